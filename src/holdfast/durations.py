@@ -1,0 +1,152 @@
+"""Durations and sizes as people write them: `250ms`, `1.5s`, `10m`; `64K`, `2G` (powers of 1024).
+
+Text is read with whole-number arithmetic, and durations are kept to the nanosecond, the unit of the guard: a duration
+that is not zero here is not zero there, and what `format_*` writes, `parse_*` reads back exactly.
+"""
+
+from __future__ import annotations
+
+from .errors import SpecError
+
+LONGEST_DURATION_S = 10 * 365 * 86_400
+LARGEST_SIZE = 1 << 60
+
+_SECOND_NS = 1_000_000_000
+_DURATION_UNITS = {
+    "ns": 1,
+    "us": 1_000,
+    "ms": 1_000_000,
+    "s": _SECOND_NS,
+    "m": 60 * _SECOND_NS,
+    "h": 3_600 * _SECOND_NS,
+    "d": 86_400 * _SECOND_NS,
+}
+_SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
+_DURATION_FORMS = "write seconds as a number, or text such as 250ms, 1.5s, 10m, 2h, 1d"
+_SIZE_FORMS = "write bytes as a whole number, or text such as 64K, 10M, 2G"
+_LONGEST_NUMBER = 40  # characters; int() refuses thousands of digits with an error of its own
+
+
+def parse_duration(text: str | int | float, *, field: str = "duration") -> float:
+    """Seconds, to the nanosecond; SpecError when negative, not a number, or longer than ten years."""
+    if isinstance(text, str):
+        nanoseconds = _duration_text(text, field)
+    elif isinstance(text, (int, float)) and not isinstance(text, bool):
+        if text != text:
+            raise SpecError(f"{field} is not a number", field=field, remedy=_DURATION_FORMS)
+        # Clamped first: round() of an infinity raises, and the bounds below say it better.
+        nanoseconds = round(max(-1.0, min(_float_or_infinity(text), LONGEST_DURATION_S + 1.0)) * _SECOND_NS)
+        if text < 0:
+            nanoseconds = -1
+    else:
+        kind = type(text).__name__
+        raise SpecError(f"{field} must be a number or text, not {kind}", field=field, remedy=_DURATION_FORMS)
+    if nanoseconds < 0:
+        raise SpecError(f"{field} must not be negative", field=field, remedy=_DURATION_FORMS)
+    if nanoseconds > LONGEST_DURATION_S * _SECOND_NS:
+        raise SpecError(f"{field} is longer than ten years", field=field, remedy="give a shorter time, or none at all")
+    return nanoseconds / _SECOND_NS
+
+
+def parse_size(text: str | int, *, field: str = "size") -> int:
+    """Bytes; SpecError when negative, not whole, or larger than an exbibyte."""
+    if isinstance(text, str):
+        size = _size_text(text, field)
+    elif isinstance(text, int) and not isinstance(text, bool):
+        size = text
+    else:
+        kind = type(text).__name__
+        raise SpecError(f"{field} must be a whole number or text, not {kind}", field=field, remedy=_SIZE_FORMS)
+    if size < 0:
+        raise SpecError(f"{field} must not be negative", field=field, remedy=_SIZE_FORMS)
+    if size > LARGEST_SIZE:
+        raise SpecError(
+            f"{field} is larger than an exbibyte", field=field, remedy="give a smaller size, or none at all"
+        )
+    return size
+
+
+def format_duration(seconds: float) -> str:
+    """The shortest exact text, such as `250ms`, `1.5s` or `2h`."""
+    nanoseconds = round(seconds * _SECOND_NS)
+    if nanoseconds < 0:
+        return f"-{format_duration(-seconds)}"
+    for unit in ("d", "h", "m"):
+        if nanoseconds and nanoseconds % _DURATION_UNITS[unit] == 0:
+            return f"{nanoseconds // _DURATION_UNITS[unit]}{unit}"
+    if nanoseconds == 0 or nanoseconds >= _SECOND_NS:
+        return f"{_decimal(nanoseconds, 9)}s"
+    return f"{_decimal(nanoseconds, 6)}ms"
+
+
+def format_size(size: int) -> str:
+    """The shortest exact text, such as `64K`, `2G` or `1000B`."""
+    for unit in ("p", "t", "g", "m", "k"):
+        if size and size % _SIZE_UNITS[unit] == 0:
+            return f"{size // _SIZE_UNITS[unit]}{unit.upper()}"
+    return f"{size}B"
+
+
+def _float_or_infinity(number: int | float) -> float:
+    """The number as a float; an int too large for one becomes an infinity of its sign."""
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
+
+
+def _duration_text(text: str, field: str) -> int:
+    number, unit = _split(text)
+    factor = _DURATION_UNITS.get(unit or "s")
+    scaled = None if factor is None else _scale(number, factor)
+    if scaled is None:
+        raise SpecError(f"{field} {_shown(text)} is not a duration", field=field, remedy=_DURATION_FORMS)
+    whole, _ = scaled
+    return whole
+
+
+def _size_text(text: str, field: str) -> int:
+    number, unit = _split(text)
+    prefix = unit.lower().removesuffix("b").removesuffix("i")
+    known = prefix in _SIZE_UNITS and unit.lower() in (prefix, f"{prefix}b", f"{prefix}ib") and unit.lower() != "ib"
+    scaled = _scale(number, _SIZE_UNITS[prefix]) if known else None
+    if scaled is None:
+        raise SpecError(f"{field} {_shown(text)} is not a size", field=field, remedy=_SIZE_FORMS)
+    whole, exact = scaled
+    if not exact:
+        raise SpecError(f"{field} {_shown(text)} is not a whole number of bytes", field=field, remedy=_SIZE_FORMS)
+    return whole
+
+
+def _split(text: str) -> tuple[str, str]:
+    text = text.strip()
+    end = len(text)
+    while end and not ("0" <= text[end - 1] <= "9" or text[end - 1] == "."):
+        end -= 1
+    return text[:end], text[end:].strip()
+
+
+def _scale(number: str, factor: int) -> tuple[int, bool] | None:
+    """`number` times `factor`, rounded to the nearest, and whether that is exact; None when it is no number."""
+    sign, digits = (-1, number[1:]) if number.startswith("-") else (1, number)
+    whole, point, fraction = digits.partition(".")
+    plain = whole + fraction
+    if len(number) > _LONGEST_NUMBER or not whole or (point and not fraction):
+        return None
+    if not (plain.isascii() and plain.isdigit()):
+        return None
+    scale = 10 ** len(fraction)
+    product = int(plain) * factor
+    if sign < 0 and product:
+        return -max(1, product // scale), product % scale == 0
+    return (2 * product + scale) // (2 * scale), product % scale == 0
+
+
+def _decimal(value: int, places: int) -> str:
+    whole, fraction = divmod(value, 10**places)
+    digits = f"{fraction:0{places}d}".rstrip("0")
+    return f"{whole}.{digits}" if digits else str(whole)
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _LONGEST_NUMBER else f"{text[:_LONGEST_NUMBER]}...")

@@ -1,0 +1,104 @@
+"""Every error Holdfast raises: what happened, to which run, and what to do next."""
+
+from __future__ import annotations
+
+import errno as _errno
+import os
+
+TYPE_CHECKING = False  # type checkers know the name; importing `typing` for it costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+_RESOURCE_REMEDIES = {
+    _errno.EMFILE: "raise this process's descriptor limit (ulimit -n) or keep fewer runs at once",
+    _errno.ENFILE: "the whole host is out of file descriptors: raise fs.file-max or close programs",
+    _errno.EAGAIN: "no more processes are allowed: raise the limit (ulimit -u, pids.max) or keep fewer runs at once",
+    _errno.ENOMEM: "free memory or keep fewer runs at once",
+    _errno.ENOSPC: "free space on the device that holds the state directory",
+}
+RESOURCE_ERRNOS = frozenset(_RESOURCE_REMEDIES)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines()) if "\n" in text or "\r" in text else text
+
+
+class HoldfastError(Exception):
+    """The base of all our errors; `str()` is one line with the run and the remedy in it."""
+
+    # Everything but the message is optional and kept in the instance's dict: so the default pickling of
+    # exceptions (call with args, then restore the dict) carries errors whole across process boundaries.
+    def __init__(self, message: str, *, run_id: str | None = None, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.run_id = run_id
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        text = self.message if self.run_id is None else f"{self.message} (run {self.run_id})"
+        return _one_line(text if self.remedy is None else f"{text}: {self.remedy}")
+
+
+class SpecError(HoldfastError, ValueError):
+    """Bad input, found before anything was started; `field` names the option that is wrong."""
+
+    def __init__(
+        self, message: str, *, field: str | None = None, run_id: str | None = None, remedy: str | None = None
+    ) -> None:
+        super().__init__(message, run_id=run_id, remedy=remedy)
+        self.field = field
+
+
+class _SystemCallError(HoldfastError):
+    """An error with the errno behind it, when there is one."""
+
+    def __init__(
+        self, message: str, *, errno: int | None = None, run_id: str | None = None, remedy: str | None = None
+    ) -> None:
+        super().__init__(message, run_id=run_id, remedy=remedy)
+        self.errno = errno
+
+
+class ResourceError(_SystemCallError):
+    """The supervisor ran out of descriptors, processes, memory or disk."""
+
+    @classmethod
+    def from_os_error(cls, error: OSError, *, doing: str, run_id: str | None = None) -> ResourceError:
+        """The error for a failed system call; `doing` completes "cannot ..."."""
+        why = os.strerror(error.errno) if error.errno else str(error)
+        remedy = _RESOURCE_REMEDIES.get(error.errno or 0)
+        return cls(f"cannot {doing}: {why}", errno=error.errno, run_id=run_id, remedy=remedy)
+
+
+class GuardError(_SystemCallError):
+    """The guard is missing, not executable, or could not be started."""
+
+
+class JournalError(HoldfastError):
+    """A journal cannot be read."""
+
+
+class JournalVersionError(JournalError):
+    """A journal was written in a format version this Holdfast does not know."""
+
+
+class JournalDamagedError(JournalError):
+    """A journal is not one, or is corrupt before its end."""
+
+
+class RunError(HoldfastError):
+    """Raised by `Result.check()` for a run that did not succeed; `result` holds all of it."""
+
+    def __init__(
+        self, message: str, *, result: Any = None, run_id: str | None = None, remedy: str | None = None
+    ) -> None:
+        super().__init__(message, run_id=run_id, remedy=remedy)
+        self.result = result
+
+
+class RequestError(_SystemCallError):
+    """A live run refused a request: it came too late, goes over a ceiling, or does not apply."""
+
+
+class UnsupportedPlatformError(HoldfastError):
+    """This operating system or kernel lacks something Holdfast cannot do without."""

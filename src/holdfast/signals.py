@@ -1,0 +1,49 @@
+"""Signals by name and number: `TERM`, `SIGTERM`, `15`, `RTMIN+3`."""
+
+from __future__ import annotations
+
+import signal as _signal
+
+from .errors import SpecError
+
+_NUMBERS = {member.name: int(member) for member in _signal.Signals}
+# Platforms keep old second names (SIGCLD, SIGPOLL): understood, never shown.
+_NUMBERS.update({alias: int(member) for alias, member in _signal.Signals.__members__.items()})
+_NAMES = {int(member): member.name for member in _signal.Signals}
+_VALID = frozenset(int(number) for number in _signal.valid_signals())  # without those the C library keeps for itself
+_FORMS = "use a name such as TERM or SIGTERM, or its number"
+
+
+def parse_signal(text: str | int, *, field: str = "signal") -> int:
+    """The signal's number; SpecError when there is no such signal here (0, the null signal, included)."""
+    if isinstance(text, int) and not isinstance(text, bool):
+        number: int | None = int(text)
+    elif isinstance(text, str):
+        number = _number_of(text.strip())
+    else:
+        raise SpecError(f"{field} must be a name or a number, not {type(text).__name__}", field=field, remedy=_FORMS)
+    if number is None or number not in _VALID:
+        raise SpecError(f"{field} {str(text)[:40]!r} is no signal on this system", field=field, remedy=_FORMS)
+    return number
+
+
+def signal_name(number: int) -> str:
+    """`SIGTERM` for 15; real-time signals as `SIGRTMIN+n`; an unknown number as `signal n`."""
+    if number in _NAMES:
+        return _NAMES[number]
+    if _signal.SIGRTMIN < number < _signal.SIGRTMAX:
+        return f"SIGRTMIN+{number - _signal.SIGRTMIN}"
+    return f"signal {number}"
+
+
+def _number_of(text: str) -> int | None:
+    if text.isascii() and text.isdigit():
+        return int(text[:4])
+    name, sign, shift = text.upper().partition("-" if "-" in text else "+")
+    name = name if name.startswith("SIG") else f"SIG{name}"
+    if not sign:
+        return _NUMBERS.get(name)
+    if name not in ("SIGRTMIN", "SIGRTMAX") or not (shift.isascii() and shift.isdigit()):
+        return None
+    number = _NUMBERS[name] + int(sign + shift[:4])
+    return number if _signal.SIGRTMIN <= number <= _signal.SIGRTMAX else None
