@@ -414,8 +414,8 @@ def _idle_counts(value: str | Iterable[str]) -> frozenset[str]:
 def _patterns(value: str | Iterable[str], field: str) -> tuple[str, ...]:
     patterns = tuple(_text(word, field, "a pattern") for word in _words(value, field))
     for pattern in patterns:
-        if not pattern or "=" in pattern:
-            remedy = "give names of variables; * stands for any characters"
+        if not pattern or any(character in pattern for character in "=?["):
+            remedy = "give names of variables; * stands for any characters, nothing else does"
             raise SpecError(f"{field} has the pattern {_short(pattern)}", field=field, remedy=remedy)
     return patterns
 

@@ -1,0 +1,195 @@
+"""What children inherit: the one list of variables that are taken away, and why.
+
+An agent leaves marks in the environment of everything it starts. A second agent that inherits them believes it runs
+inside the first: it refuses to start, saves no transcript, or talks to the first one's editor. A supervised run is
+nobody's inside, so the marks are stripped; credentials and the choice of provider are not marks and stay.
+
+Who wins, strongest first:
+
+1. Holdfast's own HOLDFAST_RUN_ID and HOLDFAST_HEARTBEAT: always those of this run, never those of an outer one;
+2. what the caller sets explicitly (`extra`);
+3. `drop` patterns;
+4. `keep` patterns;
+5. the list: STRIPPED, except what KEPT names;
+6. everything else is inherited.
+
+A pattern is a name in which `*` stands for any characters. Names are handled as text the way `os.environ` does
+(undecodable bytes survive), and no value ever appears in an error or in a repr from here.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from .errors import SpecError
+from .spec import check_run_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+RUN_ID = "HOLDFAST_RUN_ID"
+HEARTBEAT = "HOLDFAST_HEARTBEAT"
+STATE_DIR = "HOLDFAST_STATE_DIR"
+GUARD = "HOLDFAST_GUARD"
+_OWN = frozenset((RUN_ID, HEARTBEAT))
+_MOST_REMEMBERED = 4096
+_remembered: dict[str, str | None] = {}
+
+STRIPPED: dict[str, str] = {
+    "CLAUDECODE": "Claude Code refuses to start inside another session",
+    "CLAUDECODE_*": "marks of an outer Claude Code session",
+    "CLAUDE_CODE_*": "session, entry point, sockets and tokens of an outer Claude Code",
+    "CLAUDE_AGENT_SDK_VERSION": "says that an outer SDK started this Claude Code",
+    "CLAUDE_PID": "process of an outer Claude Code",
+    "CLAUDE_SESSION_ID": "session of an outer Claude Code",
+    "AI_AGENT": "names the outer agent to every tool",
+    "MCP_SESSION_ID": "session of an outer MCP host",
+    "CODEX_CI": "says that Codex runs the command",
+    "CODEX_INTERNAL_ORIGINATOR_OVERRIDE": "makes a nested Codex report as the outer one",
+    "CODEX_PERMISSION_PROFILE": "limits an outer Codex set for its own tools",
+    "CODEX_SANDBOX": "names the sandbox of an outer Codex",
+    "CODEX_SESSION_ID": "session of an outer Codex",
+    "CODEX_SHELL": "says that Codex runs the command",
+    "CODEX_THREAD_ID": "conversation of an outer Codex",
+    "CURSOR_AGENT": "says that Cursor's agent runs the command",
+    "CURSOR_TRACE_ID": "trace of an outer Cursor session",
+    "GEMINI_CLI": "says that Gemini CLI runs the command",
+    "QWEN_CODE": "says that Qwen Code runs the command",
+    "OPENCODE": "says that OpenCode runs the command",
+    "OPENCODE_CLIENT": "front end of an outer OpenCode",
+    "OPENCODE_PID": "process of an outer OpenCode",
+    "OPENCODE_PROCESS_ROLE": "role within an outer OpenCode",
+    "OPENCODE_RUN_ID": "run of an outer OpenCode",
+    "OPENCLAW_SHELL": "says that OpenClaw runs the command",
+    "PI_SESSION_ID": "session of an outer Pi",
+    "AMP_CURRENT_THREAD_ID": "conversation of an outer Amp",
+    "ANTIGRAVITY_AGENT": "says that Antigravity runs the command",
+    "AUGMENT_AGENT": "says that Augment runs the command",
+    "CLINE_ACTIVE": "says that Cline runs the command",
+    "COPILOT_CLI": "says that Copilot CLI runs the command",
+    "GOOSE_TERMINAL": "says that Goose runs the command",
+    "ROO_ACTIVE": "says that Roo Code runs the command",
+}
+
+# Exceptions from the patterns above: without them a child cannot log in, calls another provider than the user chose,
+# or loses a protection the user switched on.
+KEPT: dict[str, str] = {
+    "CLAUDE_CODE_OAUTH_TOKEN": "credential",
+    "CLAUDE_CODE_OAUTH_REFRESH_TOKEN": "credential",
+    "CLAUDE_CODE_OAUTH_SCOPES": "belongs to the refresh token",
+    "CLAUDE_CODE_CLIENT_CERT": "credential (mutual TLS)",
+    "CLAUDE_CODE_CLIENT_KEY": "credential (mutual TLS)",
+    "CLAUDE_CODE_CLIENT_KEY_PASSPHRASE": "credential (mutual TLS)",
+    "CLAUDE_CODE_API_KEY_HELPER_TTL_MS": "how often the credential is renewed",
+    "CLAUDE_CODE_API_BASE_URL": "provider",
+    "CLAUDE_CODE_CUSTOM_OAUTH_URL": "provider: where the credential is valid",
+    "CLAUDE_CODE_USE_*": "provider",
+    "CLAUDE_CODE_SKIP_*_AUTH": "provider: a gateway signs the requests",
+    "CLAUDE_CODE_SKIP_AWS_CRED_CACHE": "provider: how credentials are resolved",
+    "CLAUDE_CODE_PROVIDER_MANAGED_BY_HOST": "provider: chosen by these variables, not by settings files",
+    "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "provider: some refuse the default",
+    "CLAUDE_CODE_DISABLE_*": "protection: what the user switched off stays off",
+    "CLAUDE_CODE_SUBPROCESS_ENV_SCRUB": "protection: credentials kept from tools",
+}
+
+
+class Finding(NamedTuple):
+    """A variable a child would not inherit, and the reason the list gives."""
+
+    name: str
+    reason: str
+
+
+def child_environment(
+    base: Mapping[str, str],
+    *,
+    run_id: str,
+    extra: Mapping[str, str] | None = None,
+    keep: Iterable[str] = (),
+    drop: Iterable[str] = (),
+    heartbeat: str | None = None,
+) -> dict[str, str]:
+    """The whole environment of a child of run `run_id`, by the order of precedence above."""
+    keep, drop = tuple(keep), tuple(drop)
+    child = {name: value for name, value in base.items() if _is_inherited(name, keep, drop)}
+    if extra:
+        child.update(extra)
+        child.pop(HEARTBEAT, None)
+    child[RUN_ID] = run_id
+    if heartbeat is not None:
+        child[HEARTBEAT] = heartbeat
+    return child
+
+
+def environment_block(environ: Mapping[str, str]) -> bytes:
+    """The environment as exec wants it: `NAME=value`, each with a NUL at its end."""
+    return os.fsencode("".join([f"{name}={value}\0" for name, value in environ.items()]))
+
+
+def stripped_names(environ: Iterable[str], *, keep: Iterable[str] = (), drop: Iterable[str] = ()) -> list[str]:
+    """The names of `environ` that a child would not inherit, sorted; ours, which are replaced, are not among them."""
+    keep, drop = tuple(keep), tuple(drop)
+    return sorted(name for name in environ if name not in _OWN and not _is_inherited(name, keep, drop))
+
+
+def findings(environ: Iterable[str]) -> list[Finding]:
+    """What the list would strip from `environ`, each with its reason; empty when the environment is clean."""
+    found = ((name, _reason(name)) for name in sorted(environ))
+    return [Finding(name, reason) for name, reason in found if reason is not None]
+
+
+def parent_run_id(environ: Mapping[str, str]) -> str | None:
+    """The run this process is itself part of, when its token is there and well-formed."""
+    token = environ.get(RUN_ID)
+    try:
+        return None if token is None else check_run_id(token)
+    except SpecError:
+        return None  # somebody else's variable, or a broken one: better no parent than a wrong one
+
+
+def _is_inherited(name: str, keep: tuple[str, ...], drop: tuple[str, ...]) -> bool:
+    if name in _OWN or (drop and any(_matches(name, pattern) for pattern in drop)):
+        return False
+    return _reason(name) is None or any(_matches(name, pattern) for pattern in keep)
+
+
+def _reason(name: str) -> str | None:
+    """Why the list strips this name; None when it does not."""
+    # Remembered, because every run of a process asks about the same names: it takes a tenth of the time.
+    try:
+        return _remembered[name]
+    except KeyError:
+        if len(_remembered) >= _MOST_REMEMBERED:
+            _remembered.clear()
+    reason = _look_up(name, STRIPPED, _STRIPPED_PATTERNS)
+    if reason is not None and _look_up(name, KEPT, _KEPT_PATTERNS) is not None:
+        reason = None
+    _remembered[name] = reason
+    return reason
+
+
+def _look_up(name: str, table: dict[str, str], patterns: tuple[str, ...]) -> str | None:
+    if name in table:
+        return table[name]
+    return next((table[pattern] for pattern in patterns if _matches(name, pattern)), None)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    # fnmatch would compile a regular expression per pattern, milliseconds at start-up for no more than stars.
+    head, *parts = pattern.split("*")
+    if not parts:
+        return name == pattern
+    if not name.startswith(head):
+        return False
+    position, tail = len(head), parts.pop()
+    for part in parts:
+        found = name.find(part, position)
+        if found < 0:
+            return False
+        position = found + len(part)
+    return len(name) - position >= len(tail) and name.endswith(tail)
+
+
+_STRIPPED_PATTERNS = tuple(pattern for pattern in STRIPPED if "*" in pattern)
+_KEPT_PATTERNS = tuple(pattern for pattern in KEPT if "*" in pattern)

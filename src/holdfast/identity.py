@@ -1,0 +1,116 @@
+"""Who a process is: its PID, when it started, and in which boot. A PID alone is never an identity.
+
+The kernel hands PIDs out again, and after a reboot even PID and start time can both return; the three together do not.
+Comparison has three answers: yes, no, and None for "cannot be known" (no /proc, hidden processes). Whoever wants to
+send a signal acts on True only.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+_boot_id: str | None = None
+
+
+class ProcessIdentity(NamedTuple):
+    """One process of one boot; `boot_id` is None when the system does not tell."""
+
+    pid: int
+    start_ticks: int
+    boot_id: str | None
+
+
+class _Stat(NamedTuple):
+    state: str
+    start_ticks: int
+
+
+def boot_id() -> str | None:
+    """The id of this boot, read once; None where the system has none."""
+    global _boot_id
+    if _boot_id is None:
+        try:
+            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+                _boot_id = file.read().strip() or None
+        except OSError:
+            return None
+    return _boot_id
+
+
+def read_identity(pid: int) -> ProcessIdentity | None:
+    """The identity of the process that has this PID now; None when there is none or it cannot be seen."""
+    stat = _read_stat(pid)
+    return None if stat is None else ProcessIdentity(pid, stat.start_ticks, boot_id())
+
+
+def is_same(one: ProcessIdentity, other: ProcessIdentity) -> bool | None:
+    """Whether two identities mean the same process; None when a missing boot id leaves it open."""
+    if (one.pid, one.start_ticks) != (other.pid, other.start_ticks):
+        return False
+    if one.boot_id is None or other.boot_id is None:
+        return None
+    return one.boot_id == other.boot_id
+
+
+def is_alive(identity: ProcessIdentity) -> bool | None:
+    """Whether this very process still runs: True, False, or None when that cannot be known.
+
+    A zombie is dead; a zombie whose other threads go on is alive (its main thread has ended, the process has not).
+    """
+    now = boot_id()
+    if now is not None and identity.boot_id is not None and now != identity.boot_id:
+        return False
+    stat = _read_stat(identity.pid)
+    if stat is None:
+        return False if _is_absent(identity.pid) else None
+    if stat.start_ticks != identity.start_ticks:
+        return False
+    if stat.state in "Xx" or (stat.state == "Z" and not _has_other_threads(identity.pid)):
+        return False
+    return True if now is not None and identity.boot_id is not None else None
+
+
+def is_safe_target(pid: int) -> bool:
+    """Whether this PID may be signalled at all: never 0 or negative (groups), init, or this process."""
+    return isinstance(pid, int) and not isinstance(pid, bool) and pid > 1 and pid != os.getpid()
+
+
+def parse_stat(line: bytes) -> tuple[str, int]:
+    """State and start time (field 22) of a `/proc/PID/stat` line; ValueError when it is none."""
+    # The name, in parentheses, is the program's own choice: it may hold spaces and parentheses. Nothing after it does.
+    _, parenthesis, rest = line.rpartition(b")")
+    fields = rest.split()
+    if not parenthesis or len(fields) < 20:
+        raise ValueError("not a line of /proc/PID/stat")
+    return fields[0].decode("ascii"), int(fields[19])
+
+
+def _read_stat(pid: int) -> _Stat | None:
+    if pid <= 0:
+        return None
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            return _Stat(*parse_stat(file.read(4096)))
+    except (OSError, ValueError):
+        return None
+
+
+def _is_absent(pid: int) -> bool:
+    # No entry in /proc is no proof: hidepid hides the processes of others, and /proc may not be mounted.
+    if pid <= 0:
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
+
+
+def _has_other_threads(pid: int) -> bool:
+    try:
+        return len(os.listdir(f"/proc/{pid}/task")) > 1
+    except OSError:
+        return False
