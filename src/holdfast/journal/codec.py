@@ -1,0 +1,120 @@
+"""Frames to bytes and back: a 24-byte header and a payload, as native/frame.h lays them out.
+
+Everything that crosses the line between Python and the guard is made of these frames: journal, spec, control packets.
+The check is FNV-1a over the header's other fields and, except for output, the payload.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .facts import FACTS, HEADER, MARK, OUTPUT, PREAMBLE, SPEC, TYPES, VERSION, Detail, Fact
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FRAME = Struct("<IHBBIIQ")
+FRAME_SIZE = FRAME.size
+PREAMBLE_STRUCT = Struct("<8sII")
+PREAMBLE_SIZE = PREAMBLE_STRUCT.size
+# No frame is anywhere near this: the guard reads at most a pipe's worth, a spec is bounded by the kernel's limit on
+# arguments. More is a damaged length, and must not become an allocation.
+LARGEST_PAYLOAD = 64 << 20
+
+_FIELDS = Struct("<HBBI")
+_TIME = Struct("<Q")
+_BASIS = 0x811C9DC5
+_seen_fields: dict[bytes, int] = {}
+
+
+class Frame(NamedTuple):
+    """A frame's header, its mark and check left out; `payload_offset` counts from where the buffer starts."""
+
+    type: int
+    stream: int
+    flags: int
+    at_ns: int
+    payload_offset: int
+    length: int
+
+
+def _fnv1a(data: bytes, state: int) -> int:
+    for byte in data:
+        state = (state ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return state
+
+
+def frame_check(fields: bytes, time: bytes, payload: bytes) -> int:
+    """The check over header bytes 4..12, 16..24 and the payload (empty for output)."""
+    state = _seen_fields.get(fields)
+    if state is None:  # type and length of most facts never vary: remember the state after them, within reason
+        state = _fnv1a(fields, _BASIS)
+        if len(_seen_fields) < 512:
+            _seen_fields[fields] = state
+    return _fnv1a(time + payload, state)
+
+
+def encode(type_: int, payload: bytes = b"", *, at_ns: int = 0, stream: int = 0, flags: int = 0) -> bytes:
+    """One whole frame. struct.error when a number does not fit its field."""
+    fields = _FIELDS.pack(type_, stream, flags, len(payload))
+    time = _TIME.pack(at_ns)
+    check = frame_check(fields, time, b"" if type_ == OUTPUT else payload)
+    return FRAME.pack(MARK, type_, stream, flags, len(payload), check, at_ns) + payload
+
+
+def decode_header(buffer: bytes, offset: int = 0) -> Frame | None:
+    """The whole valid frame at `offset`; None when it is torn, or its mark or check is wrong."""
+    if len(buffer) - offset < FRAME_SIZE:
+        return None
+    mark, type_, stream, flags, length, check, at_ns = FRAME.unpack_from(buffer, offset)
+    start = offset + FRAME_SIZE
+    if mark != MARK or len(buffer) - start < length:
+        return None
+    covered = b"" if type_ == OUTPUT else bytes(buffer[start : start + length])
+    fields, time = bytes(buffer[offset + 4 : offset + 12]), bytes(buffer[offset + 16 : start])
+    if frame_check(fields, time, covered) != check:
+        return None
+    return Frame(type_, stream, flags, at_ns, start, length)
+
+
+def decode_fact(type_: int, at_ns: int, offset: int, payload: bytes) -> Fact | None:
+    """The fact; None for a type that is unknown or no fact about the run. ValueError when the payload is too short."""
+    layout = FACTS.get(type_)
+    if layout is None or type_ in (HEADER, SPEC, OUTPUT):
+        return None
+    struct = layout.struct
+    if len(payload) < struct.size:  # longer is fine: a later guard may add fields at the end
+        raise ValueError(f"a {layout.name} fact of {len(payload)} bytes, fewer than {struct.size}")
+    detail = dict(zip(layout.fields, struct.unpack_from(payload), strict=True))
+    for field, words in layout.words:
+        detail[field] = words.word(detail[field])
+    if layout.tail is not None:
+        detail[layout.tail.field] = layout.tail.decode(payload[struct.size :])
+    return Fact(layout.name, at_ns, offset, Detail(detail))
+
+
+def encode_fact(kind: str, detail: Mapping[str, Any], *, at_ns: int) -> bytes:
+    """The frame of one fact; ValueError for an unknown kind or word, KeyError for a missing field."""
+    if kind not in TYPES or kind in ("header", "spec", "output"):
+        raise ValueError(f"there is no fact {kind!r} to record: use one of {', '.join(TYPES)}")
+    layout = FACTS[TYPES[kind]]
+    words = dict(layout.words)
+    values = (words[name].number(detail[name]) if name in words else detail[name] for name in layout.fields)
+    payload = layout.struct.pack(*values)
+    if layout.tail is not None:
+        payload += layout.tail.encode(detail.get(layout.tail.field))
+    return encode(TYPES[kind], payload, at_ns=at_ns)
+
+
+def journal_preamble(run_id: str, boot_id: str, wall_ns: int, boottime_ns: int, spec_json: bytes) -> bytes:
+    """The beginning of a journal, up to the first fact of the guard. ValueError for an id that is no plain word."""
+    for word in (run_id, boot_id):
+        # Written by hand: importing json costs a third of an interpreter's start. Hence no quoting.
+        if not (word.isascii() and word.replace("-", "").replace("_", "").isalnum()):
+            raise ValueError(f"{word!r} cannot be an id: use letters, digits, - and _")
+    header = (
+        f'{{"run_id": "{run_id}", "boot_id": "{boot_id}", "wall_ns": {wall_ns:d}, "boottime_ns": {boottime_ns:d}}}'
+    ).encode()
+    frames = encode(HEADER, header, at_ns=boottime_ns) + encode(SPEC, spec_json, at_ns=boottime_ns)
+    return PREAMBLE_STRUCT.pack(PREAMBLE, VERSION, 0) + frames

@@ -1,0 +1,207 @@
+"""What a journal can say: one table of facts, the Python half of native/frame.h (a test compares the two by name).
+
+A fact's payload is a little-endian struct, sometimes followed by text. Numbers that stand for words are decoded to the
+words of the public contract; a number this version does not know becomes `unknown:N`, never an error, because a newer
+guard may have more to say. Times stay in nanoseconds.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+PREAMBLE = b"HOLDFAST"
+VERSION = 1
+MARK = 0x46444C48
+LATE = 1
+
+HEADER, SPEC, OUTPUT = 1, 2, 4
+STREAMS = {1: "stdout", 2: "stderr"}
+
+
+class Detail(dict[str, Any]):
+    """A mapping that cannot be changed, so that facts can be members of sets. TypeError on every attempt."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:  # type: ignore[override]  # dict says None; values here are all hashable
+        return hash(frozenset(self.items()))
+
+    def _refuse(self, *_arguments: Any, **_keywords: Any) -> NoReturn:
+        raise TypeError("facts are read-only: they are evidence")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[type[Detail], tuple[dict[str, Any]]]:
+        return Detail, (dict(self),)  # the default would restore item by item, which is refused
+
+
+class Fact(NamedTuple):
+    """Something that happened. `offset` is its place in the journal, -1 for a fact no journal holds."""
+
+    kind: str
+    at_ns: int
+    offset: int
+    detail: Detail
+
+
+class Words(NamedTuple):
+    """The words for one enum of frame.h: `prefix` is dropped from its names, the rest is in lower case."""
+
+    enum: str
+    prefix: str
+    words: dict[int, str]
+
+    def word(self, number: int) -> str:
+        """The word; `unknown:N` for a number that is newer than this table."""
+        return self.words.get(number) or f"unknown:{number}"
+
+    def number(self, word: str) -> int:
+        """The number; ValueError for a word that is not in the table."""
+        for number, known in self.words.items():
+            if known == word:
+                return number
+        if word.startswith("unknown:"):
+            return int(word[8:])
+        raise ValueError(f"{word!r} is no {self.enum}: use one of {', '.join(self.words.values())}")
+
+
+def _words(enum: str, prefix: str, *words: str) -> Words:
+    return Words(enum, prefix, dict(enumerate(words, 1)))
+
+
+CAUSES = _words("stop_cause", "CAUSE_", "user", "shutdown", "parent", "session", "owner", "superseded")
+CONTAINMENTS = _words("containment", "CONTAINMENT_", "subreaper", "cgroup")
+LIMITS = _words("limit", "LIMIT_", "memory", "processes", "output")
+DRAIN_ENDS = _words("drain_end", "DRAIN_", "eof", "idle", "absolute")
+TREE_ENDS = _words("tree_end", "TREE_", "gone", "survivors", "unknown")
+STRAGGLERS = _words("stragglers", "STRAGGLERS_", "kill", "wait", "leave")
+SPAWN_STEPS = _words("spawn_step", "STEP_", "setup", "fork", "stdio", "chdir", "exec", "interpreter")
+LOST_WHYS = _words("lost_why", "LOST_", "guard", "host")
+WORDS = (CAUSES, CONTAINMENTS, LIMITS, DRAIN_ENDS, TREE_ENDS, STRAGGLERS, SPAWN_STEPS, LOST_WHYS)
+
+
+def _text(payload: bytes) -> str | None:
+    # Whatever the bytes are, the evidence must be printable and valid JSON; nothing is dropped silently.
+    return payload.rstrip(b"\0").decode("utf-8", "backslashreplace") or None
+
+
+def _text_bytes(value: str | None) -> bytes:
+    return (value or "").encode("utf-8", "backslashreplace")
+
+
+def _survivors(payload: bytes) -> tuple[Detail, ...]:
+    """One per line `PID START_TICKS STATE WCHAN ERRNO`; a line of another shape is kept as `text`."""
+    return tuple(_survivor(line) for line in (_text(payload) or "").splitlines() if line)
+
+
+def _survivor(line: str) -> Detail:
+    try:
+        pid, start_ticks, state, wait_channel, error = line.split(" ")
+        numbers = int(pid), int(start_ticks), int(error)
+    except ValueError:
+        return Detail(text=line)
+    channel = None if wait_channel == "-" else wait_channel
+    return Detail(pid=numbers[0], start_ticks=numbers[1], state=state, wait_channel=channel, error=numbers[2])
+
+
+def _survivor_bytes(survivors: tuple[Mapping[str, Any], ...] | None) -> bytes:
+    return b"".join(_text_bytes(_survivor_line(survivor)) for survivor in survivors or ())
+
+
+def _survivor_line(survivor: Mapping[str, Any]) -> str:
+    if "text" in survivor:
+        return f"{survivor['text']}\n"
+    numbers = survivor["pid"], survivor["start_ticks"], survivor["state"], survivor["wait_channel"] or "-"
+    return "{} {} {} {} {}\n".format(*numbers, survivor["error"])
+
+
+class Tail(NamedTuple):
+    """The part of a payload that follows the struct."""
+
+    field: str
+    decode: Callable[[bytes], Any]
+    encode: Callable[[Any], bytes]
+
+
+class Layout(NamedTuple):
+    """How one kind of fact is laid out. Reserved fields are padding here."""
+
+    name: str
+    struct_name: str | None
+    struct: Struct
+    fields: tuple[str, ...]
+    words: tuple[tuple[str, Words], ...]
+    tail: Tail | None
+
+
+def _layout(
+    name: str,
+    struct_name: str | None = None,
+    layout: str = "",
+    fields: str = "",
+    tail: Tail | None = None,
+    **words: Words,
+) -> Layout:
+    return Layout(name, struct_name, Struct("<" + layout), tuple(fields.split()), tuple(words.items()), tail)
+
+
+_CGROUP = Tail("cgroup", _text, _text_bytes)
+_REASON = Tail("reason", _text, _text_bytes)
+_SURVIVORS = Tail("survivors", _survivors, _survivor_bytes)
+_USAGE = "user_us system_us max_rss_kib"
+_BYTES = "stdout_bytes stderr_bytes late_bytes dropped_bytes"
+
+FACTS: dict[int, Layout] = {
+    HEADER: _layout("header"),
+    SPEC: _layout("spec"),
+    3: _layout(
+        "started", "fact_started", "iiQI4x", "pid guard_pid start_ticks containment", _CGROUP, containment=CONTAINMENTS
+    ),
+    OUTPUT: _layout("output"),
+    5: _layout("warned", "fact_warned", "i", "signal"),
+    6: _layout("stop_asked", "fact_stop_asked", "iiii", "cause signal by_pid by_uid", _REASON, cause=CAUSES),
+    7: _layout("deadline", "fact_expired", "Q", "limit_ns"),
+    8: _layout("idle", "fact_expired", "Q", "limit_ns"),
+    9: _layout("limit", "fact_limit", "i4xQQ", "what limit seen", what=LIMITS),
+    10: _layout("oom", "fact_oom", "Q", "kills"),
+    11: _layout("signalled", "fact_signalled", "iiii", "signal rung reached refused"),
+    12: _layout("exited", "fact_exited", "i4xqqq", f"wait_status {_USAGE}"),
+    13: _layout("stragglers", "fact_stragglers", "ii", "count policy", policy=STRAGGLERS),
+    14: _layout("drained", "fact_drained", "i4xQQQQ", f"how {_BYTES}", how=DRAIN_ENDS),
+    15: _layout("tree", "fact_tree", "ii", "how count", _SURVIVORS, how=TREE_ENDS),
+    16: _layout("end", "fact_end", "qqq", _USAGE),
+    17: _layout("spawn_failed", "fact_spawn_failed", "ii", "step error", step=SPAWN_STEPS),
+    18: _layout("extended", "fact_extended", "Q", "limit_ns"),
+    19: _layout("stopped", "fact_stopped", "i", "signal"),
+    20: _layout("continued"),
+    21: _layout("owner_gone", "fact_owner", "ii", "pid uid"),
+    22: _layout("owner_came", "fact_owner", "ii", "pid uid"),
+    23: _layout("recording_failed", "fact_recording_failed", "i4x", "error"),
+    24: _layout("lost", "fact_lost", "i4x", "why", why=LOST_WHYS),
+}
+TYPES: dict[str, int] = {layout.name: number for number, layout in FACTS.items()}
+
+# Facts of a run that no guard writes: they come from observers that are there before or after it.
+OBSERVED: dict[str, tuple[str, ...]] = {"queue_expired": ("limit_ns",)}
+
+
+def make_fact(kind: str, at_ns: int, offset: int = -1, **detail: Any) -> Fact:
+    """A fact made by hand; ValueError for a kind or a field that is not in the table."""
+    known = _known_fields(kind)
+    if unknown := detail.keys() - set(known):
+        raise ValueError(f"a {kind} fact has no {', '.join(sorted(unknown))}: its fields are {', '.join(known)}")
+    return Fact(kind, at_ns, offset, Detail(detail))
+
+
+def _known_fields(kind: str) -> tuple[str, ...]:
+    if kind in OBSERVED:
+        return OBSERVED[kind]
+    if kind not in TYPES:
+        raise ValueError(f"there is no fact {kind!r}: use one of {', '.join([*TYPES, *OBSERVED])}")
+    layout = FACTS[TYPES[kind]]
+    return layout.fields if layout.tail is None else (*layout.fields, layout.tail.field)

@@ -1,0 +1,254 @@
+"""Follows one journal: facts as they appear, output as it is wanted.
+
+Theory of operation. A reader has one position, always at the start of a frame, and only moves forward: what lies before
+it may already have been given back to the kernel. Each call takes the journal's length once and handles the frames that
+are whole within it. Whatever is not whole (a short header, a mark of zero, a payload past the end) is a torn tail:
+that is normal, and means "nothing more yet". Small frames are read by the block; a large payload is read by itself, or
+stepped over when only facts are wanted, in which case its place is remembered for `collect`.
+
+Invariants. A frame is used only when its mark and check are right; the first complete frame that is wrong ends the
+reading (`damage`), and the facts before it stand. Facts come in the journal's order and their times never run
+backwards, so a verdict once read cannot be overtaken by a frame read later.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import JournalDamagedError, JournalVersionError
+from .codec import (
+    FRAME,
+    FRAME_SIZE,
+    LARGEST_PAYLOAD,
+    PREAMBLE_SIZE,
+    PREAMBLE_STRUCT,
+    decode_fact,
+    decode_header,
+    frame_check,
+)
+from .facts import FACTS, HEADER, LATE, MARK, OUTPUT, PREAMBLE, SPEC, STREAMS, VERSION
+
+if TYPE_CHECKING:
+    from .facts import Fact
+
+_BLOCK = 64 << 10
+_AFTER_LARGE = 4 << 10  # a large payload is seldom alone: what follows is one header and another large payload
+_unpack_frame = FRAME.unpack_from
+
+
+class Chunk(NamedTuple):
+    """Bytes the run wrote. `late` ones came after the verdict and are no part of the result."""
+
+    stream: str
+    data: bytes
+    late: bool
+    at_ns: int
+    offset: int
+
+
+class JournalReader:
+    """Reads the journal behind `fd`, which stays the caller's; works on files and memfds, also while they grow.
+
+    Raises JournalDamagedError for a file that is no journal and JournalVersionError for one of another format version,
+    from `read` and `scan`. Frames that end before `trusted` were written by this very process and not checked again.
+    """
+
+    def __init__(self, fd: int, *, trusted: int = 0, run_id: str | None = None) -> None:
+        self.position = 0
+        self.facts: list[Fact] = []
+        self.ended = False
+        self.damage: str | None = None
+        self.stdout_bytes = 0  # seen so far, late ones included
+        self.stderr_bytes = 0
+        self.late_bytes = 0
+        self._fd = fd
+        self._trusted = trusted
+        self._run_id = run_id
+        self._latest_ns = 0
+        self._block = _BLOCK
+        self._room = 0
+        self._json: dict[int, bytes] = {}
+        self._ranges: dict[str, array[int]] = {}
+
+    @property
+    def header(self) -> dict[str, Any] | None:
+        """Run id, boot id and the two clock anchors; None as long as they are not there."""
+        return self._decode_json(HEADER)
+
+    @property
+    def spec(self) -> dict[str, Any] | None:
+        """What was asked for, without environment values; None as long as it is not there."""
+        return self._decode_json(SPEC)
+
+    def read(self, limit: int = 0) -> list[Chunk]:
+        """The output that is new, facts are appended to `facts`; stops after `limit` bytes or more when it is not 0.
+
+        An empty list means that there is no more output for now.
+        """
+        chunks: list[Chunk] = []
+        self._room = limit if limit > 0 else 1 << 62
+        self._advance(chunks)
+        return chunks
+
+    def scan(self) -> None:
+        """Appends new facts to `facts` and steps over output, which `collect` can fetch later."""
+        self._room = 1
+        self._advance(None)
+
+    def collect(self, stream: str) -> bytes:
+        """All bytes of `stream` from before the verdict, as far as `scan` has come; copied once."""
+        ranges = self._ranges.get(stream)
+        if not ranges:
+            return b""
+        if len(ranges) == 2:
+            return os.pread(self._fd, ranges[1], ranges[0])
+        from mmap import ACCESS_READ, mmap  # only here: most runs have no or one piece of output
+
+        with mmap(self._fd, 0, access=ACCESS_READ) as mapped, memoryview(mapped) as view:
+            pairs = zip(ranges[::2], ranges[1::2], strict=True)
+            pieces = [view[offset : offset + length] for offset, length in pairs]
+            try:
+                return b"".join(pieces)
+            finally:
+                for piece in pieces:
+                    piece.release()
+
+    def _advance(self, chunks: list[Chunk] | None) -> None:
+        end = os.fstat(self._fd).st_size
+        if self.position == 0 and not self._begin(end):
+            return
+        while self.damage is None and self._room > 0 and (left := end - self.position) >= FRAME_SIZE:
+            buffer = os.pread(self._fd, min(self._block, left), self.position)
+            if not self._take(buffer, end, chunks):
+                return
+
+    def _begin(self, end: int) -> bool:
+        preamble = os.pread(self._fd, PREAMBLE_SIZE, 0)
+        if not preamble.strip(b"\0"):  # empty, or made longer before it was written
+            return False
+        if not PREAMBLE.startswith(preamble[:8]):
+            raise JournalDamagedError(
+                "this file is no journal: it does not begin like one",
+                run_id=self._run_id,
+                remedy="move it away; the run it belonged to cannot be read back",
+            )
+        if len(preamble) < PREAMBLE_SIZE:
+            return False
+        version = PREAMBLE_STRUCT.unpack(preamble)[1]
+        if version != VERSION:
+            raise JournalVersionError(
+                f"this journal has format version {version}, this Holdfast reads version {VERSION}",
+                run_id=self._run_id,
+                remedy="read it with the Holdfast that wrote it",
+            )
+        self.position = PREAMBLE_SIZE
+        return end > PREAMBLE_SIZE
+
+    def _take(self, buffer: bytes, end: int, chunks: list[Chunk] | None) -> bool:
+        """Uses the whole frames at the front of `buffer`; False when there is nothing more to read now."""
+        # One long loop on purpose: it runs once per frame, and a call costs as much as the work of one step.
+        start, at, size = self.position, 0, len(buffer)
+        self._block = _BLOCK
+        while size - at >= FRAME_SIZE:
+            mark, type_, stream, flags, length, check, at_ns = _unpack_frame(buffer, at)
+            offset, body = start + at, at + FRAME_SIZE
+            after = body + length
+            if mark != MARK:
+                return mark != 0 and self._look_again(offset, f"the mark of a frame is {mark:#010x}")
+            if length > LARGEST_PAYLOAD:
+                return self._look_again(offset, f"a frame claims a payload of {length} bytes")
+            if start + after > end:
+                return False
+            if type_ != OUTPUT and after > size:
+                if at:
+                    return True  # the next block begins with this frame
+                buffer = os.pread(self._fd, after, start)
+                size = len(buffer)
+                if after > size:
+                    return False
+            payload = b"" if type_ == OUTPUT else buffer[body:after]
+            if start + after > self._trusted and check != frame_check(
+                buffer[at + 4 : at + 12], buffer[at + 16 : body], payload
+            ):
+                return self._look_again(offset, f"the check of a frame of type {type_} is wrong")
+            if type_ != OUTPUT:
+                if not self._take_fact(type_, at_ns, offset, payload):
+                    return False
+            elif name := STREAMS.get(stream):
+                if chunks is None:
+                    self._remember(name, flags & LATE, start + body, length)
+                else:
+                    data = buffer[body:after] if after <= size else os.pread(self._fd, length, start + body)
+                    if len(data) < length:
+                        return False
+                    chunks.append(Chunk(name, data, flags & LATE != 0, at_ns, offset))
+                    self._room -= length
+                self._count(name, flags & LATE, length)
+            at = after
+            self.position = start + at
+            if self._room <= 0:
+                return False
+        if at > size:
+            self._block = _AFTER_LARGE
+        return True
+
+    def _take_fact(self, type_: int, at_ns: int, offset: int, payload: bytes) -> bool:
+        if type_ in (HEADER, SPEC):
+            self._json.setdefault(type_, payload)
+            return True
+        # One writer stamps in order; should a clock ever step back, the order on record must still hold.
+        self._latest_ns = at_ns = max(at_ns, self._latest_ns)
+        try:
+            fact = decode_fact(type_, at_ns, offset, payload)
+        except ValueError as error:
+            self.damage = f"at byte {offset}: {error}"
+            return False
+        if fact is not None:
+            self.facts.append(fact)
+            self.ended = self.ended or fact.kind == "end"
+        return True
+
+    def _remember(self, name: str, late: int, offset: int, length: int) -> None:
+        if not late and length:
+            if name not in self._ranges:
+                self._ranges[name] = array("Q")
+            self._ranges[name].extend((offset, length))
+
+    def _count(self, name: str, late: int, length: int) -> None:
+        if name == "stdout":
+            self.stdout_bytes += length
+        else:
+            self.stderr_bytes += length
+        if late:
+            self.late_bytes += length
+
+    def _look_again(self, offset: int, what: str) -> bool:
+        """True when the frame turns out to be whole after all: it was read while it was being written."""
+        header = os.pread(self._fd, FRAME_SIZE, offset)
+        if len(header) < FRAME_SIZE:
+            return False
+        length = _unpack_frame(header)[4]
+        if length <= LARGEST_PAYLOAD and decode_header(os.pread(self._fd, FRAME_SIZE + length, offset)):
+            self.position = offset
+            return True
+        self.damage = f"at byte {offset}: {what}"
+        return False
+
+    def _decode_json(self, type_: int) -> dict[str, Any] | None:
+        if type_ not in self._json:
+            return None
+        import json  # late: costs more than reading the whole journal of a short run
+
+        try:
+            value = json.loads(self._json[type_])
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            raise JournalDamagedError(
+                f"the {FACTS[type_].name} of this journal is not readable",
+                run_id=self._run_id,
+                remedy="its facts can still be read; how the run was started cannot",
+            )
+        return value
