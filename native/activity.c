@@ -1,0 +1,90 @@
+#include "activity.h"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tree.h"
+
+/* A process that only wakes for its timers is idle: less than this share of the time on a CPU does not count. */
+enum { BUSY_PER_MILLE = 10 };
+
+static uint64_t total_cpu_ticks(void) {
+    struct rusage reaped;
+    getrusage(RUSAGE_CHILDREN, &reaped);
+    const uint64_t per_second = (uint64_t)sysconf(_SC_CLK_TCK);
+    const uint64_t microseconds = (uint64_t)(reaped.ru_utime.tv_sec + reaped.ru_stime.tv_sec) * 1000000u +
+                                  (uint64_t)(reaped.ru_utime.tv_usec + reaped.ru_stime.tv_usec);
+    return tree_usage().cpu_ticks + microseconds * per_second / 1000000u;
+}
+
+static struct timespec modified(int fd) {
+    struct stat status = {0};
+    if (fd >= 0 && fstat(fd, &status) < 0)
+        return (struct timespec){0};
+    return status.st_mtim;
+}
+
+void activity_start(struct activity *activity, int heartbeat, uint64_t now) {
+    activity->last_ns = activity->sampled_ns = now;
+    activity->heartbeat = heartbeat;
+    activity->beat = modified(heartbeat);
+}
+
+void activity_seen(struct activity *activity, uint64_t now) { activity->last_ns = now; }
+
+/*
+ * The file's time is wall-clock time. That it changed is certain; when it changed is only as good as that clock, so the
+ * answer is kept between the last sign of life and now: a jump of the clock can never end or extend a run unduly.
+ */
+static void check_heartbeat(struct activity *activity, uint64_t now) {
+    struct timespec beat = modified(activity->heartbeat), wall;
+    if (beat.tv_sec == activity->beat.tv_sec && beat.tv_nsec == activity->beat.tv_nsec)
+        return;
+    activity->beat = beat;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    int64_t age = (wall.tv_sec - beat.tv_sec) * 1000000000LL + (wall.tv_nsec - beat.tv_nsec);
+    uint64_t most = now - activity->last_ns;
+    activity->last_ns = now - (age < 0 ? 0 : (uint64_t)age > most ? most : (uint64_t)age);
+}
+
+static void check_cpu(struct activity *activity, uint64_t now) {
+    const uint64_t ticks = total_cpu_ticks(), elapsed = now - activity->sampled_ns;
+    const uint64_t enough = elapsed / 1000000000u * (uint64_t)sysconf(_SC_CLK_TCK) * BUSY_PER_MILLE / 1000;
+    if (ticks > activity->cpu_ticks + enough)
+        activity->last_ns = now;
+    activity->cpu_ticks = ticks;
+    activity->sampled_ns = now;
+}
+
+uint64_t activity_check(struct activity *activity, const struct spec_options *options, uint64_t now) {
+    if (options->flags & SPEC_IDLE_HEARTBEAT)
+        check_heartbeat(activity, now);
+    if (options->flags & SPEC_IDLE_CPU)
+        check_cpu(activity, now);
+    uint64_t due = activity->last_ns + options->idle_ns;
+    uint64_t sample = now + options->idle_ns / 4;
+    return (options->flags & SPEC_IDLE_CPU) && sample < due ? sample : due;
+}
+
+static enum budget over(struct fact_limit *limit, enum limit what, uint64_t most, uint64_t seen) {
+    *limit = (struct fact_limit){.what = (int32_t)what, .limit = most, .seen = seen};
+    return BUDGET_OVER;
+}
+
+enum budget budget_check(const struct cgroup *cgroup, const struct spec_options *options, struct fact_limit *limit) {
+    const bool sample_memory = options->memory_bytes > 0 && !cgroup_keeps_memory(cgroup);
+    const bool sample_pids = options->processes > 0 && !cgroup_keeps_pids(cgroup);
+    if (options->memory_bytes > 0 && cgroup_oom_kills(cgroup) > 0)
+        return BUDGET_OOM;
+    if (options->processes > 0 && cgroup_refused_forks(cgroup) > 0)
+        return over(limit, LIMIT_PROCESSES, options->processes, options->processes + 1);
+    if (!sample_memory && !sample_pids)
+        return BUDGET_KEPT;
+    struct tree_usage usage = tree_usage();
+    if (sample_memory && usage.memory_bytes > options->memory_bytes)
+        return over(limit, LIMIT_MEMORY, options->memory_bytes, usage.memory_bytes);
+    if (sample_pids && usage.tasks > options->processes)
+        return over(limit, LIMIT_PROCESSES, options->processes, usage.tasks);
+    return BUDGET_KEPT;
+}

@@ -1,0 +1,151 @@
+#include "cgroup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "procfs.h"
+
+enum { NESTING_MAX = 16 };
+
+static void group_make(struct group *group, const char *base, const char *name) {
+    group->base = group->leaf = -1;
+    if (base == NULL)
+        return;
+    int directory = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0)
+        return;
+    if (mkdirat(directory, name, 0755) < 0) {
+        close(directory);
+        return;
+    }
+    group->leaf = openat(directory, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (group->leaf < 0) {
+        unlinkat(directory, name, AT_REMOVEDIR);
+        close(directory);
+        return;
+    }
+    group->base = directory;
+}
+
+static bool set_number(int directory, const char *file, uint64_t number) {
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)number);
+    return write_small(directory, file, text);
+}
+
+static void remove_group(struct group *group, const char *name);
+
+/* A leaf that does not take the limit is no use: drop it, and the guard samples the tree instead. */
+static void limit_or_drop(struct group *group, const char *file, uint64_t limit, const char *name) {
+    if (group->leaf >= 0 && !set_number(group->leaf, file, limit))
+        remove_group(group, name);
+}
+
+void cgroup_none(struct cgroup *cgroup) {
+    const struct group none = {-1, -1};
+    *cgroup = (struct cgroup){.unified = none, .memory = none, .pids = none};
+}
+
+void cgroup_make(struct cgroup *cgroup, const struct spec *spec) {
+    const struct spec_options *options = &spec->options;
+    snprintf(cgroup->name, sizeof cgroup->name, "holdfast-%s", spec->run_id);
+    group_make(&cgroup->unified, spec->cgroup, cgroup->name);
+    cgroup->controls = cgroup->unified.leaf >= 0 && (options->flags & SPEC_CGROUP_CONTROLS);
+    if (cgroup->controls) {
+        if (options->memory_bytes > 0) {
+            cgroup->controls = set_number(cgroup->unified.leaf, "memory.max", options->memory_bytes);
+            /* The budget is the tree's: when it is spent, the tree ends, not whichever process was unlucky. */
+            write_small(cgroup->unified.leaf, "memory.oom.group", "1");
+        }
+        if (options->processes > 0)
+            cgroup->controls = set_number(cgroup->unified.leaf, "pids.max", options->processes) && cgroup->controls;
+    }
+    bool elsewhere = !cgroup->controls;
+    group_make(&cgroup->memory, elsewhere && options->memory_bytes > 0 ? spec->memory_group : NULL, cgroup->name);
+    limit_or_drop(&cgroup->memory, "memory.limit_in_bytes", options->memory_bytes, cgroup->name);
+    group_make(&cgroup->pids, elsewhere && options->processes > 0 ? spec->pids_group : NULL, cgroup->name);
+    limit_or_drop(&cgroup->pids, "pids.max", options->processes, cgroup->name);
+}
+
+void cgroup_enter(const struct cgroup *cgroup) {
+    const int leaves[] = {cgroup->entered_at_clone ? -1 : cgroup->unified.leaf, cgroup->memory.leaf, cgroup->pids.leaf};
+    for (size_t i = 0; i < sizeof leaves / sizeof leaves[0]; i++) {
+        if (leaves[i] >= 0)
+            write_small(leaves[i], "cgroup.procs", "0");
+    }
+}
+
+bool cgroup_keeps_memory(const struct cgroup *cgroup) { return cgroup->controls || cgroup->memory.leaf >= 0; }
+
+bool cgroup_keeps_pids(const struct cgroup *cgroup) { return cgroup->controls || cgroup->pids.leaf >= 0; }
+
+static uint64_t read_count(int directory, const char *file, const char *key) {
+    char text[512];
+    uint64_t number = 0;
+    if (directory >= 0 && read_small(directory, file, text, sizeof text) > 0)
+        find_number(text, key, &number);
+    return number;
+}
+
+uint64_t cgroup_oom_kills(const struct cgroup *cgroup) {
+    if (cgroup->controls)
+        return read_count(cgroup->unified.leaf, "memory.events", "oom_kill");
+    return read_count(cgroup->memory.leaf, "memory.oom_control", "oom_kill");
+}
+
+uint64_t cgroup_refused_forks(const struct cgroup *cgroup) {
+    return read_count(cgroup->controls ? cgroup->unified.leaf : cgroup->pids.leaf, "pids.events", "max");
+}
+
+bool cgroup_kill(const struct cgroup *cgroup) {
+    return cgroup->unified.leaf >= 0 && write_small(cgroup->unified.leaf, "cgroup.kill", "1");
+}
+
+void cgroup_release(const struct cgroup *cgroup, int pid) {
+    const int bases[] = {cgroup->unified.base, cgroup->memory.base, cgroup->pids.base};
+    for (size_t i = 0; i < sizeof bases / sizeof bases[0]; i++) {
+        if (bases[i] >= 0)
+            set_number(bases[i], "cgroup.procs", (uint64_t)pid);
+    }
+}
+
+/* Removes `name` in `base` with all it contains. A nested guard that was killed leaves its own leaf in ours. */
+static bool remove_tree(int base, const char *name, int depth) {
+    if (unlinkat(base, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
+        return true;
+    if (depth == 0)
+        return false;
+    int directory = openat(base, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0)
+        return false;
+    DIR *entries = fdopendir(directory);
+    if (entries == NULL) {
+        close(directory);
+        return false;
+    }
+    for (struct dirent *entry = readdir(entries); entry != NULL; entry = readdir(entries)) {
+        if (entry->d_type == DT_DIR && entry->d_name[0] != '.')
+            remove_tree(directory, entry->d_name, depth - 1);
+    }
+    closedir(entries);
+    return unlinkat(base, name, AT_REMOVEDIR) == 0;
+}
+
+static void remove_group(struct group *group, const char *name) {
+    if (group->leaf < 0)
+        return;
+    close(group->leaf);
+    remove_tree(group->base, name, NESTING_MAX);
+    close(group->base);
+    group->base = group->leaf = -1;
+}
+
+void cgroup_remove(struct cgroup *cgroup) {
+    remove_group(&cgroup->unified, cgroup->name);
+    remove_group(&cgroup->memory, cgroup->name);
+    remove_group(&cgroup->pids, cgroup->name);
+}

@@ -1,0 +1,47 @@
+/*
+ * The run's own cgroup: one leaf in cgroup v2 where a writable place was found, and, when there are budgets to keep and
+ * the v2 leaf has no controllers, a leaf in the v1 memory and pids hierarchies.
+ *
+ * The leaf is one more way to reach the tree, never the proof that it is gone: that is waitpid's ECHILD. It makes the
+ * kill atomic, and it lets others finish the job should this guard be killed.
+ */
+#ifndef HOLDFAST_CGROUP_H
+#define HOLDFAST_CGROUP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "spec.h"
+
+struct group {
+    int base; /* -1: there is none */
+    int leaf;
+};
+
+struct cgroup {
+    struct group unified; /* v2 */
+    struct group memory;  /* where the memory budget is kept: a v1 leaf */
+    struct group pids;
+    bool controls; /* the v2 leaf keeps the budgets */
+    bool entered_at_clone;
+    char name[96];
+};
+
+/* No cgroup at all: what everything else here copes with. */
+void cgroup_none(struct cgroup *cgroup);
+void cgroup_make(struct cgroup *cgroup, const struct spec *spec);
+/* In the child before exec: enter what clone3 could not put it into. */
+void cgroup_enter(const struct cgroup *cgroup);
+bool cgroup_keeps_memory(const struct cgroup *cgroup);
+bool cgroup_keeps_pids(const struct cgroup *cgroup);
+/* How often the kernel killed for memory, or refused a fork, in this run. */
+uint64_t cgroup_oom_kills(const struct cgroup *cgroup);
+uint64_t cgroup_refused_forks(const struct cgroup *cgroup);
+/* SIGKILL to every member at once. False when that cannot be done here. */
+bool cgroup_kill(const struct cgroup *cgroup);
+/* Stragglers that are to be left alone go where the guard itself is. */
+void cgroup_release(const struct cgroup *cgroup, int pid);
+/* Removes the leaves, with what nested runs may have left inside. */
+void cgroup_remove(struct cgroup *cgroup);
+
+#endif

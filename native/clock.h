@@ -1,0 +1,38 @@
+/*
+ * Two clocks, on purpose. Timers run on CLOCK_MONOTONIC: time in which the run could work, so a suspended laptop does
+ * not use up a deadline. Facts are stamped with CLOCK_BOOTTIME: it goes on through suspend, so the wall-clock anchor in
+ * the journal's header stays right. Neither follows the wall clock, so setting that changes nothing here.
+ */
+#ifndef HOLDFAST_CLOCK_H
+#define HOLDFAST_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+enum timer {
+    TIMER_WARN,
+    TIMER_DEADLINE,
+    TIMER_IDLE,
+    TIMER_SAMPLE,
+    TIMER_RUNG,      /* the current rung's grace is over */
+    TIMER_KILL_PASS, /* look again whether the last rung missed anybody */
+    TIMER_KILL_WAIT, /* give up on what SIGKILL cannot end */
+    TIMER_DRAIN_IDLE,
+    TIMER_DRAIN,
+    TIMER_COUNT
+};
+
+struct timers {
+    uint64_t due_ns[TIMER_COUNT]; /* 0: off */
+};
+
+uint64_t clock_now(void);  /* CLOCK_MONOTONIC */
+uint64_t clock_boot(void); /* CLOCK_BOOTTIME */
+
+void timer_set(struct timers *timers, enum timer timer, uint64_t due_ns);
+void timer_off(struct timers *timers, enum timer timer);
+int timer_is_set(const struct timers *timers, enum timer timer);
+/* The timer that is due first, or TIMER_COUNT; a due time that has passed wins by enum order on a tie. */
+enum timer timers_next(const struct timers *timers);
+
+#endif

@@ -1,0 +1,109 @@
+#include "control.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void learn_peer(struct owner *owner) {
+    struct ucred peer;
+    socklen_t length = sizeof peer;
+    if (getsockopt(owner->fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0) {
+        owner->pid = peer.pid;
+        owner->uid = peer.uid;
+    }
+}
+
+void control_open(struct control *control, int first, int listener, bool wants_output) {
+    for (int i = 0; i < OWNERS_MAX; i++)
+        control->owners[i].fd = -1;
+    control->owners[0].fd = first;
+    control->owners[0].wants_output = wants_output;
+    learn_peer(&control->owners[0]);
+    control->listener = listener;
+}
+
+enum control_news control_receive(struct control *control, int index, struct request *request) {
+    struct iovec parts[2] = {{&request->frame, sizeof request->frame}, {&request->body, sizeof request->body}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2}; /* no control buffer: descriptors sent to us are refused */
+    memset(&request->body, 0, 64); /* a short payload reads as zeros */
+    ssize_t got = recvmsg(control->owners[index].fd, &message, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return CONTROL_NOTHING;
+    request->owner = index;
+    const size_t header = sizeof request->frame;
+    if (got >= (ssize_t)header && request->frame.mark == FRAME_MARK && request->frame.length == (size_t)got - header)
+        return CONTROL_REQUEST;
+    if (got <= 0)
+        return CONTROL_GONE;
+    request->frame.type = 0; /* not a packet of ours: answered as not understood */
+    request->frame.length = 0;
+    return CONTROL_REQUEST;
+}
+
+int control_accept(struct control *control) {
+    int fd = accept4(control->listener, NULL, NULL, SOCK_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    for (int i = 1; i < OWNERS_MAX; i++) {
+        struct owner *owner = &control->owners[i];
+        if (owner->fd >= 0)
+            continue;
+        *owner = (struct owner){.fd = fd, .uid = (uid_t)-1};
+        learn_peer(owner);
+        if (owner->uid == 0 || owner->uid == geteuid())
+            return i;
+        owner->fd = -1;
+        break;
+    }
+    close(fd);
+    return -1;
+}
+
+/* Never waits: an owner that does not read has wakes of ours unread, and those say all that this one would. */
+static void send_packet(const struct owner *owner, uint16_t type, uint64_t ticket, const void *body, size_t length,
+                        int descriptor) {
+    if (owner->fd < 0)
+        return;
+    struct frame frame = {.mark = FRAME_MARK, .type = type, .length = (uint32_t)length, .at_ns = ticket};
+    struct iovec parts[2] = {{&frame, sizeof frame}, {(char *)(uintptr_t)body, length}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(sizeof(int))];
+    } rights = {0};
+    if (descriptor >= 0) {
+        rights.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        memcpy(CMSG_DATA(&rights.header), &descriptor, sizeof descriptor);
+        message.msg_control = &rights;
+        message.msg_controllen = sizeof rights.space;
+    }
+    if (sendmsg(owner->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        return; /* gone, or not reading: its end-of-file, or its unread wakes, say the rest */
+}
+
+void control_answer(struct control *control, const struct request *request, int error, int descriptor) {
+    struct packet_answer answer = {.error = error};
+    send_packet(&control->owners[request->owner], PACKET_ANSWER, request->frame.at_ns, &answer, sizeof answer, descriptor);
+}
+
+void control_wake(struct control *control, uint64_t journal_length) {
+    struct packet_wake wake = {journal_length};
+    for (int i = 0; i < OWNERS_MAX; i++)
+        send_packet(&control->owners[i], PACKET_WAKE, 0, &wake, sizeof wake, -1);
+}
+
+void control_wake_readers(struct control *control, uint64_t journal_length) {
+    struct packet_wake wake = {journal_length};
+    for (int i = 0; i < OWNERS_MAX; i++) {
+        if (!control->owners[i].wants_output)
+            continue;
+        control->owners[i].wants_output = false;
+        send_packet(&control->owners[i], PACKET_WAKE, 0, &wake, sizeof wake, -1);
+    }
+}
+
+void control_drop(struct control *control, int index) {
+    close(control->owners[index].fd);
+    control->owners[index] = (struct owner){.fd = -1};
+}

@@ -1,0 +1,263 @@
+/*
+ * The one wire format: journal, spec and control packets are all made of frames.
+ *
+ * A frame is a 24-byte little-endian header and `length` bytes of payload. The journal is a 16-byte preamble
+ * (FRAME_PREAMBLE, then the u32 FRAME_VERSION and a u32 zero) followed by frames; the spec is frames only; a control
+ * packet is exactly one frame. src/holdfast/journal/facts.py holds the same tables for Python, and a test compares the
+ * two files name by name.
+ *
+ * A header is valid when its mark and its check are. The check covers the header's other fields and, except for
+ * OUTPUT, the payload: facts decide outcomes and are small; output is large and decides nothing.
+ */
+#ifndef HOLDFAST_FRAME_H
+#define HOLDFAST_FRAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define FRAME_PREAMBLE "HOLDFAST"
+#define FRAME_VERSION 1u
+#define FRAME_MARK 0x46444c48u /* "HLDF" */
+#define FRAME_LATE 1u          /* flag on OUTPUT: written after the verdict */
+
+struct frame {
+    uint32_t mark;
+    uint16_t type;
+    uint8_t stream; /* OUTPUT only: 1 stdout (or the terminal), 2 stderr */
+    uint8_t flags;
+    uint32_t length;
+    uint32_t check;
+    uint64_t at_ns; /* CLOCK_BOOTTIME in the journal; the caller's ticket in a control packet; 0 in a spec */
+};
+_Static_assert(sizeof(struct frame) == 24, "the frame header is part of the file format");
+
+/* Facts: what a journal holds. Past tense; payload layouts are the structs below. */
+enum fact {
+    FACT_HEADER = 1,           /* JSON, written by the launcher */
+    FACT_SPEC = 2,             /* JSON, written by the launcher; no environment values */
+    FACT_STARTED = 3,          /* struct fact_started, then the cgroup's path */
+    FACT_OUTPUT = 4,           /* raw bytes */
+    FACT_WARNED = 5,           /* struct fact_warned */
+    FACT_STOP_ASKED = 6,       /* struct fact_stop_asked, then the reason */
+    FACT_DEADLINE = 7,         /* struct fact_expired */
+    FACT_IDLE = 8,             /* struct fact_expired */
+    FACT_LIMIT = 9,            /* struct fact_limit */
+    FACT_OOM = 10,             /* struct fact_oom */
+    FACT_SIGNALLED = 11,       /* struct fact_signalled */
+    FACT_EXITED = 12,          /* struct fact_exited */
+    FACT_STRAGGLERS = 13,      /* struct fact_stragglers */
+    FACT_DRAINED = 14,         /* struct fact_drained */
+    FACT_TREE = 15,            /* struct fact_tree, then one line of text per survivor */
+    FACT_END = 16,             /* struct fact_end */
+    FACT_SPAWN_FAILED = 17,    /* struct fact_spawn_failed */
+    FACT_EXTENDED = 18,        /* struct fact_extended */
+    FACT_STOPPED = 19,         /* struct fact_stopped */
+    FACT_CONTINUED = 20,       /* no payload */
+    FACT_OWNER_GONE = 21,      /* struct fact_owner */
+    FACT_OWNER_CAME = 22,      /* struct fact_owner */
+    FACT_RECORDING_FAILED = 23, /* struct fact_recording_failed */
+    FACT_LOST = 24,            /* struct fact_lost; written by whoever finds the guard gone */
+};
+
+enum stop_cause { CAUSE_USER = 1, CAUSE_SHUTDOWN, CAUSE_PARENT, CAUSE_SESSION, CAUSE_OWNER, CAUSE_SUPERSEDED };
+enum containment { CONTAINMENT_SUBREAPER = 1, CONTAINMENT_CGROUP = 2 };
+enum limit { LIMIT_MEMORY = 1, LIMIT_PROCESSES = 2, LIMIT_OUTPUT = 3 };
+enum drain_end { DRAIN_EOF = 1, DRAIN_IDLE = 2, DRAIN_ABSOLUTE = 3 };
+enum tree_end { TREE_GONE = 1, TREE_SURVIVORS = 2, TREE_UNKNOWN = 3 };
+enum stragglers { STRAGGLERS_KILL = 1, STRAGGLERS_WAIT = 2, STRAGGLERS_LEAVE = 3 };
+enum spawn_step { STEP_SETUP = 1, STEP_FORK = 2, STEP_STDIO = 3, STEP_CHDIR = 4, STEP_EXEC = 5, STEP_INTERPRETER = 6 };
+enum lost_why { LOST_GUARD = 1, LOST_HOST = 2 };
+
+struct fact_started {
+    int32_t pid;
+    int32_t guard_pid;
+    uint64_t start_ticks; /* field 22 of /proc/PID/stat: with the boot id, an identity that survives PID reuse */
+    uint32_t containment;
+    uint32_t reserved;
+};
+struct fact_warned {
+    int32_t signal;
+    int32_t reached; /* processes that have a handler for it; the others are spared its default action */
+};
+struct fact_stop_asked {
+    int32_t cause;
+    int32_t signal; /* the signal to the guard that asked, or 0 */
+    int32_t by_pid; /* who asked, 0 when unknown */
+    int32_t by_uid;
+};
+struct fact_expired {
+    uint64_t limit_ns;
+};
+struct fact_limit {
+    int32_t what;
+    int32_t reserved;
+    uint64_t limit;
+    uint64_t seen;
+};
+struct fact_oom {
+    uint64_t kills;
+};
+struct fact_signalled {
+    int32_t signal;
+    int32_t rung; /* 0 for the first; -1 when a caller asked for this one signal */
+    int32_t reached;
+    int32_t refused; /* EPERM: somebody else's process */
+};
+struct fact_exited {
+    int32_t wait_status; /* raw, as wait4 gave it */
+    int32_t reserved;
+    int64_t user_us;
+    int64_t system_us;
+    int64_t max_rss_kib;
+};
+struct fact_stragglers {
+    int32_t count;
+    int32_t policy;
+};
+struct fact_drained {
+    int32_t how;
+    int32_t reserved;
+    uint64_t stdout_bytes; /* recorded, late ones included */
+    uint64_t stderr_bytes;
+    uint64_t late_bytes;
+    uint64_t dropped_bytes; /* read but not recorded: over the cap, or the journal could not take them */
+};
+struct fact_tree {
+    int32_t how;
+    int32_t count;
+};
+struct fact_end {
+    int64_t user_us; /* the whole tree, as far as it was reaped */
+    int64_t system_us;
+    int64_t max_rss_kib;
+};
+struct fact_spawn_failed {
+    int32_t step;
+    int32_t error; /* errno */
+};
+struct fact_extended {
+    uint64_t limit_ns; /* the new deadline, measured from the start */
+};
+struct fact_stopped {
+    int32_t signal;
+};
+struct fact_owner {
+    int32_t pid;
+    int32_t uid;
+};
+struct fact_recording_failed {
+    int32_t error; /* errno of the write */
+    int32_t reserved;
+};
+struct fact_lost {
+    int32_t why;
+    int32_t reserved;
+};
+
+/* Spec frames: what the launcher tells the guard. Strings end in NUL; lists are strings one after another. */
+enum spec_part {
+    PART_OPTIONS = 32, /* struct spec_options */
+    PART_ARGV = 33,
+    PART_ENV = 34,
+    PART_CWD = 35,
+    PART_LADDER = 36,       /* struct spec_rung, one or more */
+    PART_RUN_ID = 37,
+    PART_CGROUP = 38,       /* directory of a writable cgroup v2 in which to make the leaf */
+    PART_MEMORY_GROUP = 39, /* directory of a writable cgroup with the memory controller (v1), when there is one */
+    PART_PIDS_GROUP = 40,   /* likewise for pids */
+};
+
+enum spec_flag {
+    SPEC_PTY = 1 << 0,             /* stdin is a terminal's slave; GUARD_FD_INPUT is its master */
+    SPEC_MERGE = 1 << 1,           /* stderr goes to stdout's pipe */
+    SPEC_KEEP_INPUT = 1 << 2,      /* GUARD_FD_INPUT is the write end of stdin: keep it for the next owner */
+    SPEC_LISTEN = 1 << 3,          /* GUARD_FD_LISTEN is a listening socket, GUARD_FD_DIRECTORY its directory */
+    SPEC_OUTPUT_DROPS = 1 << 4,    /* over the output cap: drop and count, do not stop the run */
+    SPEC_NESTED = 1 << 5,          /* a signal to the guard means the parent run wants this one to end */
+    SPEC_OWNED = 1 << 6,           /* the owner going away stops the run */
+    SPEC_IDLE_OUTPUT = 1 << 7,     /* what counts as activity for the idle clock */
+    SPEC_IDLE_CPU = 1 << 8,
+    SPEC_IDLE_HEARTBEAT = 1 << 9,
+    SPEC_WAKE_OUTPUT = 1 << 10,    /* the owner wants to be woken when there is output */
+    SPEC_CGROUP_CONTROLS = 1 << 11, /* the v2 leaf has memory and pids controllers: set the budgets there */
+};
+
+struct spec_options {
+    uint32_t flags;
+    int32_t stragglers;
+    int32_t warn_signal;
+    int32_t owner_pid;
+    uint64_t deadline_ns; /* 0: none, here and below */
+    uint64_t ceiling_ns;  /* an extension never moves the deadline past this; 0: no ceiling */
+    uint64_t idle_ns;
+    uint64_t warn_before_ns;
+    uint64_t drain_ns;
+    uint64_t drain_idle_ns;
+    uint64_t kill_wait_ns;
+    uint64_t memory_bytes;
+    uint64_t processes;
+    uint64_t output_bytes;
+    uint64_t window_bytes; /* unread journal bytes after which the child is made to wait; 0: keep everything */
+};
+
+struct spec_rung {
+    int32_t signal;
+    int32_t reserved;
+    uint64_t wait_ns;
+};
+
+/* Control packets. Each request but READ is answered by ANSWER with the same ticket. */
+enum packet {
+    PACKET_STOP = 64,        /* struct packet_stop, then the reason */
+    PACKET_SIGNAL = 65,      /* struct packet_signal */
+    PACKET_EXTEND = 66,      /* struct packet_extend */
+    PACKET_READ = 67,        /* struct packet_read: wake me at the next output; no answer */
+    PACKET_GIVE_INPUT = 68,  /* answered with the descriptor for stdin or the terminal */
+    PACKET_CLOSE_INPUT = 69, /* the guard closes its own copy */
+    PACKET_HEARTBEAT = 70,
+    PACKET_ANSWER = 80, /* struct packet_answer */
+    PACKET_WAKE = 81,   /* struct packet_wake */
+};
+
+enum signal_scope { SCOPE_LEADER = 1, SCOPE_TREE = 2 };
+
+struct packet_stop {
+    int32_t cause;
+    int32_t now;    /* go to the last rung at once */
+    int32_t signal; /* the signal that made the caller ask, or 0 */
+    int32_t reserved;
+};
+struct packet_signal {
+    int32_t signal;
+    int32_t scope;
+};
+struct packet_extend {
+    uint64_t by_ns;
+};
+struct packet_read {
+    uint64_t consumed; /* journal offset up to which the owner needs nothing any more; 0 releases nothing */
+};
+struct packet_answer {
+    int32_t error; /* 0 or an errno: ESRCH too late, ERANGE over the ceiling, EINVAL not understood, ... */
+    int32_t reserved;
+};
+struct packet_wake {
+    uint64_t journal_length;
+};
+
+/* Descriptors the guard is started with. 0 is the command's stdin. */
+enum guard_fd {
+    GUARD_FD_JOURNAL = 3,
+    GUARD_FD_CONTROL = 4,
+    GUARD_FD_SPEC = 5,
+    GUARD_FD_INPUT = 6,
+    GUARD_FD_LISTEN = 7,
+    GUARD_FD_DIRECTORY = 8,
+    GUARD_FD_HEARTBEAT = 9,
+    GUARD_FD_FIRST_FREE = 10,
+};
+
+/* Exit codes of the guard itself. Nobody decides anything by them: the journal is the truth. */
+enum guard_exit { GUARD_OK = 0, GUARD_BAD_SPEC = 2, GUARD_NO_JOURNAL = 3, GUARD_NO_SETUP = 4 };
+
+#endif

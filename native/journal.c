@@ -1,0 +1,145 @@
+#include "journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+enum { FACTS_ROOM = 32 * 1024, RESERVE_STEP = 128 * 1024 };
+#define PAGE_MASK 4095u
+
+static uint32_t fnv1a(uint32_t hash, const void *data, size_t length) {
+    const unsigned char *byte = data;
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ byte[i]) * 16777619u;
+    return hash;
+}
+
+static uint32_t frame_check(const struct frame *frame, const void *payload, size_t covered) {
+    uint32_t hash = 2166136261u;
+    hash = fnv1a(hash, &frame->type, offsetof(struct frame, check) - offsetof(struct frame, type));
+    hash = fnv1a(hash, &frame->at_ns, sizeof frame->at_ns);
+    return fnv1a(hash, payload, covered);
+}
+
+static struct frame frame_make(uint16_t type, size_t length) {
+    return (struct frame){.mark = FRAME_MARK, .type = type, .length = (uint32_t)length, .at_ns = clock_boot()};
+}
+
+bool journal_open(struct journal *journal, int fd) {
+    /* A POSIX lock belongs to this process: the command we fork never holds it, and the kernel drops it when we die. */
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    struct stat status;
+    if (fcntl(fd, F_SETLK, &lock) < 0 || fstat(fd, &status) < 0)
+        return false;
+    journal->fd = fd;
+    journal->length = (uint64_t)status.st_size;
+    journal->on_disk = status.st_nlink > 0; /* a memfd has no name */
+    return true;
+}
+
+/* True when [length, length + needed) and the facts' room behind it are ours. */
+static bool reserve(struct journal *journal, size_t needed) {
+    uint64_t wanted = journal->length + needed + FACTS_ROOM;
+    if (!journal->on_disk || wanted <= journal->reserved_to)
+        return true;
+    uint64_t from = journal->length;
+    uint64_t to = wanted + RESERVE_STEP;
+    if (fallocate(journal->fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) == 0) {
+        journal->reserved_to = to;
+        return true;
+    }
+    return errno != ENOSPC && errno != EDQUOT; /* a file system that cannot reserve: the write itself will tell */
+}
+
+static bool write_whole(struct journal *journal, const void *head, size_t head_length, const void *body,
+                        size_t body_length) {
+    size_t done = 0;
+    const size_t total = head_length + body_length;
+    while (done < total) {
+        size_t from_head = done < head_length ? done : head_length;
+        size_t from_body = done - from_head;
+        struct iovec parts[2] = {
+            {(char *)(uintptr_t)head + from_head, head_length - from_head},
+            {(char *)(uintptr_t)body + from_body, body_length - from_body},
+        };
+        ssize_t written = pwritev(journal->fd, parts, 2, (off_t)(journal->length + done));
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0) {
+            if (journal->error == 0)
+                journal->error = written < 0 ? errno : EIO;
+            /* Half a frame must not stay behind the next, shorter one. */
+            if (ftruncate(journal->fd, (off_t)journal->length) < 0)
+                return false;
+            return false;
+        }
+        done += (size_t)written;
+    }
+    journal->length += total;
+    return true;
+}
+
+void journal_flush(struct journal *journal) {
+    if (journal->pending_length == 0)
+        return;
+    if (write_whole(journal, journal->pending, journal->pending_length, NULL, 0))
+        journal->pending_length = 0; /* otherwise it stays, in order, for the next try */
+}
+
+void journal_fact_text(struct journal *journal, enum fact type, const void *payload, size_t length, const char *text,
+                       size_t text_length) {
+    struct frame frame = frame_make((uint16_t)type, length + text_length);
+    size_t size = sizeof frame + length + text_length;
+    if (journal->pending_length + size > sizeof journal->pending)
+        journal_flush(journal);
+    if (journal->pending_length + size > sizeof journal->pending)
+        return; /* the disk has been full for 8 KiB of facts: journal->error is set and is said at the end */
+    unsigned char *at = journal->pending + journal->pending_length;
+    memcpy(at + sizeof frame, payload, length);
+    memcpy(at + sizeof frame + length, text, text_length);
+    frame.check = frame_check(&frame, at + sizeof frame, length + text_length);
+    memcpy(at, &frame, sizeof frame);
+    journal->pending_length += size;
+}
+
+void journal_fact(struct journal *journal, enum fact type, const void *payload, size_t length) {
+    journal_fact_text(journal, type, payload, length, "", 0);
+}
+
+bool journal_output(struct journal *journal, uint8_t stream, uint8_t flags, const void *data, size_t length) {
+    journal_flush(journal);
+    if (journal->pending_length > 0)
+        return false;
+    struct frame frame = frame_make(FACT_OUTPUT, length);
+    frame.stream = stream;
+    frame.flags = flags;
+    frame.check = frame_check(&frame, "", 0);
+    if (!reserve(journal, sizeof frame + length)) {
+        if (journal->error == 0)
+            journal->error = ENOSPC;
+        return false;
+    }
+    return write_whole(journal, &frame, sizeof frame, data, length);
+}
+
+void journal_release(struct journal *journal, uint64_t consumed) {
+    if (journal->on_disk || consumed > journal->length)
+        return;
+    uint64_t to = consumed & ~(uint64_t)PAGE_MASK;
+    if (to <= journal->released_to)
+        return;
+    if (fallocate(journal->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)journal->released_to,
+                  (off_t)(to - journal->released_to)) == 0)
+        journal->released_to = to;
+}
+
+void journal_close(struct journal *journal) {
+    journal_flush(journal);
+    if (journal->on_disk && journal->reserved_to > journal->length && ftruncate(journal->fd, (off_t)journal->length) < 0)
+        return; /* the room stays reserved; the record is whole all the same */
+}

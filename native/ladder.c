@@ -1,0 +1,59 @@
+#include "ladder.h"
+
+#include <signal.h>
+
+#include "run.h"
+#include "tree.h"
+
+#define FIRST_PASS_NS 2000000u
+#define LAST_PASS_NS 50000000u
+
+static void record_signalled(struct run *run, int number, size_t rung, struct reach reach) {
+    struct fact_signalled signalled = {number, (int32_t)rung, reach.reached, reach.refused};
+    journal_fact(&run->journal, FACT_SIGNALLED, &signalled, sizeof signalled);
+}
+
+void ladder_skip_to_last(struct run *run) {
+    if (run->rung < run->spec.rungs)
+        run->rung = run->spec.rungs - 1;
+}
+
+void ladder_await_last(struct run *run) {
+    const uint64_t now = clock_now();
+    run->rung = run->spec.rungs;
+    run->pass_ns = FIRST_PASS_NS;
+    timer_off(&run->timers, TIMER_RUNG);
+    timer_set(&run->timers, TIMER_KILL_WAIT, now + run->spec.options.kill_wait_ns);
+    timer_set(&run->timers, TIMER_KILL_PASS, now + run->pass_ns);
+}
+
+void ladder_repeat_last(struct run *run) {
+    tree_kill();
+    run->pass_ns = run->pass_ns * 2 < LAST_PASS_NS ? run->pass_ns * 2 : LAST_PASS_NS;
+    timer_set(&run->timers, TIMER_KILL_PASS, clock_now() + run->pass_ns);
+}
+
+static void kill_all(struct run *run) {
+    struct reach reach = {.reached = tree_count()};
+    if (!cgroup_kill(&run->cgroup))
+        reach = tree_kill();
+    record_signalled(run, SIGKILL, run->spec.rungs - 1, reach);
+    ladder_await_last(run);
+}
+
+void ladder_climb(struct run *run) {
+    run_announce(run); /* the verdict is out before anybody is hurt */
+    if (run->rung >= run->spec.rungs)
+        return; /* already at the top, and it is being repeated */
+    const uint64_t now = clock_now();
+    if (run->bound_ns > 0 && now >= run->bound_ns)
+        ladder_skip_to_last(run);
+    const struct spec_rung *rung = &run->spec.ladder[run->rung++];
+    if (run->rung == run->spec.rungs) {
+        kill_all(run);
+        return;
+    }
+    record_signalled(run, rung->signal, run->rung - 1, tree_signal(rung->signal, true));
+    uint64_t due = now + rung->wait_ns;
+    timer_set(&run->timers, TIMER_RUNG, run->bound_ns > 0 && run->bound_ns < due ? run->bound_ns : due);
+}

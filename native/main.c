@@ -1,0 +1,353 @@
+/*
+ * holdfast-guard: keeps one run. Started by the library with the descriptors of `enum guard_fd`; takes no arguments.
+ * Everything it knows it writes to the journal; its exit code (`enum guard_exit`) decides nothing.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "run.h"
+
+static struct run run;
+
+/* ── setting up ───────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static void close_from(unsigned first, unsigned last, unsigned flags) {
+    if (syscall(SYS_close_range, first, last, flags) == 0)
+        return;
+    struct rlimit limit; /* a kernel before 5.9, or 5.11 for the flag */
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        limit.rlim_cur = 1024;
+    for (unsigned fd = first; fd <= last && fd < limit.rlim_cur; fd++) {
+        if (flags & CLOSE_RANGE_CLOEXEC)
+            fcntl((int)fd, F_SETFD, FD_CLOEXEC);
+        else
+            close((int)fd);
+    }
+}
+
+/* Whatever else was open in the process that started us ends here: neither we nor the command may keep it open. */
+static bool take_descriptors(void) {
+    close_from(GUARD_FD_FIRST_FREE, ~0u, 0);
+    close_from(GUARD_FD_JOURNAL, GUARD_FD_FIRST_FREE - 1, CLOSE_RANGE_CLOEXEC);
+    int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (nothing < 0)
+        return false;
+    bool done = dup2(nothing, 1) == 1 && dup2(nothing, 2) == 2;
+    close(nothing);
+    return done;
+}
+
+static void close_unless(uint32_t flags, int fd) {
+    if ((run.spec.options.flags & flags) == 0)
+        close(fd);
+}
+
+static int take_signals(void) {
+    sigset_t taken;
+    sigemptyset(&taken);
+    const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        sigaddset(&taken, numbers[i]);
+    int fd = signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC);
+    /* Blocked as well: what a terminal or a broken pipe sends must not stop or end the one who watches. */
+    const int ignored[] = {SIGPIPE, SIGTTOU, SIGTTIN, SIGTSTP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
+    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
+        sigaddset(&taken, ignored[i]);
+    return sigprocmask(SIG_BLOCK, &taken, NULL) < 0 ? -1 : fd;
+}
+
+/* Watches the process that started us: a fork of it may keep the control socket open after it has died. */
+static void watch_owner(void) {
+    run.owner_process = -1;
+    if ((run.spec.options.flags & SPEC_OWNED) == 0 || run.spec.options.owner_pid <= 0)
+        return;
+    run.owner_process = (int)syscall(SYS_pidfd_open, run.spec.options.owner_pid, 0);
+    if (getppid() != run.spec.options.owner_pid && run.owner_process >= 0) {
+        close(run.owner_process); /* it died before we looked: the control socket says so, or its fork speaks for it */
+        run.owner_process = -1;
+    }
+}
+
+/*
+ * The command has its stdin; we let go of ours: a pipe must break when the command stops reading, a terminal must hang up
+ * when it is closed. Before that, as a shell would, the command's group becomes the terminal's foreground group. The guard
+ * leads the session, so that group is not an orphaned one and Ctrl-Z stops it.
+ */
+static void hand_over_stdin(void) {
+    if ((run.spec.options.flags & SPEC_PTY) && run.leader > 0) {
+        setpgid(run.leader, run.leader); /* the child does the same: whoever comes first */
+        tcsetpgrp(0, run.leader);
+    }
+    dup2(1, 0);
+}
+
+/* ── requests ─────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static int stop_requested(const struct request *request) {
+    const struct owner *owner = &run.control.owners[request->owner];
+    const size_t fixed = sizeof request->body.stop;
+    struct stop stop = {
+        .cause = (enum stop_cause)request->body.stop.cause,
+        .now = request->body.stop.now != 0,
+        .signal = request->body.stop.signal,
+        .by_pid = owner->pid,
+        .by_uid = owner->uid,
+        .reason = request->body.bytes + fixed,
+        .reason_length = request->frame.length > fixed ? request->frame.length - fixed : 0,
+    };
+    if (stop.cause < CAUSE_USER || stop.cause > CAUSE_SUPERSEDED)
+        return EINVAL;
+    return run_stop(&run, &stop);
+}
+
+static void read_requested(const struct request *request) {
+    run.control.owners[request->owner].wants_output = true;
+    if (request->body.read.consumed == 0 || run.output.window == 0 || request->body.read.consumed > run.journal.length)
+        return;
+    run.output.consumed = request->body.read.consumed;
+    journal_release(&run.journal, run.output.consumed);
+}
+
+static void give_input(const struct request *request) {
+    control_answer(&run.control, request, run.input < 0 ? ENOENT : 0, run.input);
+}
+
+static int close_input(void) {
+    if (run.input < 0)
+        return ENOENT;
+    close(run.input);
+    run.input = -1;
+    return 0;
+}
+
+static void handle(const struct request *request) {
+    int error = 0;
+    switch (request->frame.type) {
+    case PACKET_READ:
+        read_requested(request);
+        return;
+    case PACKET_GIVE_INPUT:
+        give_input(request);
+        return;
+    case PACKET_STOP:
+        error = stop_requested(request);
+        break;
+    case PACKET_SIGNAL:
+        error = run_signal(&run, request->body.signal.signal, (enum signal_scope)request->body.signal.scope);
+        break;
+    case PACKET_EXTEND:
+        error = run_extend(&run, request->body.extend.by_ns);
+        break;
+    case PACKET_CLOSE_INPUT:
+        error = close_input();
+        break;
+    case PACKET_HEARTBEAT:
+        activity_seen(&run.activity, clock_now());
+        break;
+    default:
+        error = EINVAL;
+    }
+    journal_flush(&run.journal); /* an answer may be relied on: what it confirms is on record */
+    control_answer(&run.control, request, error, -1);
+}
+
+static void owner_left(int index) {
+    const struct owner owner = run.control.owners[index];
+    control_drop(&run.control, index);
+    if (index == 0)
+        run_owner_gone(&run, owner.pid, owner.uid);
+}
+
+static void serve(int index) {
+    static struct request request;
+    for (;;) {
+        if (run.control.owners[index].fd < 0)
+            return;
+        switch (control_receive(&run.control, index, &request)) {
+        case CONTROL_NOTHING:
+            return;
+        case CONTROL_GONE:
+            owner_left(index);
+            return;
+        case CONTROL_REQUEST:
+            handle(&request);
+        }
+    }
+}
+
+static void welcome(void) {
+    int index = control_accept(&run.control);
+    if (index < 0)
+        return;
+    const struct owner *owner = &run.control.owners[index];
+    struct fact_owner came = {.pid = owner->pid, .uid = (int32_t)owner->uid};
+    journal_fact(&run.journal, FACT_OWNER_CAME, &came, sizeof came);
+}
+
+/* ── the loop ─────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static void take_signal(const struct signalfd_siginfo *info) {
+    if (info->ssi_signo == SIGCHLD) {
+        run_reap(&run);
+        return;
+    }
+    struct stop stop = {
+        .cause = (run.spec.options.flags & SPEC_NESTED) ? CAUSE_PARENT : CAUSE_USER,
+        .signal = (int)info->ssi_signo,
+        .by_pid = (pid_t)info->ssi_pid,
+        .by_uid = info->ssi_uid,
+        .reason = "",
+    };
+    run_stop(&run, &stop);
+}
+
+static void drain_signals(int fd) {
+    struct signalfd_siginfo info;
+    while (run.phase != PHASE_ENDED && read(fd, &info, sizeof info) == (ssize_t)sizeof info)
+        take_signal(&info);
+}
+
+static void fire_timers(void) {
+    for (;;) {
+        enum timer timer = timers_next(&run.timers);
+        if (run.phase == PHASE_ENDED || timer == TIMER_COUNT || run.timers.due_ns[timer] > clock_now())
+            return;
+        run_timer(&run, timer);
+    }
+}
+
+enum { WATCH_SIGNALS, WATCH_EXEC, WATCH_OWNER, WATCH_LISTENER, WATCH_STREAM, WATCH_CONTROL = WATCH_STREAM + STREAM_COUNT };
+enum { WATCH_COUNT = WATCH_CONTROL + OWNERS_MAX };
+
+static void watch(struct pollfd *watched, int signals) {
+    const bool waits = output_waits_for_owner(&run.output);
+    watched[WATCH_SIGNALS] = (struct pollfd){signals, POLLIN, 0};
+    watched[WATCH_EXEC] = (struct pollfd){run.spawned.hold, POLLIN, 0};
+    watched[WATCH_OWNER] = (struct pollfd){run.owner_process, POLLIN, 0};
+    watched[WATCH_LISTENER] = (struct pollfd){run.control.listener, POLLIN, 0};
+    for (int i = 0; i < STREAM_COUNT; i++) /* without a descriptor, since POLLHUP cannot be masked */
+        watched[WATCH_STREAM + i] = (struct pollfd){waits ? -1 : run.output.streams[i].fd, POLLIN, 0};
+    for (int i = 0; i < OWNERS_MAX; i++)
+        watched[WATCH_CONTROL + i] = (struct pollfd){run.control.owners[i].fd, POLLIN, 0};
+}
+
+static int wait_for_something(struct pollfd *watched) {
+    enum timer timer = timers_next(&run.timers);
+    if (timer == TIMER_COUNT)
+        return ppoll(watched, WATCH_COUNT, NULL, NULL);
+    const uint64_t now = clock_now(), due = run.timers.due_ns[timer];
+    const uint64_t left = due > now ? due - now : 0;
+    struct timespec timeout = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
+    return ppoll(watched, WATCH_COUNT, &timeout, NULL);
+}
+
+/* One turn: what the kernel reports first, requests next, then output, and clocks last: see the rule in run.h. */
+static void turn(int signals) {
+    struct pollfd watched[WATCH_COUNT];
+    watch(watched, signals);
+    if (wait_for_something(watched) < 0 && errno != EINTR)
+        return;
+    if (watched[WATCH_SIGNALS].revents)
+        drain_signals(signals);
+    if (watched[WATCH_EXEC].revents && run.phase != PHASE_ENDED)
+        run_exec_answered(&run);
+    if (watched[WATCH_OWNER].revents && run.owner_process >= 0 && run.phase != PHASE_ENDED) {
+        close(run.owner_process);
+        run.owner_process = -1;
+        if (run.control.owners[0].fd >= 0)
+            serve(0); /* its last words come first: it may have asked for something before it died */
+        if (run.control.owners[0].fd >= 0)
+            owner_left(0);
+    }
+    for (int i = 0; i < OWNERS_MAX && run.phase != PHASE_ENDED; i++) {
+        if (watched[WATCH_CONTROL + i].revents)
+            serve(i);
+    }
+    if (watched[WATCH_LISTENER].revents && run.phase != PHASE_ENDED)
+        welcome();
+    bool quiet = true;
+    for (int i = 0; i < STREAM_COUNT && run.phase != PHASE_ENDED; i++) {
+        if (watched[WATCH_STREAM + i].revents) {
+            run_output(&run, i);
+            quiet = false;
+        }
+    }
+    fire_timers();
+    if (run.phase != PHASE_ENDED)
+        run_announce(&run);
+    if (quiet)
+        output_relax(&run.output);
+}
+
+/* ── the steps ────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* The terminal's two uses are kept apart: its output ends when we say so, its input can be handed to another owner. */
+static bool open_stdio(struct child_stdio *stdio) {
+    const uint32_t flags = run.spec.options.flags;
+    run.input = (flags & SPEC_KEEP_INPUT) ? GUARD_FD_INPUT : -1;
+    if ((flags & SPEC_PTY) == 0)
+        return output_open(&run.output, -1, flags & SPEC_MERGE, stdio);
+    run.input = fcntl(GUARD_FD_INPUT, F_DUPFD_CLOEXEC, GUARD_FD_FIRST_FREE);
+    return run.input >= 0 && ioctl(0, TIOCSCTTY, 0) == 0 && output_open(&run.output, GUARD_FD_INPUT, true, stdio);
+}
+
+/* Everything up to the held child; what fails is recorded as the reason why the command never ran. */
+static void prepare(void) {
+    struct child_stdio stdio = {-1, -1};
+    struct fact_spawn_failed failure = {.step = STEP_SETUP};
+    run.spawned.hold = -1;
+    cgroup_none(&run.cgroup);
+    output_prepare(&run.output, &run.journal, &run.spec.options);
+    bool held = open_stdio(&stdio);
+    if (!held) {
+        failure.error = errno;
+    } else {
+        cgroup_make(&run.cgroup, &run.spec);
+        held = spawn_held(&run.spawned, &run.spec, &run.cgroup, stdio, &failure);
+    }
+    if (stdio.out > 2)
+        close(stdio.out);
+    if (stdio.err > 2 && stdio.err != stdio.out)
+        close(stdio.err);
+    run.leader = held ? run.spawned.pid : 0;
+    hand_over_stdin();
+    if (!held)
+        run_never_started(&run, &failure);
+}
+
+int main(void) {
+    if (!take_descriptors() || !spec_read(&run.spec, GUARD_FD_SPEC))
+        return GUARD_BAD_SPEC;
+    close(GUARD_FD_SPEC);
+    close_unless(SPEC_PTY | SPEC_KEEP_INPUT, GUARD_FD_INPUT);
+    close_unless(SPEC_LISTEN, GUARD_FD_LISTEN);
+    close_unless(SPEC_LISTEN, GUARD_FD_DIRECTORY);
+    close_unless(SPEC_IDLE_HEARTBEAT, GUARD_FD_HEARTBEAT);
+    if (!journal_open(&run.journal, GUARD_FD_JOURNAL))
+        return GUARD_NO_JOURNAL;
+    int signals = take_signals();
+    if (signals < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+        return GUARD_NO_SETUP;
+    const uint32_t flags = run.spec.options.flags;
+    control_open(&run.control, GUARD_FD_CONTROL, (flags & SPEC_LISTEN) ? GUARD_FD_LISTEN : -1, flags & SPEC_WAKE_OUTPUT);
+    watch_owner();
+    prepare();
+    if (run.phase == PHASE_HELD)
+        serve(0); /* a stop that was asked for before the start: the command is never executed */
+    if (run.phase == PHASE_HELD)
+        run_start(&run);
+    run_announce(&run);
+    while (run.phase != PHASE_ENDED)
+        turn(signals);
+    return GUARD_OK;
+}

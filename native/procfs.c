@@ -1,0 +1,76 @@
+#include "procfs.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+ssize_t read_small(int directory, const char *path, char *buffer, size_t size) {
+    int fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    ssize_t got = read(fd, buffer, size - 1);
+    close(fd);
+    if (got >= 0)
+        buffer[got] = '\0';
+    return got;
+}
+
+bool write_small(int directory, const char *path, const char *text) {
+    int fd = openat(directory, path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t length = (ssize_t)strlen(text);
+    bool whole = write(fd, text, (size_t)length) == length;
+    close(fd);
+    return whole;
+}
+
+bool find_number(const char *text, const char *key, uint64_t *number) {
+    const size_t length = strlen(key);
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, length) == 0 && (line[length] == ' ' || line[length] == '\t')) {
+            *number = strtoull(line + length + 1, NULL, 10);
+            return true;
+        }
+    }
+    return false;
+}
+
+bool read_stat(pid_t pid, struct process_stat *out) {
+    char path[40], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    if (read_small(AT_FDCWD, path, text, sizeof text) <= 0)
+        return false;
+    const char *rest = strrchr(text, ')'); /* the name before it may hold anything, parentheses too */
+    if (rest == NULL)
+        return false;
+    int parent;
+    long threads;
+    unsigned long user, system;
+    long children_user, children_system;
+    unsigned long long start;
+    if (sscanf(rest + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %ld %ld %*d %*d %ld %*d %llu", &out->state,
+               &parent, &user, &system, &children_user, &children_system, &threads, &start) != 8)
+        return false;
+    out->parent = parent;
+    out->threads = threads;
+    out->start_ticks = start;
+    out->cpu_ticks = user + system + (unsigned long)children_user + (unsigned long)children_system;
+    return true;
+}
+
+bool catches_signal(pid_t pid, int signal) {
+    char path[40], text[4096];
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    if (read_small(AT_FDCWD, path, text, sizeof text) <= 0)
+        return false;
+    const char *caught = strstr(text, "\nSigCgt:");
+    return caught != NULL && (strtoull(caught + 8, NULL, 16) >> (signal - 1) & 1) != 0;
+}
+
+bool is_dead(const struct process_stat *status) {
+    return (status->state == 'Z' && status->threads <= 1) || status->state == 'X';
+}

@@ -1,0 +1,30 @@
+/* The few things we read from /proc and from cgroup files. No allocation; an unreadable file is "nothing known". */
+#ifndef HOLDFAST_PROCFS_H
+#define HOLDFAST_PROCFS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct process_stat {
+    char state;
+    pid_t parent;
+    long threads;
+    uint64_t cpu_ticks; /* its own and of the children it has waited for */
+    uint64_t start_ticks;
+};
+
+/* Reads a small file whole and ends it with NUL. Returns its length, or -1. `directory` may be AT_FDCWD. */
+ssize_t read_small(int directory, const char *path, char *buffer, size_t size);
+bool write_small(int directory, const char *path, const char *text);
+/* The decimal number behind `key` in lines of the form "key number". */
+bool find_number(const char *text, const char *key, uint64_t *number);
+
+bool read_stat(pid_t pid, struct process_stat *out);
+/* True when the process has a handler of its own for the signal. */
+bool catches_signal(pid_t pid, int signal);
+/* A zombie whose other threads still run is alive (the main thread called pthread_exit). */
+bool is_dead(const struct process_stat *status);
+
+#endif

@@ -1,0 +1,448 @@
+#include "run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ladder.h"
+#include "procfs.h"
+#include "tree.h"
+
+enum { SURVIVORS_TEXT = 6000, READ_AT_ONCE = 8 << 20 };
+
+static int64_t microseconds(struct timeval time) { return (int64_t)time.tv_sec * 1000000 + time.tv_usec; }
+
+void run_announce(struct run *run) {
+    journal_flush(&run->journal);
+    if (run->wake_owners)
+        control_wake(&run->control, run->journal.length);
+    run->wake_owners = false;
+}
+
+/* ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static void finish(struct run *run, enum drain_end how) {
+    struct fact_drained drained = {
+        .how = (int32_t)how,
+        .stdout_bytes = run->output.streams[0].bytes,
+        .stderr_bytes = run->output.streams[1].bytes,
+        .late_bytes = run->output.late_bytes,
+        .dropped_bytes = run->output.dropped_bytes,
+    };
+    output_close(&run->output);
+    journal_fact(&run->journal, FACT_DRAINED, &drained, sizeof drained);
+    cgroup_remove(&run->cgroup);
+    if (run->journal.error != 0) {
+        struct fact_recording_failed failed = {.error = run->journal.error};
+        journal_fact(&run->journal, FACT_RECORDING_FAILED, &failed, sizeof failed);
+    }
+    struct rusage usage;
+    getrusage(RUSAGE_CHILDREN, &usage);
+    struct fact_end end = {microseconds(usage.ru_utime), microseconds(usage.ru_stime), usage.ru_maxrss};
+    journal_fact(&run->journal, FACT_END, &end, sizeof end);
+    journal_close(&run->journal);
+    if (run->control.listener >= 0)
+        unlinkat(GUARD_FD_DIRECTORY, "guard.sock", 0);
+    run->wake_owners = true;
+    run_announce(run);
+    run->phase = PHASE_ENDED;
+}
+
+static void release_from_cgroup(int pid, void *cgroup) { cgroup_release(cgroup, pid); }
+
+/* The tree is gone, given up on, or to be left alone: only output is still of interest. */
+static void begin_drain(struct run *run, enum tree_end how) {
+    char survivors[SURVIVORS_TEXT];
+    size_t length = 0;
+    struct fact_tree tree = {.how = (int32_t)how};
+    if (how != TREE_GONE)
+        tree.count = tree_survivors(survivors, sizeof survivors, &length);
+    if (how == TREE_SURVIVORS && tree.count == 0)
+        tree.how = TREE_UNKNOWN; /* no ECHILD, but nobody to be seen either */
+    output_fence(&run->output);
+    journal_fact_text(&run->journal, FACT_TREE, &tree, sizeof tree, survivors, length);
+    run->phase = PHASE_DRAINING;
+    memset(&run->timers, 0, sizeof run->timers);
+    const struct spec_options *options = &run->spec.options;
+    const uint64_t now = clock_now(), idle = now + options->drain_idle_ns;
+    timer_set(&run->timers, TIMER_DRAIN_IDLE, idle);
+    /* Behind a normal exit the whole of it has one bound, stragglers included. */
+    timer_set(&run->timers, TIMER_DRAIN, run->bound_ns == 0 ? now + options->drain_ns : run->bound_ns > idle ? run->bound_ns : idle);
+    output_read_all(&run->output, READ_AT_ONCE);
+    if (output_at_end(&run->output))
+        finish(run, DRAIN_EOF);
+}
+
+/* ── the verdict ──────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static void begin_stop(struct run *run) {
+    run->phase = PHASE_STOPPING;
+    run->wake_owners = true;
+    memset(&run->timers, 0, sizeof run->timers);
+    output_fence(&run->output);
+    ladder_climb(run);
+}
+
+/* The command never ran, or is ending by itself: nothing to ask for gracefully, only our own child to wait for. */
+static void begin_quiet_end(struct run *run) {
+    run->phase = PHASE_STOPPING;
+    run->wake_owners = true;
+    memset(&run->timers, 0, sizeof run->timers);
+    if (run->leader > 0)
+        kill(run->leader, SIGKILL);
+    ladder_await_last(run);
+}
+
+static bool is_deciding(const struct run *run) { return run->phase == PHASE_RUNNING || run->phase == PHASE_LINGERING; }
+
+static void leader_left(struct run *run) {
+    run->wake_owners = true;
+    if (run->children_gone) {
+        begin_drain(run, TREE_GONE);
+        return;
+    }
+    struct fact_stragglers stragglers = {.count = tree_count(), .policy = run->spec.options.stragglers};
+    if (stragglers.count > 0)
+        journal_fact(&run->journal, FACT_STRAGGLERS, &stragglers, sizeof stragglers);
+    switch ((enum stragglers)stragglers.policy) {
+    case STRAGGLERS_WAIT:
+        run->phase = PHASE_LINGERING;
+        break;
+    case STRAGGLERS_LEAVE:
+        tree_each(release_from_cgroup, &run->cgroup);
+        begin_drain(run, TREE_SURVIVORS);
+        break;
+    case STRAGGLERS_KILL:
+    default:
+        run->bound_ns = clock_now() + run->spec.options.drain_ns;
+        begin_stop(run);
+    }
+}
+
+static void spawn_failed(struct run *run, const struct fact_spawn_failed *failure) {
+    journal_fact(&run->journal, FACT_SPAWN_FAILED, failure, sizeof *failure);
+    begin_quiet_end(run);
+}
+
+void run_never_started(struct run *run, const struct fact_spawn_failed *failure) {
+    spawn_failed(run, failure);
+    run_reap(run);
+}
+
+static void check_oom(struct run *run) {
+    struct fact_oom oom = {.kills = cgroup_oom_kills(&run->cgroup)};
+    if (oom.kills > 0)
+        journal_fact(&run->journal, FACT_OOM, &oom, sizeof oom);
+}
+
+/* Records how the leader ended. */
+static void leader_exited(struct run *run, int wait_status, const struct rusage *usage) {
+    struct fact_spawn_failed failure;
+    run->leader = 0;
+    if (run->phase == PHASE_RUNNING && spawn_poll(&run->spawned, &failure) == SPAWN_FAILED) {
+        spawn_failed(run, &failure);
+        return;
+    }
+    if (run->started_ns == 0 || run->spawned.failed)
+        return; /* that was our own helper: the command never ran */
+    if (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL)
+        check_oom(run);
+    struct fact_exited exited = {
+        .wait_status = wait_status,
+        .user_us = microseconds(usage->ru_utime),
+        .system_us = microseconds(usage->ru_stime),
+        .max_rss_kib = usage->ru_maxrss,
+    };
+    journal_fact(&run->journal, FACT_EXITED, &exited, sizeof exited);
+}
+
+static void leader_changed(struct run *run, int wait_status, const struct rusage *usage) {
+    if (WIFSTOPPED(wait_status)) {
+        struct fact_stopped stopped = {.signal = WSTOPSIG(wait_status)};
+        journal_fact(&run->journal, FACT_STOPPED, &stopped, sizeof stopped);
+        run->wake_owners = true;
+    } else if (WIFCONTINUED(wait_status)) {
+        journal_fact(&run->journal, FACT_CONTINUED, "", 0);
+        run->wake_owners = true;
+    } else {
+        leader_exited(run, wait_status, usage);
+    }
+}
+
+void run_reap(struct run *run) {
+    const bool had_leader = run->leader > 0;
+    for (;;) {
+        int status;
+        struct rusage usage;
+        pid_t pid = wait4(-1, &status, WNOHANG | WUNTRACED | WCONTINUED | __WALL, &usage);
+        if (pid <= 0) {
+            run->children_gone = pid < 0 && errno == ECHILD;
+            break;
+        }
+        if (pid == run->leader)
+            leader_changed(run, status, &usage);
+    }
+    if (run->phase == PHASE_RUNNING && had_leader && run->leader == 0)
+        leader_left(run);
+    else if (run->children_gone && (run->phase == PHASE_STOPPING || run->phase == PHASE_LINGERING))
+        begin_drain(run, TREE_GONE);
+}
+
+/* ── the start ────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static void record_started(struct run *run) {
+    struct process_stat status = {0};
+    read_stat(run->leader, &status);
+    struct fact_started started = {
+        .pid = run->leader,
+        .guard_pid = getpid(),
+        .start_ticks = status.start_ticks,
+        .containment = run->cgroup.unified.leaf >= 0 ? CONTAINMENT_CGROUP : CONTAINMENT_SUBREAPER,
+    };
+    char path[4096];
+    size_t length = 0;
+    if (run->cgroup.unified.leaf >= 0) {
+        size_t base = strnlen(run->spec.cgroup, sizeof path - sizeof run->cgroup.name - 1);
+        size_t name = strlen(run->cgroup.name);
+        memcpy(path, run->spec.cgroup, base);
+        path[base] = '/';
+        memcpy(path + base + 1, run->cgroup.name, name);
+        length = base + 1 + name;
+    }
+    journal_fact_text(&run->journal, FACT_STARTED, &started, sizeof started, path, length);
+}
+
+static void arm_clocks(struct run *run, uint64_t now) {
+    const struct spec_options *options = &run->spec.options;
+    run->deadline_ns = options->deadline_ns;
+    if (options->deadline_ns > 0)
+        timer_set(&run->timers, TIMER_DEADLINE, now + options->deadline_ns);
+    if (options->deadline_ns > options->warn_before_ns && options->warn_before_ns > 0)
+        timer_set(&run->timers, TIMER_WARN, now + options->deadline_ns - options->warn_before_ns);
+    activity_start(&run->activity, (options->flags & SPEC_IDLE_HEARTBEAT) ? GUARD_FD_HEARTBEAT : -1, now);
+    if (options->idle_ns > 0)
+        timer_set(&run->timers, TIMER_IDLE, now + ((options->flags & SPEC_IDLE_CPU) ? options->idle_ns / 4 : options->idle_ns));
+    if (options->memory_bytes > 0 || options->processes > 0)
+        timer_set(&run->timers, TIMER_SAMPLE, now + SAMPLE_EVERY_NS);
+}
+
+void run_start(struct run *run) {
+    record_started(run);
+    journal_flush(&run->journal); /* hold before exec: the record comes first */
+    run->phase = PHASE_RUNNING;
+    run->started_ns = clock_now();
+    arm_clocks(run, run->started_ns);
+    if (!spawn_release(&run->spawned))
+        run_reap(run); /* it is already dead: that is what will be recorded */
+}
+
+void run_exec_answered(struct run *run) {
+    struct fact_spawn_failed failure;
+    switch (spawn_poll(&run->spawned, &failure)) {
+    case SPAWN_PENDING:
+        break;
+    case SPAWN_FAILED:
+        if (run->phase == PHASE_RUNNING)
+            spawn_failed(run, &failure);
+        break;
+    case SPAWN_RUNNING:
+        spec_forget(&run->spec);
+    }
+}
+
+/* ── what others ask for ──────────────────────────────────────────────────────────────────────────────────────── */
+
+int run_stop(struct run *run, const struct stop *stop) {
+    const enum phase before = run->phase;
+    run_reap(run);
+    if (run->phase >= PHASE_DRAINING)
+        return ESRCH;
+    struct fact_stop_asked asked = {(int32_t)stop->cause, stop->signal, stop->by_pid, (int32_t)stop->by_uid};
+    journal_fact_text(&run->journal, FACT_STOP_ASKED, &asked, sizeof asked, stop->reason, stop->reason_length);
+    if (run->phase == PHASE_HELD) {
+        begin_quiet_end(run);
+    } else if (is_deciding(run)) {
+        if (stop->now)
+            ladder_skip_to_last(run);
+        begin_stop(run);
+    } else if (before == PHASE_STOPPING || stop->now) { /* a second request climbs at once */
+        if (stop->now)
+            ladder_skip_to_last(run);
+        ladder_climb(run);
+    }
+    return 0;
+}
+
+int run_extend(struct run *run, uint64_t by_ns) {
+    run_reap(run);
+    const struct spec_options *options = &run->spec.options;
+    if (!is_deciding(run))
+        return ESRCH;
+    if (run->deadline_ns == 0)
+        return EINVAL;
+    uint64_t limit = run->deadline_ns + by_ns;
+    if (limit < run->deadline_ns || (options->ceiling_ns > 0 && limit > options->ceiling_ns))
+        return ERANGE;
+    run->deadline_ns = limit;
+    struct fact_extended extended = {limit};
+    journal_fact(&run->journal, FACT_EXTENDED, &extended, sizeof extended);
+    timer_set(&run->timers, TIMER_DEADLINE, run->started_ns + limit);
+    if (options->warn_before_ns > 0 && limit > options->warn_before_ns)
+        timer_set(&run->timers, TIMER_WARN, run->started_ns + limit - options->warn_before_ns);
+    return 0;
+}
+
+int run_signal(struct run *run, int number, enum signal_scope scope) {
+    run_reap(run);
+    if (number < 1 || number >= NSIG)
+        return EINVAL;
+    if (run->phase >= PHASE_DRAINING || run->phase == PHASE_HELD || (scope == SCOPE_LEADER && run->leader == 0))
+        return ESRCH;
+    struct reach reach = {0};
+    if (scope == SCOPE_TREE)
+        reach = tree_signal(number, false);
+    else if (kill(run->leader, number) == 0)
+        reach.reached = 1;
+    else
+        reach.refused = 1;
+    struct fact_signalled signalled = {.signal = number, .rung = -1, .reached = reach.reached, .refused = reach.refused};
+    journal_fact(&run->journal, FACT_SIGNALLED, &signalled, sizeof signalled);
+    return reach.reached == 0 && reach.refused > 0 ? EPERM : 0;
+}
+
+void run_owner_gone(struct run *run, pid_t pid, uid_t uid) {
+    struct fact_owner owner = {.pid = pid, .uid = (int32_t)uid};
+    run_reap(run);
+    if (run->phase >= PHASE_DRAINING)
+        return;
+    journal_fact(&run->journal, FACT_OWNER_GONE, &owner, sizeof owner);
+    if ((run->spec.options.flags & SPEC_OWNED) && (is_deciding(run) || run->phase == PHASE_HELD)) {
+        struct stop stop = {.cause = CAUSE_OWNER, .by_pid = pid, .by_uid = uid, .reason = ""};
+        run_stop(run, &stop);
+    }
+}
+
+/* ── output and clocks ────────────────────────────────────────────────────────────────────────────────────────── */
+
+static void stop_over_limit(struct run *run, const struct fact_limit *limit) {
+    run_reap(run);
+    if (!is_deciding(run))
+        return;
+    journal_fact(&run->journal, FACT_LIMIT, limit, sizeof *limit);
+    begin_stop(run);
+}
+
+void run_output(struct run *run, int stream) {
+    if (output_read(&run->output, stream)) {
+        const uint64_t now = clock_now();
+        if (run->spec.options.flags & SPEC_IDLE_OUTPUT)
+            activity_seen(&run->activity, now);
+        if (run->phase == PHASE_DRAINING)
+            timer_set(&run->timers, TIMER_DRAIN_IDLE, now + run->spec.options.drain_idle_ns);
+        control_wake_readers(&run->control, run->journal.length);
+    }
+    if (output_over_cap(&run->output) && !run->output.drops && is_deciding(run)) {
+        struct fact_limit limit = {.what = LIMIT_OUTPUT, .limit = run->output.cap, .seen = run->output.seen_bytes};
+        stop_over_limit(run, &limit);
+    }
+    if (run->phase == PHASE_DRAINING && output_at_end(&run->output))
+        finish(run, DRAIN_EOF);
+}
+
+static void expire(struct run *run, enum fact fact, uint64_t limit_ns) {
+    struct fact_expired expired = {limit_ns};
+    run_reap(run);
+    if (!is_deciding(run))
+        return;
+    journal_fact(&run->journal, fact, &expired, sizeof expired);
+    begin_stop(run);
+}
+
+static void check_idle(struct run *run) {
+    const struct spec_options *options = &run->spec.options;
+    const uint64_t now = clock_now();
+    if (output_waits_for_owner(&run->output))
+        activity_seen(&run->activity, now); /* it is its reader that is slow, not the command */
+    uint64_t again = activity_check(&run->activity, options, now);
+    if (again > now)
+        timer_set(&run->timers, TIMER_IDLE, again);
+    else
+        expire(run, FACT_IDLE, options->idle_ns);
+}
+
+static void check_budgets(struct run *run) {
+    struct fact_limit limit;
+    timer_set(&run->timers, TIMER_SAMPLE, clock_now() + SAMPLE_EVERY_NS);
+    switch (budget_check(&run->cgroup, &run->spec.options, &limit)) {
+    case BUDGET_KEPT:
+        break;
+    case BUDGET_OVER:
+        stop_over_limit(run, &limit);
+        break;
+    case BUDGET_OOM:
+        run_reap(run);
+        if (is_deciding(run)) {
+            check_oom(run);
+            begin_stop(run);
+        }
+    }
+}
+
+static void warn(struct run *run) {
+    run_reap(run);
+    if (!is_deciding(run))
+        return;
+    struct reach reach = tree_warn(run->spec.options.warn_signal);
+    struct fact_warned warned = {.signal = run->spec.options.warn_signal, .reached = reach.reached};
+    journal_fact(&run->journal, FACT_WARNED, &warned, sizeof warned);
+}
+
+static void end_drain(struct run *run, enum drain_end how) {
+    output_read_all(&run->output, READ_AT_ONCE); /* what came while we slept was in time */
+    finish(run, output_at_end(&run->output) ? DRAIN_EOF : how);
+}
+
+void run_timer(struct run *run, enum timer timer) {
+    timer_off(&run->timers, timer);
+    switch (timer) {
+    case TIMER_WARN:
+        warn(run);
+        break;
+    case TIMER_DEADLINE:
+        expire(run, FACT_DEADLINE, run->deadline_ns);
+        break;
+    case TIMER_IDLE:
+        check_idle(run);
+        break;
+    case TIMER_SAMPLE:
+        check_budgets(run);
+        break;
+    case TIMER_RUNG:
+        run_reap(run);
+        if (run->phase == PHASE_STOPPING)
+            ladder_climb(run);
+        break;
+    case TIMER_KILL_PASS:
+        run_reap(run);
+        if (run->phase == PHASE_STOPPING)
+            ladder_repeat_last(run);
+        break;
+    case TIMER_KILL_WAIT:
+        run_reap(run);
+        if (run->phase == PHASE_STOPPING)
+            begin_drain(run, TREE_SURVIVORS);
+        break;
+    case TIMER_DRAIN_IDLE:
+        end_drain(run, DRAIN_IDLE);
+        break;
+    case TIMER_DRAIN:
+        end_drain(run, DRAIN_ABSOLUTE);
+        break;
+    case TIMER_COUNT:
+        break;
+    }
+}

@@ -1,0 +1,79 @@
+/*
+ * One run, from held to ended.
+ *
+ *   HELD ──release──▶ RUNNING ──verdict──▶ STOPPING ──tree gone or given up──▶ DRAINING ──▶ ENDED
+ *                        │                    ▲                                   ▲
+ *                        ├─exit, stragglers──▶LINGERING (policy wait)──gone───────┤
+ *                        └─exit, nobody left, or stragglers to be left alone──────┘
+ *
+ * The verdict is given exactly when the phase leaves RUNNING (or HELD, when the command is never started): the first
+ * decisive fact is in the journal by then and nothing recorded later can come before it. What a fact means is not decided here.
+ *
+ * Rule for everything that could end a run (a timer, a request, a signal, a lost owner): reap first. An exit that has
+ * already happened is recorded before it, so a command that finished in time has finished in time, however late we look.
+ */
+#ifndef HOLDFAST_RUN_H
+#define HOLDFAST_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "activity.h"
+#include "cgroup.h"
+#include "clock.h"
+#include "control.h"
+#include "journal.h"
+#include "output.h"
+#include "spawn.h"
+#include "spec.h"
+
+enum phase { PHASE_HELD, PHASE_RUNNING, PHASE_LINGERING, PHASE_STOPPING, PHASE_DRAINING, PHASE_ENDED };
+
+struct run {
+    enum phase phase;
+    struct spec spec;
+    struct journal journal;
+    struct cgroup cgroup;
+    struct spawned spawned;
+    struct output output;
+    struct control control;
+    struct timers timers;
+    struct activity activity;
+    pid_t leader;         /* 0 when it has been reaped or never was */
+    bool children_gone;   /* waitpid said ECHILD */
+    bool wake_owners;     /* something they wait for has been recorded */
+    size_t rung;          /* the next one to climb */
+    uint64_t started_ns;  /* 0: the command was never let go */
+    uint64_t deadline_ns; /* from the start, as extended */
+    uint64_t bound_ns;    /* stragglers of a finished command are killed at this instant at the latest; 0: no such bound */
+    uint64_t pass_ns;     /* how long until the last rung looks again */
+    int input;            /* the command's stdin or terminal, kept for later owners; -1 */
+    int owner_process;    /* pidfd of the process that started us; -1 */
+};
+
+struct stop {
+    enum stop_cause cause;
+    bool now;
+    int signal;
+    pid_t by_pid;
+    uid_t by_uid;
+    const char *reason;
+    size_t reason_length;
+};
+
+/* Events. Each one is total: it may come in any phase. */
+void run_never_started(struct run *run, const struct fact_spawn_failed *failure);
+void run_start(struct run *run);
+void run_reap(struct run *run);
+void run_exec_answered(struct run *run);
+int run_stop(struct run *run, const struct stop *stop); /* 0 or an errno for the asker */
+int run_extend(struct run *run, uint64_t by_ns);
+int run_signal(struct run *run, int signal, enum signal_scope scope);
+void run_owner_gone(struct run *run, pid_t pid, uid_t uid);
+void run_output(struct run *run, int stream);
+void run_timer(struct run *run, enum timer timer);
+/* Writes down what has happened and wakes whoever waits for it. */
+void run_announce(struct run *run);
+
+#endif

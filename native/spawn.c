@@ -1,0 +1,153 @@
+#include "spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
+
+static _Noreturn void fail(int hold, enum spawn_step step, int error) {
+    struct fact_spawn_failed failure = {.step = (int32_t)step, .error = error};
+    /* If the guard is gone there is nobody left to tell. */
+    if (send(hold, &failure, sizeof failure, MSG_NOSIGNAL) < 0)
+        _exit(126);
+    _exit(127);
+}
+
+static const char *find_path(char *const *env) {
+    for (; *env != NULL; env++) {
+        if (strncmp(*env, "PATH=", 5) == 0)
+            return *env + 5;
+    }
+    return DEFAULT_PATH;
+}
+
+/* execve says ENOENT both for a missing program and for a missing interpreter of an existing one. Tell them apart. */
+static void try_exec(const char *file, const struct spec *spec, enum spawn_step *step) {
+    execve(file, spec->argv, spec->env);
+    int error = errno;
+    if (error == ENOENT && access(file, F_OK) == 0)
+        *step = STEP_INTERPRETER;
+    errno = error;
+}
+
+static _Noreturn void exec_program(const struct spec *spec, int hold) {
+    const char *name = spec->argv[0];
+    enum spawn_step step = STEP_EXEC;
+    if (strchr(name, '/') != NULL || name[0] == '\0') {
+        try_exec(name, spec, &step);
+        fail(hold, step, errno);
+    }
+    char file[4096];
+    int error = ENOENT;
+    const size_t name_length = strlen(name);
+    for (const char *at = find_path(spec->env);; at++) {
+        size_t length = strcspn(at, ":");
+        if (length + name_length + 2 <= sizeof file) {
+            memcpy(file, at, length);
+            file[length] = '/';
+            memcpy(file + length + (length > 0), name, name_length + 1); /* an empty entry is the working directory */
+            try_exec(file, spec, &step);
+            if (errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+                fail(hold, STEP_EXEC, errno);
+            if (step == STEP_INTERPRETER)
+                fail(hold, step, errno);
+            if (errno == EACCES)
+                error = EACCES;
+        }
+        at += length;
+        if (*at == '\0')
+            fail(hold, STEP_EXEC, error);
+    }
+}
+
+/* Ignored signals survive exec, and Python ignores SIGPIPE: the command starts with a clean slate. */
+static void reset_signals(void) {
+    sigset_t none;
+    for (int number = 1; number < NSIG; number++)
+        signal(number, SIG_DFL); /* refused for KILL and STOP and for libc's own: they cannot be ignored anyway */
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static _Noreturn void become_command(const struct spec *spec, const struct cgroup *cgroup, struct child_stdio stdio,
+                                     int hold, pid_t guard) {
+    /* Set from the guard's only thread: it fires when that thread, and so the guard, dies. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+        fail(hold, STEP_SETUP, errno);
+    if (getppid() != guard)
+        _exit(126); /* the guard died before the line above */
+    if (setpgid(0, 0) < 0)
+        fail(hold, STEP_SETUP, errno);
+    cgroup_enter(cgroup);
+    if (dup2(stdio.out, 1) < 0 || dup2(stdio.err, 2) < 0)
+        fail(hold, STEP_STDIO, errno);
+    char go;
+    if (recv(hold, &go, 1, 0) != 1)
+        _exit(126); /* never told to go on: the command does not run */
+    reset_signals();
+    if (spec->cwd != NULL && chdir(spec->cwd) < 0)
+        fail(hold, STEP_CHDIR, errno);
+    exec_program(spec, hold);
+}
+
+/* fork(), straight into the cgroup where the kernel can: entering it later takes a lock that all forks share. */
+static pid_t fork_into(struct cgroup *cgroup) {
+    struct clone_args arguments = {.exit_signal = SIGCHLD};
+    if (cgroup->unified.leaf >= 0) {
+        arguments.flags = CLONE_INTO_CGROUP;
+        arguments.cgroup = (uint64_t)cgroup->unified.leaf;
+        cgroup->entered_at_clone = true;
+        long pid = syscall(SYS_clone3, &arguments, sizeof arguments);
+        if (pid >= 0 || errno == EAGAIN || errno == ENOMEM)
+            return (pid_t)pid;
+        cgroup->entered_at_clone = false;
+    }
+    return fork();
+}
+
+bool spawn_held(struct spawned *spawned, const struct spec *spec, struct cgroup *cgroup, struct child_stdio stdio,
+                struct fact_spawn_failed *failure) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
+        *failure = (struct fact_spawn_failed){STEP_SETUP, errno};
+        return false;
+    }
+    pid_t guard = getpid();
+    spawned->pid = fork_into(cgroup);
+    if (spawned->pid == 0) {
+        close(ends[0]);
+        become_command(spec, cgroup, stdio, ends[1], guard);
+    }
+    int error = errno;
+    close(ends[1]);
+    if (spawned->pid < 0) {
+        close(ends[0]);
+        *failure = (struct fact_spawn_failed){STEP_FORK, error};
+        return false;
+    }
+    spawned->hold = ends[0];
+    spawned->failed = false;
+    return true;
+}
+
+bool spawn_release(const struct spawned *spawned) { return send(spawned->hold, "g", 1, MSG_NOSIGNAL) == 1; }
+
+enum spawn_news spawn_poll(struct spawned *spawned, struct fact_spawn_failed *failure) {
+    if (spawned->hold < 0)
+        return SPAWN_RUNNING;
+    ssize_t got = recv(spawned->hold, failure, sizeof *failure, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return SPAWN_PENDING;
+    close(spawned->hold);
+    spawned->hold = -1;
+    spawned->failed = got == (ssize_t)sizeof *failure;
+    return spawned->failed ? SPAWN_FAILED : SPAWN_RUNNING;
+}

@@ -1,0 +1,38 @@
+/*
+ * Starting the command in two steps. First a child is forked that has everything but the program: process group,
+ * cgroup, descriptors, a parent-death signal. It waits on a socket. Only when STARTED, with its identity, is in the journal is
+ * it told to go on; if the guard dies before that, the socket says end-of-file and the command never runs.
+ * The same socket then reports why exec failed, or closes because exec succeeded.
+ */
+#ifndef HOLDFAST_SPAWN_H
+#define HOLDFAST_SPAWN_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "cgroup.h"
+#include "frame.h"
+#include "spec.h"
+
+struct spawned {
+    pid_t pid;
+    int hold;    /* our end of the socket; -1 once exec has answered */
+    bool failed; /* and what it said: the command never ran */
+};
+
+/* Descriptors for the command's stdout and stderr; equal when merged or a terminal. */
+struct child_stdio {
+    int out;
+    int err;
+};
+
+/* False: nothing runs, and `failure` says at which step and why. */
+bool spawn_held(struct spawned *spawned, const struct spec *spec, struct cgroup *cgroup, struct child_stdio stdio,
+                struct fact_spawn_failed *failure);
+bool spawn_release(const struct spawned *spawned);
+
+enum spawn_news { SPAWN_PENDING, SPAWN_RUNNING, SPAWN_FAILED };
+/* Asks without waiting whether exec has succeeded. */
+enum spawn_news spawn_poll(struct spawned *spawned, struct fact_spawn_failed *failure);
+
+#endif

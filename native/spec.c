@@ -1,0 +1,116 @@
+#include "spec.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+struct part {
+    uint16_t type;
+    char *payload;
+    size_t length;
+};
+
+/* The part at `at`, or false at the end and on anything that is not a whole frame. */
+static bool next_part(const struct spec *spec, size_t *at, struct part *part) {
+    struct frame frame;
+    if (spec->map_length - *at < sizeof frame)
+        return false;
+    memcpy(&frame, (char *)spec->map + *at, sizeof frame);
+    if (frame.mark != FRAME_MARK || frame.length > spec->map_length - *at - sizeof frame)
+        return false;
+    *part = (struct part){frame.type, (char *)spec->map + *at + sizeof frame, frame.length};
+    *at += sizeof frame + frame.length;
+    return true;
+}
+
+static bool is_text(const struct part *part) { return part->length > 0 && part->payload[part->length - 1] == '\0'; }
+
+static size_t count_strings(const struct part *part) {
+    size_t count = 0;
+    for (size_t i = 0; i < part->length; i++)
+        count += part->payload[i] == '\0';
+    return count;
+}
+
+static char **point_into(const struct part *part, char **pointers) {
+    for (size_t at = 0; at < part->length; at += strlen(part->payload + at) + 1)
+        *pointers++ = part->payload + at;
+    *pointers++ = NULL;
+    return pointers;
+}
+
+static bool take_ladder(struct spec *spec, const struct part *part) {
+    spec->rungs = part->length / sizeof(struct spec_rung);
+    if (spec->rungs == 0 || spec->rungs > SPEC_RUNGS_MAX || part->length % sizeof(struct spec_rung) != 0)
+        return false;
+    memcpy(spec->ladder, part->payload, part->length);
+    return true;
+}
+
+static bool take_text(const char **where, const struct part *part) {
+    *where = part->payload;
+    return is_text(part);
+}
+
+static bool take_part(struct spec *spec, const struct part *part, struct part *argv, struct part *env) {
+    switch (part->type) {
+    case PART_OPTIONS:
+        if (part->length != sizeof spec->options)
+            return false;
+        memcpy(&spec->options, part->payload, sizeof spec->options);
+        return true;
+    case PART_ARGV:
+        *argv = *part;
+        return is_text(part);
+    case PART_ENV:
+        *env = *part;
+        return part->length == 0 || is_text(part);
+    case PART_LADDER:
+        return take_ladder(spec, part);
+    case PART_CWD:
+        return take_text(&spec->cwd, part);
+    case PART_RUN_ID:
+        return take_text(&spec->run_id, part);
+    case PART_CGROUP:
+        return take_text(&spec->cgroup, part);
+    case PART_MEMORY_GROUP:
+        return take_text(&spec->memory_group, part);
+    case PART_PIDS_GROUP:
+        return take_text(&spec->pids_group, part);
+    default:
+        return false; /* a launcher newer than this guard: refusing is safer than ignoring a limit */
+    }
+}
+
+bool spec_read(struct spec *spec, int fd) {
+    struct stat status;
+    if (fstat(fd, &status) < 0 || status.st_size <= 0)
+        return false;
+    spec->map_length = (size_t)status.st_size;
+    spec->map = mmap(NULL, spec->map_length, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (spec->map == MAP_FAILED)
+        return false;
+    struct part part, argv = {0}, env = {0};
+    size_t at = 0;
+    while (next_part(spec, &at, &part)) {
+        if (!take_part(spec, &part, &argv, &env))
+            return false;
+    }
+    if (at != spec->map_length || argv.length == 0 || spec->rungs == 0 || spec->run_id == NULL)
+        return false;
+    spec->pointers_length = (count_strings(&argv) + count_strings(&env) + 2) * sizeof(char *);
+    spec->argv = mmap(NULL, spec->pointers_length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (spec->argv == MAP_FAILED)
+        return false;
+    spec->env = point_into(&argv, spec->argv);
+    point_into(&env, spec->env);
+    return true;
+}
+
+void spec_forget(struct spec *spec) {
+    munmap(spec->argv, spec->pointers_length); /* the ranges are our own: this cannot fail */
+    munmap(spec->map, spec->map_length);
+    spec->argv = spec->env = NULL;
+    spec->cwd = spec->run_id = spec->cgroup = spec->memory_group = spec->pids_group = NULL;
+    spec->map = NULL;
+}

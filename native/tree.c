@@ -1,0 +1,232 @@
+#include "tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "procfs.h"
+
+enum { LIST_MAX = 8192, ROUNDS_MAX = 64, PID_MAX = 1 << 22 };
+
+struct process {
+    pid_t pid;
+    pid_t parent;
+};
+
+/* Untouched pages of these cost nothing; a tree larger than the list is worked through in several passes. */
+static struct process list[LIST_MAX];
+static size_t listed;
+static unsigned char seen[PID_MAX / 8] __attribute__((aligned(4096)));
+
+static void add(pid_t pid, pid_t parent) {
+    if (listed < LIST_MAX)
+        list[listed++] = (struct process){pid, parent};
+}
+
+/* The file is a row of decimal PIDs, each followed by a space; it may be longer than our buffer. */
+static void add_children_of_thread(pid_t pid, const char *thread) {
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/task/%s/children", pid, thread);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    pid_t child = 0;
+    ssize_t got;
+    while ((got = read(fd, text, sizeof text)) > 0) {
+        for (ssize_t i = 0; i < got; i++) {
+            if (text[i] >= '0' && text[i] <= '9') {
+                child = child * 10 + (text[i] - '0');
+            } else if (child != 0) {
+                add(child, pid);
+                child = 0;
+            }
+        }
+    }
+    close(fd);
+}
+
+static void add_children(pid_t pid) {
+    char path[40];
+    struct stat status;
+    snprintf(path, sizeof path, "/proc/%d/task", pid);
+    if (stat(path, &status) < 0)
+        return;
+    if (status.st_nlink == 3) { /* ".", ".." and the one thread */
+        snprintf(path, sizeof path, "%d", pid);
+        add_children_of_thread(pid, path);
+        return;
+    }
+    DIR *threads = opendir(path);
+    if (threads == NULL)
+        return;
+    for (struct dirent *thread = readdir(threads); thread != NULL; thread = readdir(threads)) {
+        if (thread->d_name[0] != '.' && strlen(thread->d_name) < 16)
+            add_children_of_thread(pid, thread->d_name);
+    }
+    closedir(threads);
+}
+
+static bool is_guard(pid_t pid) {
+    static struct stat self;
+    struct stat other;
+    char path[40];
+    if (self.st_ino == 0 && stat("/proc/self/exe", &self) < 0)
+        return false;
+    snprintf(path, sizeof path, "/proc/%d/exe", pid);
+    return stat(path, &other) == 0 && other.st_ino == self.st_ino && other.st_dev == self.st_dev;
+}
+
+/* Breadth first, so parents come before their children. */
+static void list_tree(bool into_nested_guards) {
+    listed = 0;
+    add_children(getpid());
+    for (size_t i = 0; i < listed; i++) {
+        if (into_nested_guards || !is_guard(list[i].pid))
+            add_children(list[i].pid);
+    }
+}
+
+static int send_checked(const struct process *process, int signal) {
+    if (process->parent == getpid())
+        return kill(process->pid, signal);
+    int fd = (int)syscall(SYS_pidfd_open, process->pid, 0);
+    if (fd < 0)
+        return errno == ESRCH || errno == EINVAL ? -1 : kill(process->pid, signal);
+    struct process_stat status;
+    int result = -1;
+    if (read_stat(process->pid, &status) && (status.parent == process->parent || status.parent == getpid()))
+        result = (int)syscall(SYS_pidfd_send_signal, fd, signal, NULL, 0);
+    else
+        errno = ESRCH;
+    int error = errno;
+    close(fd);
+    errno = error;
+    return result;
+}
+
+static void send_to(const struct process *process, int signal, struct reach *reach) {
+    if (send_checked(process, signal) == 0)
+        reach->reached++;
+    else if (errno == EPERM)
+        reach->refused++;
+}
+
+struct reach tree_signal(int signal, bool then_continue) {
+    struct reach reach = {0};
+    list_tree(false);
+    for (size_t i = 0; i < listed; i++) {
+        send_to(&list[i], signal, &reach);
+        if (then_continue)
+            send_checked(&list[i], SIGCONT);
+    }
+    return reach;
+}
+
+struct reach tree_warn(int signal) {
+    struct reach reach = {0};
+    list_tree(false);
+    for (size_t i = 0; i < listed; i++) {
+        if (catches_signal(list[i].pid, signal))
+            send_to(&list[i], signal, &reach);
+    }
+    return reach;
+}
+
+static bool is_new(pid_t pid) {
+    unsigned char bit = (unsigned char)(1u << (pid % 8));
+    if (pid <= 0 || pid >= PID_MAX || (seen[pid / 8] & bit) != 0)
+        return false;
+    seen[pid / 8] |= bit;
+    return true;
+}
+
+static size_t stop_the_new(void) {
+    size_t count = 0;
+    list_tree(true);
+    for (size_t i = 0; i < listed; i++) {
+        if (is_new(list[i].pid)) {
+            send_checked(&list[i], SIGSTOP);
+            count++;
+        }
+    }
+    return count;
+}
+
+struct reach tree_kill(void) {
+    struct reach reach = {0};
+    for (int round = 0; round < ROUNDS_MAX && stop_the_new() > 0; round++)
+        continue;
+    madvise(seen, sizeof seen, MADV_DONTNEED); /* zero again, and no longer resident */
+    list_tree(true);
+    for (size_t i = 0; i < listed; i++)
+        send_to(&list[i], SIGKILL, &reach);
+    return reach;
+}
+
+int tree_count(void) {
+    struct process_stat status;
+    int count = 0;
+    list_tree(true);
+    for (size_t i = 0; i < listed; i++)
+        count += read_stat(list[i].pid, &status) && !is_dead(&status);
+    return count;
+}
+
+static uint64_t private_memory(pid_t pid) {
+    char path[40], text[128];
+    unsigned long resident, shared;
+    snprintf(path, sizeof path, "/proc/%d/statm", pid);
+    if (read_small(AT_FDCWD, path, text, sizeof text) <= 0 || sscanf(text, "%*u %lu %lu", &resident, &shared) != 2)
+        return 0;
+    return resident > shared ? (uint64_t)(resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+struct tree_usage tree_usage(void) {
+    struct tree_usage usage = {0};
+    struct process_stat status;
+    list_tree(true);
+    for (size_t i = 0; i < listed; i++) {
+        if (!read_stat(list[i].pid, &status) || is_dead(&status))
+            continue;
+        usage.tasks += (uint64_t)status.threads;
+        usage.cpu_ticks += status.cpu_ticks;
+        usage.memory_bytes += private_memory(list[i].pid);
+    }
+    return usage;
+}
+
+int tree_survivors(char *text, size_t size, size_t *length) {
+    struct process_stat status;
+    char path[40], channel[64];
+    int count = 0;
+    *length = 0;
+    list_tree(true);
+    for (size_t i = 0; i < listed; i++) {
+        if (!read_stat(list[i].pid, &status) || is_dead(&status))
+            continue;
+        count++;
+        snprintf(path, sizeof path, "/proc/%d/wchan", list[i].pid);
+        if (read_small(AT_FDCWD, path, channel, sizeof channel) <= 0 || strcmp(channel, "0") == 0)
+            strcpy(channel, "-");
+        int error = send_checked(&list[i], 0) == 0 ? 0 : errno;
+        int line = snprintf(text + *length, size - *length, "%d %llu %c %s %d\n", list[i].pid,
+                            (unsigned long long)status.start_ticks, status.state, channel, error);
+        if (line > 0 && (size_t)line < size - *length)
+            *length += (size_t)line;
+    }
+    return count;
+}
+
+void tree_each(void (*visit)(int pid, void *context), void *context) {
+    list_tree(true);
+    for (size_t i = 0; i < listed; i++)
+        visit(list[i].pid, context);
+}

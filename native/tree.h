@@ -1,0 +1,48 @@
+/*
+ * Everything that descends from this guard.
+ *
+ * The guard is a child subreaper, so whatever is orphaned below it becomes its own child: no double fork, setsid or
+ * cleared environment leads out. That gives one proof and one rule:
+ *   - the tree is gone when, and only when, waitpid says ECHILD;
+ *   - /proc/PID/task/TID/children is a source of candidates. It may miss a process that is just being forked, so whoever must
+ *     reach everybody repeats until the proof holds.
+ *
+ * A PID we read may belong to a stranger by the time we signal it. A direct child cannot: it stays ours until we reap
+ * it. For anyone else a pidfd is opened first and the parent compared again through it.
+ */
+#ifndef HOLDFAST_TREE_H
+#define HOLDFAST_TREE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct reach {
+    int reached;
+    int refused; /* EPERM: a process of another user */
+};
+
+struct tree_usage {
+    uint64_t tasks;        /* processes and their threads, as the pids controller counts */
+    uint64_t memory_bytes; /* resident less shared, added up: a page shared by fork counts for each */
+    uint64_t cpu_ticks;
+};
+
+/*
+ * One signal to every process, parents first. With `then_continue` SIGCONT follows, so that a stopped process can act
+ * on it. A nested guard gets the signal but the tree below it does not: it runs its own ladder there, and its record
+ * can say `parent`.
+ */
+struct reach tree_signal(int signal, bool then_continue);
+/* The signal only to those that have a handler for it. */
+struct reach tree_warn(int signal);
+/* SIGSTOP until nobody new appears, then SIGKILL to all: what forks cannot outrun. Repeat until ECHILD. */
+struct reach tree_kill(void);
+/* Live processes; zombies that nobody has waited for yet are not counted. */
+int tree_count(void);
+struct tree_usage tree_usage(void);
+/* One line per live process: "PID START_TICKS STATE WAIT_CHANNEL ERRNO\n". Returns how many there are in all. */
+int tree_survivors(char *text, size_t size, size_t *length);
+void tree_each(void (*visit)(int pid, void *context), void *context);
+
+#endif
