@@ -156,7 +156,7 @@ def _is_inherited(name: str, keep: tuple[str, ...], drop: tuple[str, ...]) -> bo
 
 def _reason(name: str) -> str | None:
     """Why the list strips this name; None when it does not."""
-    # Remembered, because every run of a process asks about the same names: it takes a tenth of the time.
+    # Remembered, because every run of a process asks about the same names: this saves most of the work.
     try:
         return _remembered[name]
     except KeyError:
