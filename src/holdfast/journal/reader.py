@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from array import array
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import JournalDamagedError, JournalVersionError
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from .facts import Fact
 
 _BLOCK = 64 << 10
+_LARGE = 16 << 10
 _AFTER_LARGE = 4 << 10  # a large payload is seldom alone: what follows is one header and another large payload
+_CUT = "something made the file shorter while it was read; read it again from the start"
 _unpack_frame = FRAME.unpack_from
 
 
@@ -104,16 +107,28 @@ class JournalReader:
             return b""
         if len(ranges) == 2:
             return os.pread(self._fd, ranges[1], ranges[0])
-        from mmap import ACCESS_READ, mmap  # only here: most runs have no or one piece of output
+        # The kernel copies straight into the bytes that are returned: BytesIO hands out its buffer as it is. Against a
+        # join over an mmap this is as fast, takes no page faults on the journal, and lets other threads run meanwhile.
+        whole = BytesIO(bytes(sum(ranges[1::2])))
+        with whole.getbuffer() as target:
+            if self._copy(ranges, target) < len(target):
+                raise JournalDamagedError("output is gone from the journal", run_id=self._run_id, remedy=_CUT)
+        return whole.getvalue()
 
-        with mmap(self._fd, 0, access=ACCESS_READ) as mapped, memoryview(mapped) as view:
-            pairs = zip(ranges[::2], ranges[1::2], strict=True)
-            pieces = [view[offset : offset + length] for offset, length in pairs]
-            try:
-                return b"".join(pieces)
-            finally:
-                for piece in pieces:
-                    piece.release()
+    def _copy(self, ranges: array[int], target: memoryview) -> int:
+        at, window, window_at = 0, b"", 0
+        for offset, length in zip(ranges[::2], ranges[1::2], strict=True):
+            if length >= _LARGE:
+                with target[at : at + length] as piece:
+                    copied = os.preadv(self._fd, (piece,), offset)
+            else:
+                if offset + length > window_at + len(window):
+                    window, window_at = os.pread(self._fd, _BLOCK, offset), offset
+                data = window[offset - window_at : offset - window_at + length]
+                copied = len(data)
+                target[at : at + copied] = data
+            at += copied
+        return at
 
     def _advance(self, chunks: list[Chunk] | None) -> None:
         end = os.fstat(self._fd).st_size
@@ -190,7 +205,7 @@ class JournalReader:
             self.position = start + at
             if self._room <= 0:
                 return False
-        if at > size:
+        if at > size and length >= _LARGE:
             self._block = _AFTER_LARGE
         return True
 

@@ -1,0 +1,67 @@
+"""The outcome as an exit code, for `holdfast run` and `holdfast wait`.
+
+A child may exit with any of these codes itself, so the report, not the code, is the truth.
+"""
+
+from __future__ import annotations
+
+from errno import ENOENT
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..outcome import Outcome
+
+TIMED_OUT = 124
+OWN_FAILURE = 125
+NOT_EXECUTABLE = 126
+NOT_FOUND = 127
+BUDGET = 137
+INTERRUPTED = 130
+CANCELLED = 143
+
+_SIGINT = 2
+
+
+def _child(outcome: Outcome) -> int:
+    if outcome.exit_code is not None:
+        return outcome.exit_code
+    return OWN_FAILURE if outcome.signal is None else 128 + outcome.signal
+
+
+def _spawn(outcome: Outcome) -> int:
+    detail = {} if outcome.decided_by is None else outcome.decided_by.detail
+    if detail.get("step") == "exec":
+        return NOT_FOUND if detail.get("error") == ENOENT else NOT_EXECUTABLE
+    # A script whose interpreter is missing was itself found: it cannot be executed.
+    return NOT_EXECUTABLE if detail.get("step") == "interpreter" else OWN_FAILURE
+
+
+def _cancelled(outcome: Outcome) -> int:
+    """130 when SIGINT asked: sent to the guard, or taken by a program that passed it on with the reason `SIGINT`."""
+    detail = {} if outcome.decided_by is None else outcome.decided_by.detail
+    by_sigint = detail.get("signal") == _SIGINT or (detail.get("reason") or "").split(" ")[0] == "SIGINT"
+    return INTERRUPTED if by_sigint else CANCELLED
+
+
+# By status and cause; a cause that is not listed takes its status's line.
+_CODES: dict[tuple[str, str | None], Callable[[Outcome], int]] = {
+    ("succeeded", None): _child,
+    ("failed", "exit"): _child,
+    ("failed", "signal"): _child,
+    ("failed", "spawn"): _spawn,
+    ("failed", "oom"): lambda _outcome: BUDGET,
+    ("failed", "limit"): lambda _outcome: BUDGET,
+    ("timed_out", None): lambda _outcome: TIMED_OUT,
+    ("cancelled", None): _cancelled,
+    ("lost", None): lambda _outcome: OWN_FAILURE,
+}
+
+
+def exit_code(outcome: Outcome) -> int:
+    """The code to exit with; ValueError when there is no verdict yet."""
+    if outcome.status is None:
+        raise ValueError("this run has no verdict yet: wait for one before asking for its exit code")
+    code = _CODES.get((outcome.status, outcome.cause)) or _CODES[(outcome.status, None)]
+    return code(outcome)

@@ -1,0 +1,152 @@
+"""The outcome as the public report: one JSON object per run, the same on every surface.
+
+Only named fields of the spec are copied, so nothing of the environment can get in. What is not known is null.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..outcome import Outcome, decide, exit_of, join
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ..journal.facts import Fact
+
+
+class OutputSeen(NamedTuple):
+    """Bytes of output a reader has come across so far, late ones included; what is reported before DRAINED."""
+
+    stdout_bytes: int
+    stderr_bytes: int
+    late_bytes: int
+
+
+class _Clock:
+    """Turns journal times into wall time and into seconds since the journal was begun."""
+
+    def __init__(self, header: Mapping[str, Any] | None) -> None:
+        self._wall_ns: int | None = header.get("wall_ns") if header else None
+        self._begin_ns: int | None = header.get("boottime_ns") if header else None
+
+    def wall(self, fact: Fact | None) -> str | None:
+        if fact is None or self._wall_ns is None or self._begin_ns is None:
+            return None
+        seconds, ns = divmod(self._wall_ns + fact.at_ns - self._begin_ns, 1_000_000_000)
+        return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{ns // 1000:06d}Z"
+
+    def since_begin(self, fact: Fact) -> float | None:
+        return None if self._begin_ns is None else round((fact.at_ns - self._begin_ns) / 1e9, 6)
+
+
+def report(
+    journal_header: Mapping[str, Any] | None,
+    spec: Mapping[str, Any] | None,
+    facts: Iterable[Fact],
+    seen: OutputSeen | None = None,
+) -> dict[str, Any]:
+    """The report of a run as far as its facts go; `seen` gives the bytes of output while it is still running."""
+    ordered = join(facts)
+    outcome = decide(ordered)
+    clock = _Clock(journal_header)
+    asked = spec or {}
+    settled = _settled_by(outcome, ordered)
+    return {
+        "run_id": (journal_header or {}).get("run_id"),
+        "state": outcome.state,
+        "name": asked.get("name"),
+        "argv": asked.get("argv"),
+        "session": asked.get("session"),
+        "parent": asked.get("parent"),
+        "labels": dict(asked.get("labels") or {}),
+        "status": outcome.status,
+        "cause": outcome.cause,
+        "reason": _reason(outcome, asked),
+        "exit_code": outcome.exit_code,
+        "signal": outcome.signal,
+        "pid": outcome.started.detail["pid"] if outcome.started else None,
+        "queued_at": asked.get("queued_at"),
+        "started_at": clock.wall(outcome.started),
+        "verdict_at": clock.wall(outcome.decided_by),
+        "exited_at": clock.wall(outcome.exited),
+        "settled_at": clock.wall(settled),
+        "duration_s": _duration(outcome, settled),
+        "escalated": outcome.escalated,
+        "containment": outcome.started.detail["containment"] if outcome.started else None,
+        "tree": outcome.tree.detail["how"] if outcome.tree else "unknown",
+        "survivors": _survivors(outcome),
+        "stragglers": _stragglers(outcome),
+        "output": _output(outcome, ordered, seen),
+        "usage": _usage(outcome),
+        "evidence": [_evidence(fact, clock) for fact in ordered],
+    }
+
+
+def _settled_by(outcome: Outcome, ordered: Sequence[Fact]) -> Fact | None:
+    if outcome.state != "settled":
+        return None
+    return outcome.ended or ordered[-1]
+
+
+def _reason(outcome: Outcome, asked: Mapping[str, Any]) -> str | None:
+    """The outcome's own sentence; a command or directory that is wrong is named, which facts alone cannot do."""
+    if outcome.cause != "spawn" or outcome.decided_by is None:
+        return outcome.reason
+    step = outcome.decided_by.detail["step"]
+    argv = asked.get("argv") or [None]
+    subject = asked.get("cwd") if step == "chdir" else argv[0] if step in ("exec", "interpreter") else None
+    return outcome.reason if subject is None else f"{outcome.reason}: {subject!r}"
+
+
+def _duration(outcome: Outcome, settled: Fact | None) -> float | None:
+    """From the start to the command's own exit; to the end of the record when nobody saw the exit."""
+    over = outcome.exited or settled
+    if outcome.started is None or over is None:
+        return None
+    return round((over.at_ns - outcome.started.at_ns) / 1e9, 6)
+
+
+def _survivors(outcome: Outcome) -> list[int] | None:
+    if outcome.tree is None or outcome.tree.detail["how"] == "unknown":
+        return None
+    return [survivor["pid"] for survivor in outcome.tree.detail.get("survivors") or () if "pid" in survivor]
+
+
+def _stragglers(outcome: Outcome) -> int | None:
+    if outcome.stragglers is not None:
+        return int(outcome.stragglers.detail["count"])
+    return 0 if outcome.ended else None  # nobody counted in a run that was lost
+
+
+def _output(outcome: Outcome, ordered: Sequence[Fact], seen: OutputSeen | None) -> dict[str, Any]:
+    counts: dict[str, Any] = dict.fromkeys(("stdout_bytes", "stderr_bytes", "late_bytes", "dropped_bytes", "complete"))
+    if outcome.drained is None:
+        counts.update(seen._asdict() if seen else {})
+        counts["complete"] = False if outcome.state == "settled" else None
+        return counts
+    drained = outcome.drained.detail
+    counts.update({name: drained[name] for name in counts if name in drained})
+    failed = any(fact.kind == "recording_failed" for fact in ordered)
+    counts["complete"] = drained["how"] == "eof" and not drained["dropped_bytes"] and not failed
+    return counts
+
+
+def _usage(outcome: Outcome) -> dict[str, Any]:
+    """Of the whole tree when the run has ended, of the command itself before that."""
+    fact = outcome.ended or outcome.exited
+    if fact is None:
+        return {"cpu_user_s": None, "cpu_system_s": None, "max_rss_bytes": None}
+    return {
+        "cpu_user_s": fact.detail["user_us"] / 1e6,
+        "cpu_system_s": fact.detail["system_us"] / 1e6,
+        "max_rss_bytes": fact.detail["max_rss_kib"] * 1024,
+    }
+
+
+def _evidence(fact: Fact, clock: _Clock) -> dict[str, Any]:
+    entry = {"at_s": clock.since_begin(fact), "fact": fact.kind, **fact.detail}
+    if fact.kind == "exited":
+        entry["exit_code"], entry["signal"] = exit_of(fact.detail["wait_status"])
+    return entry
