@@ -470,7 +470,8 @@ def test_the_typed_keywords_are_those_of_make_spec() -> None:
     """SpecOptions exists for type checkers only, so it is read from the source and compared with the signature."""
     source = inspect.getsource(spec_module)
     body = source.split("class SpecOptions(TypedDict, total=False):")[1].split("\n\n\n")[0]
-    typed = dict(re.findall(r"^        (\w+): (.+)$", body, re.MULTILINE))
+    lines = re.findall(r"^        (\w+): (.+)$", body, re.MULTILINE)
+    typed = {name: eval(annotation, vars(spec_module)) for name, annotation in lines}
     keywords = {
         name: parameter.annotation
         for name, parameter in inspect.signature(make_spec).parameters.items()

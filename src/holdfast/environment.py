@@ -17,16 +17,12 @@ A pattern is a name in which `*` stands for any characters. Names are handled as
 (undecodable bytes survive), and no value ever appears in an error or in a repr from here.
 """
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from .errors import SpecError
 from .spec import check_run_id
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 RUN_ID = "HOLDFAST_RUN_ID"
 HEARTBEAT = "HOLDFAST_HEARTBEAT"

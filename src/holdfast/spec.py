@@ -5,23 +5,23 @@ it matters; everything that can be known to be wrong beforehand is a SpecError t
 the kernel (argv, environment, paths) is kept as `os.fsdecode` gives it, so `os.fsencode` gives the exact bytes back.
 """
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: NamedTuple compiles every annotation it gets as text, and for a spec's
+# thirty fields that took longer than the rest of the module.
 import os
 import signal as _signal
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .durations import format_duration, parse_duration, parse_size
 from .errors import SpecError
 from .signals import parse_signal, signal_name
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any, TypedDict
+Text = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+Duration = str | int | float
+Ladder = str | Iterable[tuple[str | int, Duration]]
 
-    Text = str | bytes | os.PathLike[str] | os.PathLike[bytes]
-    Duration = str | int | float
-    Ladder = str | Iterable[tuple[str | int, Duration]]
+if TYPE_CHECKING:
+    from typing import TypedDict
 
     class SpecOptions(TypedDict, total=False):
         """The keywords of `make_spec`, for those who pass them on (`**options: Unpack[SpecOptions]`)."""
