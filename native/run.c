@@ -97,8 +97,6 @@ static void begin_quiet_end(struct run *run) {
     ladder_await_last(run);
 }
 
-static bool is_deciding(const struct run *run) { return run->phase == PHASE_RUNNING || run->phase == PHASE_LINGERING; }
-
 static void leader_left(struct run *run) {
     run->wake_owners = true;
     if (run->children_gone) {
@@ -133,10 +131,24 @@ void run_never_started(struct run *run, const struct fact_spawn_failed *failure)
     run_reap(run);
 }
 
-static void check_oom(struct run *run) {
-    struct fact_oom oom = {.kills = cgroup_oom_kills(&run->cgroup)};
-    if (oom.kills > 0)
+static bool is_deciding(const struct run *run) { return run->phase == PHASE_RUNNING || run->phase == PHASE_LINGERING; }
+
+/* Records what the kernel, or our own sample, says of the budgets. True when one is spent. */
+static bool record_budgets(struct run *run) {
+    struct fact_limit limit;
+    struct fact_oom oom;
+    switch (budget_check(&run->cgroup, &run->spec.options, &limit)) {
+    case BUDGET_OVER:
+        journal_fact(&run->journal, FACT_LIMIT, &limit, sizeof limit);
+        return true;
+    case BUDGET_OOM:
+        oom.kills = cgroup_oom_kills(&run->cgroup);
         journal_fact(&run->journal, FACT_OOM, &oom, sizeof oom);
+        return true;
+    case BUDGET_KEPT:
+    default:
+        return false;
+    }
 }
 
 /* Records how the leader ended. */
@@ -149,8 +161,7 @@ static void leader_exited(struct run *run, int wait_status, const struct rusage 
     }
     if (run->started_ns == 0 || run->spawned.failed)
         return; /* that was our own helper: the command never ran */
-    if (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL)
-        check_oom(run);
+    record_budgets(run); /* the kernel killed it for memory, or it gave up without forks: that came before the exit */
     struct fact_exited exited = {
         .wait_status = wait_status,
         .user_us = microseconds(usage->ru_utime),
@@ -328,11 +339,12 @@ void run_owner_gone(struct run *run, pid_t pid, uid_t uid) {
 
 /* ── output and clocks ────────────────────────────────────────────────────────────────────────────────────────── */
 
-static void stop_over_limit(struct run *run, const struct fact_limit *limit) {
+static void stop_over_output(struct run *run) {
+    struct fact_limit limit = {.what = LIMIT_OUTPUT, .limit = run->output.cap, .seen = run->output.seen_bytes};
     run_reap(run);
     if (!is_deciding(run))
         return;
-    journal_fact(&run->journal, FACT_LIMIT, limit, sizeof *limit);
+    journal_fact(&run->journal, FACT_LIMIT, &limit, sizeof limit);
     begin_stop(run);
 }
 
@@ -345,10 +357,8 @@ void run_output(struct run *run, int stream) {
             timer_set(&run->timers, TIMER_DRAIN_IDLE, now + run->spec.options.drain_idle_ns);
         control_wake_readers(&run->control, run->journal.length);
     }
-    if (output_over_cap(&run->output) && !run->output.drops && is_deciding(run)) {
-        struct fact_limit limit = {.what = LIMIT_OUTPUT, .limit = run->output.cap, .seen = run->output.seen_bytes};
-        stop_over_limit(run, &limit);
-    }
+    if (output_over_cap(&run->output) && !run->output.drops && is_deciding(run))
+        stop_over_output(run);
     if (run->phase == PHASE_DRAINING && output_at_end(&run->output))
         finish(run, DRAIN_EOF);
 }
@@ -375,21 +385,10 @@ static void check_idle(struct run *run) {
 }
 
 static void check_budgets(struct run *run) {
-    struct fact_limit limit;
     timer_set(&run->timers, TIMER_SAMPLE, clock_now() + SAMPLE_EVERY_NS);
-    switch (budget_check(&run->cgroup, &run->spec.options, &limit)) {
-    case BUDGET_KEPT:
-        break;
-    case BUDGET_OVER:
-        stop_over_limit(run, &limit);
-        break;
-    case BUDGET_OOM:
-        run_reap(run);
-        if (is_deciding(run)) {
-            check_oom(run);
-            begin_stop(run);
-        }
-    }
+    run_reap(run);
+    if (is_deciding(run) && record_budgets(run))
+        begin_stop(run);
 }
 
 static void warn(struct run *run) {
