@@ -184,9 +184,10 @@ BAD: list[tuple[str, Any, str]] = [
     ("drain", "11y", "not a duration"),
     ("drain_idle", -1, "negative"),
     ("kill_wait", 1e12, "ten years"),
-    ("ladder", "", "1 to 16 rungs"),
-    ("ladder", [], "1 to 16 rungs"),
-    ("ladder", "TERM:1s," * MOST_RUNGS + "KILL", "1 to 16 rungs"),
+    ("ladder", "", "no rungs"),
+    ("ladder", [], "no rungs"),
+    ("ladder", "TERM:1s," * MOST_RUNGS + "KILL", "more than 16 rungs"),
+    ("ladder", [("TERM", 1)] * MOST_RUNGS, "more than 16 rungs"),
     ("ladder", "TERM:1s,,KILL", "no signal"),
     ("ladder", "FOO:1s", "no signal"),
     ("ladder", "TERM:", "not a duration"),
@@ -448,6 +449,12 @@ def test_a_written_ladder_is_read_back(pairs: list[tuple[int, float]]) -> None:
     ladder = parse_ladder(pairs)
     assert ladder[-1] == (KILL, 0.0)
     assert parse_ladder(format_ladder(ladder)) == ladder
+
+
+def test_the_longest_ladder_is_the_guards() -> None:
+    assert len(parse_ladder([("TERM", 1)] * (MOST_RUNGS - 1))) == MOST_RUNGS
+    header = Path(__file__).parent.parent / "native" / "spec.h"
+    assert f"SPEC_RUNGS_MAX = {MOST_RUNGS} " in header.read_text()
 
 
 def test_run_ids_are_unique_safe_and_sort_by_time() -> None:

@@ -62,7 +62,7 @@ STRAGGLERS = ("kill", "wait", "leave")
 LIFETIMES = ("owner", "session", "detached")
 ON_MAX_OUTPUT = ("stop", "drop")
 STDIN_WORDS = ("null", "inherit", "pipe")
-MOST_RUNGS = 16
+MOST_RUNGS = 16  # the guard's SPEC_RUNGS_MAX
 MOST_PIDS = 1 << 22  # the kernel's own bound on process ids
 MOST_LABELS = 64
 
@@ -239,12 +239,14 @@ def parse_ladder(ladder: Ladder, *, grace_s: float = 10.0) -> tuple[Rung, ...]:
         pairs = [_pair(rung) for rung in _listed(ladder, "ladder", "a list of (signal, seconds) pairs")]
     rungs = [Rung(parse_signal(s, field="ladder"), parse_duration(wait, field="ladder")) for s, wait in pairs]
     remedy = "write rungs such as INT:2s,TERM:8s,KILL"
-    if not rungs or len(rungs) > MOST_RUNGS:
-        raise SpecError(f"ladder must have 1 to {MOST_RUNGS} rungs", field="ladder", remedy=remedy)
+    if not rungs:
+        raise SpecError("ladder has no rungs", field="ladder", remedy=remedy)
     if any(rung.signal == _signal.SIGKILL for rung in rungs[:-1]):
         raise SpecError("ladder goes on after KILL", field="ladder", remedy="nothing is left to signal: end with KILL")
     if rungs[-1].signal != _signal.SIGKILL:
         rungs.append(Rung(int(_signal.SIGKILL), 0.0))
+    if len(rungs) > MOST_RUNGS:
+        raise SpecError(f"ladder has more than {MOST_RUNGS} rungs, KILL included", field="ladder", remedy=remedy)
     if rungs[-1].wait_s:
         raise SpecError("ladder waits after KILL", field="ladder", remedy="set kill_wait instead")
     return tuple(rungs)
