@@ -1,0 +1,86 @@
+"""Holdfast runs commands as processes that always end well: on time, the whole tree, all output, one true outcome."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # type checkers know the name; importing `typing` for it costs milliseconds
+if TYPE_CHECKING:
+    from .errors import (
+        GuardError,
+        HoldfastError,
+        JournalDamagedError,
+        JournalError,
+        JournalVersionError,
+        RequestError,
+        ResourceError,
+        RunError,
+        SpecError,
+        UnsupportedPlatformError,
+    )
+    from .journal.facts import Fact
+    from .journal.reader import Chunk
+    from .outcome import Outcome
+    from .result import Result
+    from .spec import Rung, RunSpec, make_spec
+    from .supervisor import Run, Supervisor
+    from .sync import run
+
+# Imported when first asked for: the command line needs a part only, and anyio alone costs as much as the interpreter.
+_HOME = {
+    "Chunk": "journal.reader",
+    "Fact": "journal.facts",
+    "GuardError": "errors",
+    "HoldfastError": "errors",
+    "JournalDamagedError": "errors",
+    "JournalError": "errors",
+    "JournalVersionError": "errors",
+    "Outcome": "outcome",
+    "RequestError": "errors",
+    "ResourceError": "errors",
+    "Result": "result",
+    "Run": "supervisor",
+    "RunError": "errors",
+    "RunSpec": "spec",
+    "Rung": "spec",
+    "SpecError": "errors",
+    "Supervisor": "supervisor",
+    "UnsupportedPlatformError": "errors",
+    "make_spec": "spec",
+    "run": "sync",
+}
+
+__all__ = [
+    "Chunk",
+    "Fact",
+    "GuardError",
+    "HoldfastError",
+    "JournalDamagedError",
+    "JournalError",
+    "JournalVersionError",
+    "Outcome",
+    "RequestError",
+    "ResourceError",
+    "Result",
+    "Run",
+    "RunError",
+    "RunSpec",
+    "Rung",
+    "SpecError",
+    "Supervisor",
+    "UnsupportedPlatformError",
+    "make_spec",
+    "run",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f".{_HOME[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

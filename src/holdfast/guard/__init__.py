@@ -1,0 +1,1 @@
+"""Launching a guard and talking to it. Nothing outside this package knows the control protocol's numbers."""

@@ -1,0 +1,98 @@
+"""The owner's side of the control socket: requests as packets, packets as answers and wakes.
+
+One packet is one frame on a `SOCK_SEQPACKET` socket, so there is no framing to get wrong and no partial read. The
+frame's time field carries the caller's ticket; the guard's answer to a request carries the same one. Packets carry no
+check: they arrive whole from the kernel or not at all.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from ..journal.codec import FRAME, FRAME_SIZE
+from ..journal.facts import CAUSES, MARK
+
+STOP = 64
+SIGNAL = 65
+EXTEND = 66
+READ = 67
+GIVE_INPUT = 68
+CLOSE_INPUT = 69
+HEARTBEAT = 70
+ANSWER = 80
+WAKE = 81
+
+SCOPE_LEADER = 1
+SCOPE_TREE = 2
+PACKET_MAX = 4096  # the longest packet either side sends; a reason is cut to fit
+REASON_MAX = 1024
+
+_STOP = struct.Struct("<iiii")
+_PAIR = struct.Struct("<ii")
+_NUMBER = struct.Struct("<Q")
+
+
+class Answer(NamedTuple):
+    """The guard did, or refused to do, what the request with this ticket asked."""
+
+    ticket: int
+    error: int
+
+
+class Wake(NamedTuple):
+    """There is something new to read; the journal was this long."""
+
+    journal_length: int
+
+
+def stop(ticket: int, cause: str, reason: str, *, now: bool, signal: int = 0) -> bytes:
+    """Ask for the end of the run; asked again it climbs to the next rung, `now` goes to the last one.
+
+    `signal` is the one that made the caller ask. ValueError for a cause that is not in the contract.
+    """
+    text = reason.encode("utf-8", "replace")[:REASON_MAX].decode("utf-8", "ignore").encode()
+    return _packet(STOP, _STOP.pack(CAUSES.number(cause), now, signal, 0) + text, ticket)
+
+
+def signal(ticket: int, number: int, *, tree: bool) -> bytes:
+    """Ask for one signal to the leader, or to every process of the run."""
+    return _packet(SIGNAL, _PAIR.pack(number, SCOPE_TREE if tree else SCOPE_LEADER), ticket)
+
+
+def extend(ticket: int, by_ns: int) -> bytes:
+    """Ask for a later deadline."""
+    return _packet(EXTEND, _NUMBER.pack(by_ns), ticket)
+
+
+def read(consumed: int) -> bytes:
+    """Ask for one wake at the next output; the journal before `consumed` is not needed any more. Not answered."""
+    return _packet(READ, _NUMBER.pack(consumed), 0)
+
+
+def close_input(ticket: int) -> bytes:
+    """Ask the guard to close its own copy of the command's stdin."""
+    return _packet(CLOSE_INPUT, b"", ticket)
+
+
+def heartbeat(ticket: int) -> bytes:
+    """Tell the guard's idle clock that the run is alive."""
+    return _packet(HEARTBEAT, b"", ticket)
+
+
+def decode(packet: bytes) -> Answer | Wake | None:
+    """What a packet from the guard says; None for one this version does not know, which is skipped."""
+    if len(packet) < FRAME_SIZE:
+        return None
+    mark, kind, _, _, length, _, ticket = FRAME.unpack_from(packet)
+    if mark != MARK or length != len(packet) - FRAME_SIZE:
+        return None
+    if kind == WAKE and length >= _NUMBER.size:
+        return Wake(_NUMBER.unpack_from(packet, FRAME_SIZE)[0])
+    if kind == ANSWER and length >= _PAIR.size:
+        return Answer(ticket, _PAIR.unpack_from(packet, FRAME_SIZE)[0])
+    return None
+
+
+def _packet(kind: int, payload: bytes, ticket: int) -> bytes:
+    return FRAME.pack(MARK, kind, 0, 0, len(payload), 0, ticket) + payload

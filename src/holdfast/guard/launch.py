@@ -1,0 +1,299 @@
+"""Starting a guard: everything it needs is prepared, then one `posix_spawn`, then nothing of it is left on our side.
+
+Descriptors. The guard expects fixed numbers (0, 3 to 9). `posix_spawn` file actions run in order in the child, so a
+`dup2` onto a number that is itself the source of a later one would destroy it, and a `dup2` of a descriptor onto its
+own number does nothing at all, leaving close-on-exec set. Both cannot happen when no source is below FIRST_FREE: every
+descriptor that is handed over is moved up there first (`_raise`, one fcntl; in a busy program it is there already).
+All of ours are close-on-exec, so what the actions do not name, the guard does not get; what the embedding program made
+inheritable by hand, the guard closes before it starts the command.
+
+Races. A fork of the embedding program between here and the end of the run keeps a copy of the control socket open, so
+the guard would not see end of file when we die: it watches `owner_pid` besides. An exception after the spawn (Ctrl-C,
+no memory for the handle) closes the control socket, and the guard ends the run as one whose owner went away.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+
+# The socket module builds enums for every constant there is: 8 ms. Its C half has all that is needed here.
+from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_SEQPACKET, socketpair
+from fcntl import F_DUPFD_CLOEXEC, fcntl
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..environment import GUARD
+from ..errors import RESOURCE_ERRNOS, GuardError, ResourceError, SpecError
+from ..identity import boot_id
+from ..journal.codec import journal_preamble
+from ..spec import public_spec
+from . import containment, parts
+
+if TYPE_CHECKING:
+    from _socket import socket
+    from typing import Any, NoReturn
+
+    from ..spec import RunSpec
+
+FD_STDIN, FD_JOURNAL, FD_CONTROL, FD_SPEC, FD_INPUT, FD_HEARTBEAT = 0, 3, 4, 5, 6, 9
+FIRST_FREE = 10
+
+_ALL_SIGNALS = tuple(number for number in range(1, 65) if number not in (32, 33))  # 32, 33: the C library's own
+_PACKAGED_GUARD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "holdfast-guard")
+
+
+class GuardHandle(NamedTuple):
+    """A started guard, seen from its owner. Whoever holds it closes all of it."""
+
+    control: socket
+    journal: int
+    pidfd: int
+    pid: int
+    input: int | None
+    heartbeat: int | None
+    trusted: int  # the journal up to here was written by us
+
+
+def guard_path() -> str:
+    """The guard binary in use: HOLDFAST_GUARD, or the one inside the package."""
+    return os.environ.get(GUARD) or _PACKAGED_GUARD
+
+
+def launch(
+    spec: RunSpec,
+    *,
+    wake_output: bool = False,
+    window_bytes: int = 0,
+    window_size: tuple[int, int] | None = None,
+    journal: int | None = None,
+) -> GuardHandle:
+    """Start a guard for this spec and return without waiting for anything it does.
+
+    `journal` is an open, empty file for a durable run; otherwise the journal lives in memory. SpecError: stdin's file
+    cannot be opened. GuardError: there is no guard to start. ResourceError: no descriptors, processes or memory. In
+    each case nothing is left: no descriptor, no process.
+    """
+    launching = _Launching(spec)
+    try:
+        return launching.run(wake_output, window_bytes, window_size, journal)
+    except OSError as error:
+        launching.abandon()
+        _raise_typed(error, spec)
+    except BaseException:
+        launching.abandon()
+        raise
+    finally:
+        launching.close_theirs()
+
+
+class _Launching:
+    """One launch: what is open belongs to us (`ours`, kept on success) or was only for the guard (`theirs`)."""
+
+    __slots__ = ("actions", "control", "ours", "spec", "theirs")
+
+    def __init__(self, spec: RunSpec) -> None:
+        self.spec = spec
+        self.ours: list[int] = []
+        self.theirs: list[int] = []
+        self.control: socket | None = None
+        # The guard may outlive the embedding program and must not hold its output open.
+        self.actions: list[tuple[Any, ...]] = [
+            (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_RDWR, 0),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ]
+
+    def run(
+        self, wake_output: bool, window_bytes: int, window_size: tuple[int, int] | None, journal: int | None
+    ) -> GuardHandle:
+        spec = self.spec
+        start = _first_facts(spec)
+        journal_fd = self.keep(_memory_file("holdfast-journal") if journal is None else _copy(journal))
+        os.pwrite(journal_fd, start, 0)
+        heartbeat = self.open_heartbeat()
+        spec_fd = self.give(_memory_file("holdfast-spec"), FD_SPEC)
+        encoded = parts.encode_spec(
+            spec,
+            containment.probe(),
+            wake_output=wake_output,
+            window_bytes=window_bytes,
+            heartbeat=None if heartbeat is None else f"/proc/{os.getpid()}/fd/{heartbeat}",
+        )
+        os.write(spec_fd, encoded)
+        input_fd = self.open_stdin(window_size)
+        self.hand_over(journal_fd, FD_JOURNAL)
+        control = self.open_control()
+        pid = os.posix_spawn(
+            guard_path(),
+            ["holdfast-guard", spec.run_id],
+            {},  # the command's environment travels in the spec; the guard needs none
+            file_actions=self.actions,
+            setsid=True,
+            setsigmask=(),
+            setsigdef=_ALL_SIGNALS,
+        )
+        self.close_theirs()  # before the next descriptor is asked for, so that this one is not the one too many
+        return GuardHandle(control, journal_fd, _pidfd(pid), pid, input_fd, heartbeat, len(start))
+
+    def open_stdin(self, window_size: tuple[int, int] | None) -> int | None:
+        """Prepare the command's stdin; returns our own writing end when there is one."""
+        stdin = self.spec.stdin
+        if self.spec.pty:
+            return self.open_terminal(window_size)
+        if stdin == "pipe":
+            reading, writing = os.pipe2(os.O_CLOEXEC)
+            self.keep(writing)
+            self.give(reading, FD_STDIN)
+            os.set_blocking(writing, False)  # this end only: each end of a pipe has its own flags
+            if parts.keeps_input(self.spec):
+                self.hand_over(writing, FD_INPUT)
+            return writing
+        if stdin == "null":
+            self.actions.append((os.POSIX_SPAWN_OPEN, FD_STDIN, "/dev/null", os.O_RDONLY, 0))
+        else:
+            self.give(_open_source(self.spec), FD_STDIN)
+        return None
+
+    def open_terminal(self, window_size: tuple[int, int] | None) -> int:
+        master, slave = os.openpty()
+        self.keep(master)
+        self.give(slave, FD_STDIN)
+        # One open file description for both holders of the master: the guard finds it non-blocking, too.
+        os.set_blocking(master, False)
+        if window_size is not None:
+            set_window_size(master, *window_size)
+        self.hand_over(master, FD_INPUT)
+        return master
+
+    def open_heartbeat(self) -> int | None:
+        """The file whose touching counts as activity: in memory, reached through our /proc entry, gone with us."""
+        if "heartbeat" not in self.spec.idle_counts:
+            return None
+        fd = self.keep(_memory_file("holdfast-heartbeat"))
+        self.hand_over(fd, FD_HEARTBEAT)
+        return fd
+
+    def open_control(self) -> socket:
+        ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC)
+        self.control = ours
+        self.give(theirs.detach(), FD_CONTROL)
+        return ours
+
+    def keep(self, fd: int) -> int:
+        self.ours.append(fd)
+        return fd
+
+    def give(self, fd: int, target: int) -> int:
+        """A descriptor that is only for the guard: closed on our side in any case."""
+        self.theirs.append(fd)
+        if fd < FIRST_FREE:
+            fd = _raise(fd)
+            self.theirs.append(fd)
+        self.actions.append((os.POSIX_SPAWN_DUP2, fd, target))
+        return fd
+
+    def hand_over(self, fd: int, target: int) -> None:
+        """A descriptor that we keep and the guard gets as well."""
+        if fd < FIRST_FREE:
+            fd = _raise(fd)
+            self.theirs.append(fd)
+        self.actions.append((os.POSIX_SPAWN_DUP2, fd, target))
+
+    def abandon(self) -> None:
+        for fd in self.ours:
+            os.close(fd)
+        if self.control is not None:
+            self.control.close()
+
+    def close_theirs(self) -> None:
+        while self.theirs:
+            os.close(self.theirs.pop())
+
+
+def set_window_size(terminal: int, rows: int, columns: int) -> None:
+    """Tell a terminal how large it is; its foreground processes get SIGWINCH. OSError when it is gone."""
+    import termios
+    from fcntl import ioctl
+
+    ioctl(terminal, termios.TIOCSWINSZ, rows.to_bytes(2, "little") + columns.to_bytes(2, "little") + bytes(4))
+
+
+def _first_facts(spec: RunSpec) -> bytes:
+    """What a journal begins with: preamble, header and the spec, without environment values."""
+    public = {name: value for name, value in public_spec(spec).items() if value is not None}
+    boottime_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    return journal_preamble(spec.run_id, boot_id() or "unknown", time.time_ns(), boottime_ns, _json(public))
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    # The json package compiles regular expressions for its decoder; its encoder in C does without.
+    try:
+        from _json import encode_basestring_ascii, make_encoder
+    except ImportError:
+        import json
+
+        return json.dumps(value).encode()
+    encoder = make_encoder(None, repr, encode_basestring_ascii, None, ": ", ", ", False, False, False)
+    return "".join(encoder(value, 0)).encode()
+
+
+def _pidfd(pid: int) -> int:
+    # The guard is a child of ours that nobody has waited for, so the number is still its own. Should a foreign
+    # waitpid(-1) have been faster, there is nothing to reap and nothing to hold: -1.
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return -1
+    except OSError:
+        os.kill(pid, 9)  # ours and not reaped, as said; what it has started dies by its parent-death signal
+        os.waitpid(pid, 0)
+        raise
+
+
+def _memory_file(name: str) -> int:
+    return os.memfd_create(name, os.MFD_CLOEXEC)
+
+
+def _copy(fd: int) -> int:
+    return fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FREE)
+
+
+_raise = _copy
+
+
+def _open_source(spec: RunSpec) -> int:
+    """What the command reads: our own stdin, or a file; a relative path counts from our directory."""
+    if spec.stdin == "inherit":
+        try:
+            return _copy(0)
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
+            remedy = "this program has no stdin: use 'null' or a file"
+            raise SpecError("stdin is closed", field="stdin", run_id=spec.run_id, remedy=remedy) from None
+    try:
+        # Non-blocking only to open it: a FIFO that nobody writes to yet must not hold up the caller.
+        fd = os.open(spec.stdin, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
+        os.set_blocking(fd, True)
+        return fd
+    except OSError as error:
+        if error.errno in RESOURCE_ERRNOS:
+            raise
+        message = f"stdin cannot be read from {spec.stdin!r}: {error.strerror}"
+        remedy = "name a file that can be read, or use 'null'"
+        raise SpecError(message, field="stdin", run_id=spec.run_id, remedy=remedy) from None
+
+
+def _raise_typed(error: OSError, spec: RunSpec) -> NoReturn:
+    if error.errno in RESOURCE_ERRNOS:
+        raise ResourceError.from_os_error(error, doing="start a guard", run_id=spec.run_id) from None
+    path = guard_path()
+    message = f"the guard {path} cannot be started: {error.strerror}"
+    remedy = "reinstall holdfast for this machine"
+    if not os.path.exists(path):
+        remedy = "build it (make guard) or reinstall holdfast"
+    elif not os.access(path, os.X_OK):
+        remedy = f"make it executable (chmod +x {path}), and look whether its file system is mounted noexec"
+    if GUARD in os.environ:
+        remedy = f"{GUARD} points there: unset it, or {remedy}"
+    raise GuardError(message, errno=error.errno, run_id=spec.run_id, remedy=remedy) from None

@@ -1,0 +1,148 @@
+"""Ending what a dead guard left behind: by its cgroup, otherwise by the environment token checked against identity.
+
+The leader itself dies by its parent-death signal. Its descendants were the guard's to kill; when the guard was
+SIGKILLed, its owner does it. With a cgroup that is one write. Without one, the run's processes are those whose
+environment at exec carried this run's id: each is pinned by a pidfd *before* its environment is read a second time, so
+the process that is signalled is the process that was checked, never a stranger with its number. A process that cleared
+its environment is not found this way, therefore the answer is then "unknown", not "gone".
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..environment import RUN_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_ENVIRON_MAX = 4 << 20  # more than ARG_MAX leaves room for
+
+
+class Cleaned(NamedTuple):
+    """How the tree ended: gone, survivors, or unknown because nothing could prove it."""
+
+    how: str
+    survivors: tuple[int, ...] = ()
+
+
+def clean_up(run_id: str, cgroup: str | None, *, within_s: float = 5.0) -> Cleaned:
+    """Kill what is left of a run without a guard; blocks until it is gone or `within_s` is over. Never raises."""
+    deadline = time.monotonic() + within_s
+    if cgroup and os.path.basename(cgroup) == f"holdfast-{run_id}":  # never anything but our own leaf
+        return _clean_cgroup(cgroup, deadline)
+    return _clean_by_token(run_id, deadline)
+
+
+def _clean_cgroup(leaf: str, deadline: float) -> Cleaned:
+    try:
+        _write(f"{leaf}/cgroup.kill", b"1")
+    except FileNotFoundError:
+        return Cleaned("gone")  # the leaf is removed only when it is empty
+    except OSError:
+        return Cleaned("unknown")
+    pids: tuple[int, ...] = ()
+
+    def removed() -> bool:
+        nonlocal pids
+        try:
+            os.rmdir(leaf)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            # EBUSY: killed, but not yet gone. Zombies do not count here, so this ends without anybody reaping them.
+            pids = _members(leaf)
+            return False
+        return True
+
+    return Cleaned("gone") if _until(removed, deadline) else Cleaned("survivors", pids)
+
+
+def _clean_by_token(run_id: str, deadline: float) -> Cleaned:
+    token = f"{RUN_ID}={run_id}\0".encode()
+    found: tuple[int, ...] = ()
+
+    def none_left() -> bool:
+        nonlocal found
+        found = tuple(pid for pid in _all_pids() if _kill_if_marked(pid, token))
+        return not found
+
+    return Cleaned("unknown") if _until(none_left, deadline) else Cleaned("survivors", found)
+
+
+def _kill_if_marked(pid: int, token: bytes) -> bool:
+    """Kill this process when it carries the token; True when it did and may still be there."""
+    if not _is_marked(pid, token):
+        return False
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        if not _is_marked(pid, token):
+            return False  # the number went to somebody else before we held it
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # another user's process: EPERM; it is a survivor
+    finally:
+        os.close(pidfd)
+    return True
+
+
+def _is_marked(pid: int, token: bytes) -> bool:
+    try:
+        fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        environ = b"\0"
+        while part := os.read(fd, 131072):
+            environ += part
+            if len(environ) > _ENVIRON_MAX:
+                break
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return b"\0" + token in environ  # the leading NUL: "MY_HOLDFAST_RUN_ID=" is not ours
+
+
+def _all_pids() -> list[int]:
+    own = os.getpid()
+    return [pid for name in os.listdir("/proc") if name.isdigit() and (pid := int(name)) not in (0, 1, own)]
+
+
+def _members(leaf: str) -> tuple[int, ...]:
+    try:
+        fd = os.open(f"{leaf}/cgroup.procs", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ()
+    try:
+        return tuple(int(line) for line in os.read(fd, 65536).split() if line.isdigit())
+    except OSError:
+        return ()
+    finally:
+        os.close(fd)
+
+
+def _until(done: Callable[[], bool], deadline: float) -> bool:
+    pause_s = 0.001
+    while not done():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(pause_s)  # nothing to wait on: these are not our children and their number is not known
+        pause_s = min(pause_s * 2, 0.05)
+    return True
+
+
+def _write(path: str, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, data)
+    finally:
+        os.close(fd)

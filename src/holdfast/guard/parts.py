@@ -1,0 +1,150 @@
+"""A RunSpec as the guard reads it: PART_* frames, strings ending in NUL, times in nanoseconds.
+
+These frames carry no check. A check tells a torn or damaged write from a whole one; the spec is written into a memfd
+with one call before the guard exists, so there is nothing to tell, and checking kilobytes of environment byte by byte
+in Python would cost more than starting the process.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..environment import HEARTBEAT, child_environment, environment_block
+from ..environment import RUN_ID as RUN_ID_VARIABLE
+from ..journal.codec import FRAME
+from ..journal.facts import MARK
+
+if TYPE_CHECKING:
+    from ..spec import RunSpec
+    from .containment import Containment
+
+OPTIONS, ARGV, ENV, CWD, LADDER, RUN_ID, CGROUP, MEMORY_GROUP, PIDS_GROUP = range(32, 41)
+
+PTY = 1 << 0
+MERGE = 1 << 1
+KEEP_INPUT = 1 << 2
+LISTEN = 1 << 3
+OUTPUT_DROPS = 1 << 4
+NESTED = 1 << 5
+OWNED = 1 << 6
+IDLE = {"output": 1 << 7, "cpu": 1 << 8, "heartbeat": 1 << 9}
+WAKE_OUTPUT = 1 << 10
+CGROUP_CONTROLS = 1 << 11
+
+STRAGGLERS = {"kill": 1, "wait": 2, "leave": 3}
+
+_OPTIONS = struct.Struct("<Iiii11Q")
+_RUNG = struct.Struct("<iiQ")
+
+
+def encode_spec(
+    spec: RunSpec, containment: Containment, *, wake_output: bool, window_bytes: int, heartbeat: str | None = None
+) -> bytes:
+    """All frames of the spec, in one piece."""
+    parts = [
+        _part(OPTIONS, _options(spec, containment, wake_output, window_bytes)),
+        _part(LADDER, b"".join(_RUNG.pack(rung.signal, 0, _ns(rung.wait_s)) for rung in spec.ladder)),
+        _part(RUN_ID, spec.run_id.encode() + b"\0"),
+        _part(ARGV, b"".join(os.fsencode(argument) + b"\0" for argument in spec.argv)),
+        _part(ENV, _environment(spec, heartbeat)),
+    ]
+    if spec.cwd is not None:
+        parts.append(_text(CWD, spec.cwd))
+    if containment.cgroup_base is not None:
+        parts.append(_text(CGROUP, containment.cgroup_base))
+    if spec.memory_bytes is not None and containment.memory_base is not None:
+        parts.append(_text(MEMORY_GROUP, containment.memory_base))
+    if spec.pids is not None and containment.pids_base is not None:
+        parts.append(_text(PIDS_GROUP, containment.pids_base))
+    return b"".join(parts)
+
+
+def _options(spec: RunSpec, containment: Containment, wake_output: bool, window_bytes: int) -> bytes:
+    return _OPTIONS.pack(
+        _flags(spec, containment, wake_output),
+        STRAGGLERS[spec.stragglers],
+        spec.warn_signal,
+        os.getpid(),
+        _ns(spec.timeout_s),
+        _ns(spec.max_timeout_s),
+        _ns(spec.idle_timeout_s),
+        _ns(spec.warn_before_s),
+        _ns(spec.drain_s),
+        _ns(spec.drain_idle_s),
+        _ns(spec.kill_wait_s),
+        spec.memory_bytes or 0,
+        spec.pids or 0,
+        spec.max_output_bytes or 0,
+        window_bytes,
+    )
+
+
+def _flags(spec: RunSpec, containment: Containment, wake_output: bool) -> int:
+    flags = PTY if spec.pty else 0
+    flags |= MERGE if spec.merge else 0
+    flags |= KEEP_INPUT if keeps_input(spec) else 0
+    flags |= OUTPUT_DROPS if spec.on_max_output == "drop" else 0
+    flags |= NESTED if spec.parent is not None else 0
+    flags |= OWNED if spec.lifetime == "owner" else 0
+    flags |= WAKE_OUTPUT if wake_output else 0
+    flags |= CGROUP_CONTROLS if containment.controls else 0
+    for kind in spec.idle_counts:
+        flags |= IDLE[kind]
+    return flags
+
+
+def keeps_input(spec: RunSpec) -> bool:
+    """Whether the guard holds a writing end of stdin for the next owner; a terminal it holds anyway."""
+    return spec.lifetime != "owner" and spec.stdin == "pipe" and not spec.pty
+
+
+class _Known(NamedTuple):
+    """The last environment that was encoded: most runs of a program differ from the one before in their id only."""
+
+    base: object
+    own: tuple[object, ...]
+    encoded: bytes
+
+
+_known: _Known | None = None
+
+
+def _environment(spec: RunSpec, heartbeat: str | None) -> bytes:
+    global _known
+    known = _known  # read once: another thread may replace it
+    own = (spec.env, spec.env_keep, spec.env_drop)
+    if known is None or known.own != own or known.base != _raw_environment():
+        known = _known = _Known(dict(_raw_environment()), own, _encode_environment(spec))
+    own_variables = f"{RUN_ID_VARIABLE}={spec.run_id}\0"
+    if heartbeat is not None:
+        own_variables += f"{HEARTBEAT}={heartbeat}\0"
+    return known.encoded + own_variables.encode()
+
+
+def _encode_environment(spec: RunSpec) -> bytes:
+    variables = child_environment(
+        os.environ, run_id=spec.run_id, extra=spec.env, keep=spec.env_keep, drop=spec.env_drop
+    )
+    del variables[RUN_ID_VARIABLE]
+    return environment_block(variables)
+
+
+def _raw_environment() -> dict[bytes, bytes]:
+    # os.environ's own dictionary of bytes: comparing it takes one microsecond, decoding every variable for a public
+    # comparison takes forty. An interpreter without it gets the public way.
+    raw: dict[bytes, bytes] | None = getattr(os.environ, "_data", None)
+    return raw if raw is not None else dict(os.environb)
+
+
+def _ns(seconds: float | None) -> int:
+    return 0 if seconds is None else round(seconds * 1_000_000_000)
+
+
+def _text(kind: int, text: str) -> bytes:
+    return _part(kind, os.fsencode(text) + b"\0")
+
+
+def _part(kind: int, payload: bytes) -> bytes:
+    return FRAME.pack(MARK, kind, 0, 0, len(payload), 0, 0) + payload

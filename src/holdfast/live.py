@@ -1,0 +1,330 @@
+"""One run as its owner sees it, without a scheduler: `sync` and `supervisor` wait, this takes in what is there.
+
+Theory of operation. The guard writes facts to the journal and sends small packets on the control socket: wakes ("there
+is something to read") and answers. Packets decide nothing. Whatever arrives, `on_readable` empties the socket and then
+reads the journal, so a lost, doubled or reordered wake changes nothing but the moment.
+
+Races, and why they are none:
+- verdict against cancel: both are facts and the guard orders them; we read the order, we do not make it.
+- cancel before the start: the request is in the socket before the guard first looks, and it looks before it lets the
+  command go.
+- guard death against END: end of file on the socket comes after the guard's last write. The journal is read once more
+  after it; only if END is still missing is the guard lost.
+- reset against packets: a guard that exits with requests unread makes the next receive fail with ECONNRESET once; the
+  packets it sent before are still behind that, so receiving goes on to the real end of file.
+- release against read: bytes are given back to the kernel only up to where both the facts' reader and the consumer have
+  been, because a hole reads as zeros, and zeros mean "nothing more yet".
+- a fork of the embedding program holds copies of our descriptors: closing ours is then not end of file. The guard
+  watches `owner_pid` besides. Here, `close` and the finaliser only close; they never send, so a copy going away in a
+  forked child does nothing to the run.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import time
+from _socket import MSG_DONTWAIT, MSG_NOSIGNAL
+from typing import TYPE_CHECKING
+
+from . import outcome as outcomes
+from .environment import parent_run_id
+from .errors import RequestError, SpecError
+from .guard import control
+from .guard.launch import launch, set_window_size
+from .journal.facts import CAUSES, Detail, make_fact
+from .journal.reader import JournalReader
+from .result import Result
+from .spec import make_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .guard.launch import GuardHandle
+    from .journal.facts import Fact
+    from .outcome import Outcome
+    from .spec import RunSpec, SpecOptions, Text
+
+WINDOW_BYTES = 16 << 20  # how far a streaming consumer may fall behind before the command is made to wait
+CHUNKS_BYTES = 1 << 20  # how much a consumer takes at once
+STOP_CAUSES = tuple(CAUSES.words.values())
+_MARGIN_S = 3.0
+
+
+def new_spec(argv: Sequence[Text], options: SpecOptions) -> RunSpec:
+    """The checked spec; a run started inside another run is its child unless the caller says otherwise."""
+    if "parent" not in options:
+        options["parent"] = parent_run_id(os.environ)
+    return make_spec(argv, **options)
+
+
+class LiveRun:
+    """A guard's run: its descriptors, what is known of it, and what can be asked of it."""
+
+    __slots__ = (
+        "_asked",
+        "_known_facts",
+        "_observed",
+        "_outcome",
+        "_ticket",
+        "answers",
+        "armed",
+        "control",
+        "guard_lost",
+        "guard_pid",
+        "heartbeat",
+        "input",
+        "journal",
+        "pidfd",
+        "reader",
+        "spec",
+        "trusted",
+        "windowed",
+    )
+
+    def __init__(
+        self, spec: RunSpec, handle: GuardHandle, *, wake_output: bool = False, windowed: bool = False
+    ) -> None:
+        self.spec = spec
+        self.control = handle.control
+        self.journal = handle.journal
+        self.pidfd = handle.pidfd
+        self.guard_pid = handle.pid
+        self.input = -1 if handle.input is None else handle.input
+        self.heartbeat = -1 if handle.heartbeat is None else handle.heartbeat
+        self.trusted = handle.trusted
+        self.reader = JournalReader(handle.journal, trusted=handle.trusted, run_id=spec.run_id)
+        self.answers: dict[int, int] = {}
+        self.armed = wake_output
+        self.windowed = windowed
+        self.guard_lost = False
+        self._asked: set[int] = set()
+        self._ticket = 0
+        self._observed: tuple[Fact, ...] = ()
+        self._outcome: Outcome | None = None
+        self._known_facts = -1
+
+    @classmethod
+    def start(
+        cls,
+        spec: RunSpec,
+        *,
+        wake_output: bool = False,
+        windowed: bool = False,
+        window_size: tuple[int, int] | None = None,
+    ) -> LiveRun:
+        """Launch a guard for this spec. Fails as `launch` does, leaving nothing."""
+        window_bytes = WINDOW_BYTES if windowed else 0
+        handle = launch(spec, wake_output=wake_output, window_bytes=window_bytes, window_size=window_size)
+        return cls(spec, handle, wake_output=wake_output, windowed=windowed)
+
+    # What is known.
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """Everything recorded so far, and what we observed ourselves when the guard was lost."""
+        return outcomes.join(self.reader.facts, self._observed) if self._observed else tuple(self.reader.facts)
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome as far as it was read."""
+        count = len(self.reader.facts) + len(self._observed)
+        if self._outcome is None or count != self._known_facts:
+            self._outcome = outcomes.decide(self.facts)
+            self._known_facts = count
+        return self._outcome
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will be recorded: settled."""
+        return self.reader.ended or bool(self._observed)
+
+    def refresh(self) -> None:
+        """Read the facts that are new. JournalError when the journal cannot be understood at all."""
+        self.reader.scan()
+
+    def on_readable(self) -> None:
+        """Take in all the guard has said; then `answers`, `outcome`, `ended` and `guard_lost` are up to date."""
+        gone = self._receive_all()
+        self.refresh()
+        self.guard_lost = gone and not self.reader.ended
+
+    def _receive_all(self) -> bool:
+        """Empties the socket; True at its end of file."""
+        while True:
+            try:
+                packet = self.control.recv(control.PACKET_MAX, MSG_DONTWAIT)
+            except BlockingIOError:
+                return False
+            except ConnectionResetError:
+                continue
+            if not packet:
+                return True
+            match control.decode(packet):
+                case control.Wake():
+                    self.armed = False  # perhaps it was another wake; arming once too often costs a packet
+                case control.Answer(ticket, error) if ticket in self._asked:
+                    self._asked.discard(ticket)
+                    self.answers[ticket] = error
+
+    # What can be asked.
+
+    def ask_stop(self, cause: str = "user", reason: str = "", *, now: bool = False, signal: int = 0) -> int:
+        """Ask for the end; returns the ticket of the answer. RequestError when the guard cannot be asked.
+
+        `signal` is the one that made the caller ask, if it was one.
+        """
+        if cause not in STOP_CAUSES:
+            remedy = f"use one of {', '.join(STOP_CAUSES)}"
+            raise SpecError(f"{cause!r} is no cause", field="cause", run_id=self.spec.run_id, remedy=remedy)
+        return self._ask(control.stop(self._next(), cause, reason, now=now, signal=signal))
+
+    def ask_signal(self, number: int, *, tree: bool) -> int:
+        """Ask for one signal; returns the ticket of the answer. RequestError when the guard cannot be asked."""
+        return self._ask(control.signal(self._next(), number, tree=tree))
+
+    def ask_extend(self, seconds: float) -> int:
+        """Ask for a later deadline; returns the ticket of the answer. RequestError when the guard cannot be asked."""
+        return self._ask(control.extend(self._next(), round(seconds * 1e9)))
+
+    def ask_close_input(self) -> int:
+        """Ask the guard to close its copy of stdin; returns the ticket. RequestError when the guard cannot be asked."""
+        return self._ask(control.close_input(self._next()))
+
+    def arm_output(self, consumed: int = 0) -> None:
+        """Be woken at the next output. Read the journal again after this, before waiting: bytes may have come before.
+
+        `consumed` is the journal offset up to which the consumer needs nothing any more, in a windowed run.
+        """
+        if self.armed and not consumed:
+            return
+        if consumed:
+            self.refresh()  # the facts' reader must have passed whatever is given back; see the races above
+            consumed = min(consumed, self.reader.position)
+        try:
+            self.control.send(control.read(consumed), MSG_DONTWAIT | MSG_NOSIGNAL)
+            self.armed = True
+        except OSError:
+            pass  # gone: end of file wakes us. Or not reading: it is stopped, and will find our earlier packets.
+
+    def _next(self) -> int:
+        self._ticket += 1
+        return self._ticket
+
+    def _ask(self, packet: bytes) -> int:
+        try:
+            self.control.send(packet, MSG_DONTWAIT | MSG_NOSIGNAL)
+        except BlockingIOError as error:
+            remedy = "its guard does not read: is it stopped?"
+            raise self.refused("cannot be asked", error.errno or errno.EAGAIN, remedy) from None
+        except OSError as error:
+            raise self.refused("is over", error.errno or errno.EPIPE, "it takes no more requests") from None
+        self._asked.add(self._ticket)
+        return self._ticket
+
+    def refused(self, what: str, code: int, remedy: str | None = None) -> RequestError:
+        """The error for a request that was not done."""
+        return RequestError(f"the run {what}: {os.strerror(code)}", errno=code, run_id=self.spec.run_id, remedy=remedy)
+
+    # Input.
+
+    def write_input(self, data: memoryview) -> int | None:
+        """Write what fits without waiting: the number of bytes, 0 when it is full, None when nobody reads any more."""
+        if self.input < 0:
+            return None
+        try:
+            return os.write(self.input, data)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EIO):  # EIO: a terminal without a program on it
+                raise
+            self.close_input()
+            return None
+
+    def close_input(self) -> None:
+        """Close our end of the command's stdin, if it is open."""
+        if self.input >= 0:
+            fd, self.input = self.input, -1
+            os.close(fd)
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Tell the run's terminal its size. RequestError when it has none, or it is gone."""
+        if not self.spec.pty or self.input < 0:
+            raise self.refused("has no terminal", errno.ENOTTY, "start it with pty=True")
+        try:
+            set_window_size(self.input, rows, columns)
+        except OSError as error:
+            raise self.refused("has lost its terminal", error.errno or errno.EIO) from None
+
+    # The end.
+
+    def settle_bound_s(self) -> float:
+        """How long a run may take from being asked to stop until it is settled, when its guard is well."""
+        return sum(rung.wait_s for rung in self.spec.ladder) + self.spec.kill_wait_s + self.spec.drain_s + _MARGIN_S
+
+    def kill_guard(self) -> None:
+        """The last resort against a guard that does not answer; the run is then lost and has to be cleaned up."""
+        if self.pidfd >= 0:
+            try:
+                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def clean_up(self) -> None:
+        """The guard is lost: end what it left, and observe that. Blocks for some milliseconds, at most 5 s."""
+        from .guard.leftovers import clean_up
+
+        started = self.outcome.started
+        cleaned = clean_up(self.spec.run_id, None if started is None else started.detail["cgroup"])
+        at_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        survivors = tuple(Detail(pid=pid) for pid in cleaned.survivors)
+        tree = make_fact("tree", at_ns, how=cleaned.how, count=len(survivors), survivors=survivors)
+        observed = (make_fact("lost", at_ns, why="guard"),)
+        self._observed = observed if self.outcome.tree is not None else (tree, *observed)
+
+    def reap(self, *, wait: bool = False) -> bool:
+        """Take the guard's exit status off the kernel's hands; False while it has not exited yet."""
+        if self.pidfd < 0:
+            return True
+        try:
+            if os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | (0 if wait else os.WNOHANG)) is None:
+                return False
+        except ChildProcessError:
+            pass  # somebody else's waitpid(-1), or SIGCHLD is ignored: it is reaped
+        fd, self.pidfd = self.pidfd, -1
+        os.close(fd)
+        return True
+
+    def result(self) -> Result:
+        """All of it, for a settled run. Collects the output, except in a windowed run, whose consumer has had it."""
+        reader = self.reader
+        output = (b"", b"") if self.windowed else (reader.collect("stdout"), reader.collect("stderr"))
+        return Result(self.spec.run_id, self.outcome, output, self.facts, reader)
+
+    def close_control(self) -> None:
+        """Close what only a live run needs; on a run that has not ended, the guard sees its owner go."""
+        self.control.close()
+        self.close_input()
+        if self.heartbeat >= 0:
+            fd, self.heartbeat = self.heartbeat, -1
+            os.close(fd)
+
+    def close(self) -> None:
+        """Close every descriptor. What was read stays readable."""
+        self.close_control()
+        if self.pidfd >= 0:
+            fd, self.pidfd = self.pidfd, -1
+            os.close(fd)
+        self.close_journal()
+
+    def close_journal(self) -> None:
+        """Close the journal, if it is open. The facts that were read stay; its output cannot be read any more."""
+        if self.journal >= 0:
+            fd, self.journal = self.journal, -1
+            os.close(fd)
+
+    def __del__(self) -> None:
+        if hasattr(self, "journal"):
+            self.close()

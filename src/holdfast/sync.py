@@ -1,0 +1,136 @@
+"""Blocking runs: no event loop, usable from any thread."""
+
+from __future__ import annotations
+
+import select
+import time
+from typing import TYPE_CHECKING
+
+from .errors import RequestError, SpecError
+from .journal.reader import JournalReader
+from .live import CHUNKS_BYTES, LiveRun, new_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Unpack
+
+    from .journal.reader import Chunk
+    from .result import Result
+    from .spec import SpecOptions, Text
+
+
+def run(
+    argv: Sequence[Text],
+    *,
+    input: bytes | None = None,  # noqa: A002 - the name subprocess.run taught everybody
+    on_output: Callable[[Chunk], object] | None = None,
+    **options: Unpack[SpecOptions],
+) -> Result:
+    """Run a command to its very end and return its result; a command that fails is a result, not an exception.
+
+    `input` is written to the command's stdin, which is then closed. With `on_output` each piece of output is handed
+    over as it comes and not kept, so memory stays bounded; when it is slow, the command waits. The options are those of
+    `make_spec`. Any exception while waiting, KeyboardInterrupt included, kills the run first and is then raised again.
+
+    SpecError: the options are wrong. ResourceError, GuardError: the run could not be started; nothing is left of it.
+    """
+    if input is not None:
+        if options.get("stdin") not in (None, "pipe"):
+            raise SpecError("input and stdin were both given", field="stdin", remedy="leave one of them out")
+        options["stdin"] = "pipe"
+    spec = new_spec(argv, options)
+    streaming = on_output is not None
+    live = LiveRun.start(spec, wake_output=streaming, windowed=streaming)
+    try:
+        _Waiting(live, input, on_output).until_settled()
+        return live.result()
+    except BaseException:
+        _end(live)
+        raise
+    finally:
+        # Only now: the guard was exiting while we collected. After END nothing holds it up; a guard that is gone
+        # without END was seen to close its socket, which it does by dying.
+        live.reap(wait=live.ended)
+        live.close()
+
+
+class _Waiting:
+    """The poll loop of one blocking run."""
+
+    __slots__ = ("data", "live", "on_output", "output", "poll")
+
+    def __init__(self, live: LiveRun, data: bytes | None, on_output: Callable[[Chunk], object] | None) -> None:
+        self.live = live
+        self.on_output = on_output
+        self.output = None if on_output is None else JournalReader(live.journal, trusted=live.trusted)
+        self.data = memoryview(data or b"")
+        self.poll = select.poll()
+        self.poll.register(live.control.fileno(), select.POLLIN)
+        if live.input >= 0:
+            self.poll.register(live.input, select.POLLOUT)
+
+    def until_settled(self) -> None:
+        live, control = self.live, self.live.control.fileno()
+        while not live.ended:
+            for fd, _ in self.poll.poll():
+                if fd != control:
+                    self.feed(fd)
+                    continue
+                live.on_readable()
+                if live.guard_lost:
+                    live.clean_up()
+            self.deliver()
+
+    def feed(self, fd: int) -> None:
+        """Write some of the input; at its end, or when nobody reads it any more (which is no error), close it."""
+        live = self.live
+        written = live.write_input(self.data) if self.data else None
+        if written is not None:
+            self.data = self.data[written:]
+        if written is None or not self.data:
+            self.poll.unregister(fd)  # a closed number would be polled as whatever is opened next
+            live.close_input()
+
+    def deliver(self) -> None:
+        """Hand over everything there is, then arm, then look again: what came in between is not left lying."""
+        if self.output is None or self.on_output is None:
+            return
+        armed_at = -1
+        while True:
+            chunks = self.output.read(CHUNKS_BYTES)
+            for chunk in chunks:
+                if not chunk.late:
+                    self.on_output(chunk)
+            if not chunks and (armed_at == self.output.position or self.live.ended):
+                return
+            if not chunks or self.output.position - armed_at >= CHUNKS_BYTES:
+                armed_at = self.output.position
+                self.live.arm_output(armed_at)
+
+
+def _end(live: LiveRun) -> None:
+    """End a run whose caller is going away; waits as long as that takes, which is bounded."""
+    if live.ended:
+        return
+    try:
+        live.ask_stop("user", "the caller was interrupted", now=True)
+    except RequestError:
+        pass  # the guard is gone, or stopped: the wait below finds out
+    if not _wait_settled(live, live.settle_bound_s()):
+        live.kill_guard()
+        _wait_settled(live, live.settle_bound_s())
+
+
+def _wait_settled(live: LiveRun, within_s: float) -> bool:
+    poll = select.poll()
+    poll.register(live.control.fileno(), select.POLLIN)
+    deadline = time.monotonic() + within_s
+    while not live.ended:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return False
+        if poll.poll(left * 1000):
+            live.on_readable()
+            if live.guard_lost:
+                live.clean_up()
+    return True
