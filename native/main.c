@@ -226,13 +226,12 @@ static void fire_timers(void) {
     }
 }
 
-enum { WATCH_SIGNALS, WATCH_EXEC, WATCH_OWNER, WATCH_LISTENER, WATCH_STREAM, WATCH_CONTROL = WATCH_STREAM + STREAM_COUNT };
+enum { WATCH_SIGNALS, WATCH_OWNER, WATCH_LISTENER, WATCH_STREAM, WATCH_CONTROL = WATCH_STREAM + STREAM_COUNT };
 enum { WATCH_COUNT = WATCH_CONTROL + OWNERS_MAX };
 
 static void watch(struct pollfd *watched, int signals) {
     const bool waits = output_waits_for_owner(&run.output);
     watched[WATCH_SIGNALS] = (struct pollfd){signals, POLLIN, 0};
-    watched[WATCH_EXEC] = (struct pollfd){run.spawned.hold, POLLIN, 0};
     watched[WATCH_OWNER] = (struct pollfd){run.owner_process, POLLIN, 0};
     watched[WATCH_LISTENER] = (struct pollfd){run.control.listener, POLLIN, 0};
     for (int i = 0; i < STREAM_COUNT; i++) /* without a descriptor, since POLLHUP cannot be masked */
@@ -257,10 +256,9 @@ static void turn(int signals) {
     watch(watched, signals);
     if (wait_for_something(watched) < 0 && errno != EINTR)
         return;
+    run_exec_answered(&run); /* not waited for: a failure is followed by SIGCHLD, and success is no news */
     if (watched[WATCH_SIGNALS].revents)
         drain_signals(signals);
-    if (watched[WATCH_EXEC].revents && run.phase != PHASE_ENDED)
-        run_exec_answered(&run);
     if (watched[WATCH_OWNER].revents && run.owner_process >= 0 && run.phase != PHASE_ENDED) {
         close(run.owner_process);
         run.owner_process = -1;

@@ -253,6 +253,8 @@ void run_start(struct run *run) {
 
 void run_exec_answered(struct run *run) {
     struct fact_spawn_failed failure;
+    if (run->spawned.hold < 0 || run->phase == PHASE_ENDED)
+        return;
     switch (spawn_poll(&run->spawned, &failure)) {
     case SPAWN_PENDING:
         break;

@@ -13,6 +13,8 @@
 
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
 
+enum { KERNEL_SIGNALS = 64 };
+
 static _Noreturn void fail(int hold, enum spawn_step step, int error) {
     struct fact_spawn_failed failure = {.step = (int32_t)step, .error = error};
     /* If the guard is gone there is nobody left to tell. */
@@ -68,11 +70,20 @@ static _Noreturn void exec_program(const struct spec *spec, int hold) {
     }
 }
 
-/* Ignored signals survive exec, and Python ignores SIGPIPE: the command starts with a clean slate. */
+/*
+ * Ignored signals survive exec; Python ignores SIGPIPE, and glibc's posix_spawn leaves its two private signals ignored.
+ * The command starts with a clean slate: asked of the kernel directly, because a libc does not let go of its own.
+ */
 static void reset_signals(void) {
+    struct {
+        void (*handler)(int);
+        unsigned long flags;
+        void (*restorer)(void);
+        unsigned char mask[8];
+    } fresh = {0}; /* the kernel's own layout; all zeros is SIG_DFL on every architecture */
     sigset_t none;
-    for (int number = 1; number < NSIG; number++)
-        signal(number, SIG_DFL); /* refused for KILL and STOP and for libc's own: they cannot be ignored anyway */
+    for (int number = 1; number <= KERNEL_SIGNALS; number++)
+        syscall(SYS_rt_sigaction, number, &fresh, NULL, sizeof fresh.mask); /* refused for KILL and STOP, as it should */
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
