@@ -1,0 +1,100 @@
+"""Fixtures of every test: real children, both event loops, and nothing left behind after each test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.guard import containment
+
+from .support.children import Children
+from .support.leftovers import find_leftovers, take_stock
+from .support.processes import become_subreaper
+from .support.strict import fail_if_skipped
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+TOKEN = "HOLDFAST_TEST_TOKEN"
+
+
+def pytest_configure() -> None:
+    become_subreaper()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    fail_if_skipped(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    fail_if_skipped(report)
+    return report
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("root") and os.geteuid() != 0:
+        pytest.skip("needs root")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "contained" in metafunc.fixturenames:
+        # An ordinary user without a delegated cgroup has one way to be contained; root has both or says why not.
+        has_cgroup = containment.probe().cgroup_base is not None or os.geteuid() == 0
+        metafunc.parametrize("contained", ["cgroup", "subreaper"] if has_cgroup else ["subreaper"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
+    """After each test there is no process, descriptor or cgroup that was not there before it."""
+    monkeypatch.setenv(TOKEN, request.node.name.encode("ascii", "replace").decode()[:200])
+    before = take_stock()
+    yield
+    if leftovers := find_leftovers(before):
+        pytest.fail("left behind:\n  " + "\n  ".join(leftovers), pytrace=False)
+
+
+@pytest.fixture
+def contained(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Runs the test once for each containment there is here; its value is what the report must say."""
+    kind: str = request.param
+    if kind == "cgroup":
+        if (why_not := containment.probe().why_not) is not None:
+            pytest.skip(f"needs a writable cgroup v2: {why_not}")
+        yield kind
+        return
+    monkeypatch.setenv(containment.FORCE_VARIABLE, "subreaper")
+    containment.forget()
+    yield kind
+    containment.forget()
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """Async tests run on both event loops."""
+    backend: str = request.param
+    return backend
+
+
+@pytest.fixture(scope="session")
+def shared_directory() -> Iterator[Path]:
+    """A directory that every user may read; pytest's own are for its user only."""
+    directory = Path(tempfile.mkdtemp(prefix="holdfast-tests-"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
+def child(shared_directory: Path) -> Children:
+    """Gives the argv of a program of tests/children: `child("exits_on_term", 1)`."""
+    return Children(shared_directory)

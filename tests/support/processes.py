@@ -1,0 +1,116 @@
+"""Processes as tests see them: whether one is gone, what is below us, and the end of whatever escaped.
+
+The pytest process is a child subreaper. Whatever escapes from a run and outlives its guard therefore becomes a child of
+pytest, however often it forked and whatever it did to its environment, and is found by asking for our own children.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import time
+from pathlib import Path
+
+_PR_SET_CHILD_SUBREAPER = 36
+_BOUND_S = 20.0  # generous: reached only by a test that is going to fail
+
+
+def become_subreaper() -> None:
+    """Make orphaned descendants of this process its children."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def state_of(pid: int) -> str | None:
+    """The state letter of /proc/PID/stat, or None when there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return stat[stat.rindex(")") + 2]
+
+
+def is_gone(pid: int) -> bool:
+    """Whether no process has this number any more; a zombie is still there."""
+    return state_of(pid) is None
+
+
+def wait_exited(pid: int, within_s: float = _BOUND_S) -> bool:
+    """Wait until the process has exited, reaped or not; False when it is still alive after `within_s`."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        return bool(poll.poll(within_s * 1000))
+    finally:
+        os.close(pidfd)
+
+
+def own_children() -> set[int]:
+    """Our children of all threads, zombies included: candidates only, because the list is not read in one moment."""
+    children: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            children.update(map(int, (task / "children").read_text().split()))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return children
+
+
+def has_children() -> bool:
+    """Whether there is any child, dead or alive; the kernel's own answer."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def reap(pid: int) -> bool:
+    """Take the exit status of a dead child; False when it still lives."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is not None
+    except ChildProcessError:
+        return True
+
+
+def describe(pid: int) -> str:
+    """A process for a failure message."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return f"{pid} (gone meanwhile)"
+    return f"{pid} [{state_of(pid)}] {command or '(no command line)'}"
+
+
+def children_that_stay(known: set[int], within_s: float) -> list[int]:
+    """Our children besides the known ones that do not exit within the bound; those that do are reaped."""
+    end = time.monotonic() + within_s
+    while True:
+        unexpected = own_children() - known
+        if not unexpected:
+            return []
+        for pid in unexpected:
+            wait_exited(pid, max(0.0, end - time.monotonic()))
+        for pid in unexpected:
+            reap(pid)
+        if time.monotonic() >= end:  # also for a chain in which each one exits in time and leaves the next
+            return sorted(own_children() - known)
+
+
+def kill_children(known: set[int]) -> None:
+    """Kill and reap every child besides the known ones, and what their death turns into our children."""
+    end = time.monotonic() + _BOUND_S
+    while (unexpected := own_children() - known) and time.monotonic() < end:
+        for pid in unexpected:  # all at once, then all again: a chain that re-forks is faster than any waiting
+            try:
+                os.kill(pid, signal.SIGKILL)  # a child of ours that nobody else waits for: the number is its own
+            except (ProcessLookupError, PermissionError):
+                continue
+        for pid in unexpected:
+            reap(pid)
