@@ -31,8 +31,12 @@ static struct frame frame_make(uint16_t type, size_t length) {
 }
 
 bool journal_open(struct journal *journal, int fd) {
-    /* A POSIX lock belongs to this process: the command we fork never holds it, and the kernel drops it when we die. */
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    /*
+     * The first byte is the guard's: a POSIX lock belongs to this process, the command we fork never holds it, and the
+     * kernel drops it when we die. The second byte is the launcher's, held on the open file we inherit, so that there is
+     * no moment between the two in which a reader could take a run that is just being started for a lost one.
+     */
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
     struct stat status;
     if (fcntl(fd, F_SETLK, &lock) < 0 || fstat(fd, &status) < 0)
         return false;
