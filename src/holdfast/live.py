@@ -35,11 +35,12 @@ from .guard import control
 from .guard.launch import launch, set_window_size
 from .journal.facts import CAUSES, Detail, make_fact
 from .journal.reader import JournalReader
-from .result import Result
+from .result import Result, report_of
 from .spec import make_spec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from .guard.launch import GuardHandle
     from .journal.facts import Fact
@@ -296,6 +297,10 @@ class LiveRun:
         fd, self.pidfd = self.pidfd, -1
         os.close(fd)
         return True
+
+    def report(self) -> dict[str, Any]:
+        """The report as far as the record was read."""
+        return report_of(self.reader, self.facts)
 
     def result(self) -> Result:
         """All of it, for a settled run. Collects the output, except in a windowed run, whose consumer has had it."""

@@ -63,9 +63,7 @@ class Result:
     def report(self) -> dict[str, Any]:
         """The final report, ready for JSON."""
         if self._report is None:
-            from .projections.report import report
-
-            self._report = report(self._reader.header, self._reader.spec, self.facts)
+            self._report = report_of(self._reader, self.facts)
         return self._report
 
     def check(self) -> Result:
@@ -80,6 +78,14 @@ class Result:
 
     def __repr__(self) -> str:
         return f"<Result {self.run_id} {self.status}/{self.cause} exit_code={self.exit_code}>"
+
+
+def report_of(reader: JournalReader, facts: tuple[Fact, ...]) -> dict[str, Any]:
+    """The report of what a reader has seen and of these facts."""
+    from .projections.report import OutputSeen, report  # late: a run whose report nobody asks for does without
+
+    seen = OutputSeen(reader.stdout_bytes, reader.stderr_bytes, reader.late_bytes)
+    return report(reader.header, reader.spec, facts, seen)
 
 
 def _in_words(result: Result) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.lowlevel import checkpoint
 
-from .errors import HoldfastError, RequestError
+from .errors import HoldfastError, RequestError, ResourceError
 from .journal.reader import JournalReader
 from .live import CHUNKS_BYTES
 from .signals import parse_signal
@@ -72,9 +72,7 @@ class Run:
     @property
     def outcome(self) -> Outcome:
         """The outcome as recorded up to this moment, also when the event loop was blocked."""
-        if not self._live.ended:
-            self._live.refresh()
-        return self._live.outcome
+        return self._up_to_date().outcome
 
     @property
     def state(self) -> str:
@@ -105,15 +103,12 @@ class Run:
     @property
     def facts(self) -> tuple[Fact, ...]:
         """The evidence so far, in order."""
-        return self._live.facts if self.outcome else ()
+        return self._up_to_date().facts
 
     @property
     def report(self) -> dict[str, Any]:
         """The report as it is now, ready for JSON."""
-        from .projections.report import report
-
-        facts = self.facts
-        return report(self._live.reader.header, self._live.reader.spec, facts)
+        return self._up_to_date().report()
 
     # Waiting.
 
@@ -192,8 +187,8 @@ class Run:
                 if written is None:
                     return False
                 left = left[written:]
-                if left:
-                    await anyio.wait_writable(live.input)
+                if left and not await self._room_in_stdin():
+                    return False
         return True
 
     async def close_stdin(self) -> None:
@@ -202,9 +197,7 @@ class Run:
             await self.write_stdin(_END_OF_FILE)
             return
         await checkpoint()
-        if self._live.input >= 0:
-            anyio.notify_closing(self._live.input)  # a writer that waits sees the end
-            self._live.close_input()
+        self._close_stdin()
         if self._live.spec.lifetime != "owner" and not self._live.ended:
             await self._answered(self._live.ask_close_input())
 
@@ -223,7 +216,15 @@ class Run:
 
     def begin(self) -> None:
         """Let the pump watch this run. ResourceError when the kernel refuses; the run is ended then."""
-        self._pump.watch(self._live.control.fileno(), self._on_control)
+        live = self._live
+        try:
+            self._pump.watch(live.control.fileno(), self._on_control)
+        except OSError as error:
+            live.kill_guard()  # what it has started, if anything, dies with it
+            live.reap(wait=True)
+            live.close()
+            self._forget(self)
+            raise ResourceError.from_os_error(error, doing="watch a run", run_id=self.run_id) from None
 
     def begin_shutdown(self) -> float:
         """Ask for the end because the supervisor is left; returns how many seconds that may take."""
@@ -267,8 +268,23 @@ class Run:
             # Before the other is taken out, so that the pump is not idle in between.
             pump.watch(live.pidfd, self._on_guard_exit)
         pump.unwatch(live.control.fileno())
+        self._close_stdin()
         live.close_control()
         self._forget(self)
+
+    async def _room_in_stdin(self) -> bool:
+        """Wait until stdin takes more; False when it was closed meanwhile."""
+        try:
+            await anyio.wait_writable(self._live.input)
+        except anyio.ClosedResourceError:
+            return False
+        return True
+
+    def _close_stdin(self) -> None:
+        if self._live.input >= 0:
+            # Whoever waits for room is told before the number can become another file's.
+            anyio.notify_closing(self._live.input)
+            self._live.close_input()
 
     def _on_guard_exit(self) -> None:
         self._pump.unwatch(self._live.pidfd)
@@ -280,6 +296,11 @@ class Run:
             await anyio.to_thread.run_sync(self._live.clean_up)
             self._leave()
             self._announce()
+
+    def _up_to_date(self) -> LiveRun:
+        if not self._live.ended and self._live.journal >= 0:
+            self._live.refresh()
+        return self._live
 
     def _announce(self) -> None:
         if self._change is not None:

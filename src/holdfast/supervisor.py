@@ -59,9 +59,16 @@ class Supervisor:
         assert self._pump is not None
         self._is_closing = True
         # Shielded: a cancelled caller gets a clean end all the same, bounded by the ladders of its own runs.
-        with anyio.CancelScope(shield=True):
-            await self._end_all(self._pump)
-            await self._pump.stop()
+        try:
+            with anyio.CancelScope(shield=True):
+                await self._end_all(self._pump)
+        finally:
+            # No shield holds against asyncio's own Task.cancel(), asked a second time. Closing the sockets is then the
+            # last thing to do: the guards see their owner go and end what is left.
+            for run in self.runs:
+                run.abandon()
+            with anyio.CancelScope(shield=True):
+                await self._pump.stop()
         # The group holds our own tasks only; the caller's exception is not its business and must not come out wrapped.
         await self._group.__aexit__(None, None, None)
 
@@ -101,13 +108,11 @@ class Supervisor:
 
     async def _end_all(self, pump: Pump) -> None:
         bound_s = _FORCED_END_S
-        for run in reversed(tuple(self._runs.values())):
+        for run in reversed(self.runs):
             bound_s = max(bound_s, run.begin_shutdown())
         if await pump.wait_idle(bound_s):
             return
         # A guard that is stopped or stuck. Without it the run ends as lost, which is at least true.
-        for run in tuple(self._runs.values()):
+        for run in self.runs:
             run.kill_guard()
-        if not await pump.wait_idle(_FORCED_END_S):
-            for run in tuple(self._runs.values()):
-                run.abandon()
+        await pump.wait_idle(_FORCED_END_S)

@@ -63,7 +63,7 @@ class _Waiting:
         self.live = live
         self.on_output = on_output
         self.output = None if on_output is None else JournalReader(live.journal, trusted=live.trusted)
-        self.data = memoryview(data or b"")
+        self.data = memoryview(_typed(data) if data and live.spec.pty else data or b"")
         self.poll = select.poll()
         self.poll.register(live.control.fileno(), select.POLLIN)
         if live.input >= 0:
@@ -106,6 +106,11 @@ class _Waiting:
             if not chunks or self.output.position - armed_at >= CHUNKS_BYTES:
                 armed_at = self.output.position
                 self.live.arm_output(armed_at)
+
+
+def _typed(data: bytes) -> bytes:
+    """Input as typed at a terminal: the end-of-file character ends a line that is under way, then the input."""
+    return data + (b"\x04" if data.endswith(b"\n") else b"\x04\x04")
 
 
 def _end(live: LiveRun) -> None:

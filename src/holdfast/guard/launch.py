@@ -220,7 +220,12 @@ def set_window_size(terminal: int, rows: int, columns: int) -> None:
 
 def _first_facts(spec: RunSpec) -> bytes:
     """What a journal begins with: preamble, header and the spec, without environment values."""
-    public = {name: value for name, value in public_spec(spec).items() if value is not None}
+    # What is not set is left out: the check over these bytes is the dearest part of a launch.
+    public = {
+        name: value
+        for name, value in public_spec(spec).items()
+        if value is not None and value is not False and value != []
+    }
     boottime_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     return journal_preamble(spec.run_id, boot_id() or "unknown", time.time_ns(), boottime_ns, _json(public))
 
