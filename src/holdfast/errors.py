@@ -86,6 +86,30 @@ class JournalDamagedError(JournalError):
     """A journal is not one, or is corrupt before its end."""
 
 
+class StateError(HoldfastError):
+    """The state directory cannot be used."""
+
+
+class StateVersionError(StateError):
+    """The state directory, or its index, has a format this Holdfast does not know."""
+
+
+class RunExistsError(StateError):
+    """There is a run of this id already."""
+
+
+class RunNotFoundError(StateError):
+    """No run of this id, or beginning with it."""
+
+
+class AmbiguousRunError(StateError):
+    """Several runs begin with these characters."""
+
+
+class SessionClosedError(StateError):
+    """The session was closed: it takes no more runs."""
+
+
 class RunError(HoldfastError):
     """Raised by `Result.check()` for a run that did not succeed; `result` holds all of it."""
 

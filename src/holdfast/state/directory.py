@@ -1,0 +1,160 @@
+"""The state directory: where runs are findable without a daemon.
+
+    STATE/format             the layout's version, one number
+    STATE/runs/RUN_ID/       one run: `journal`, and `guard.sock` as long as its guard lives
+    STATE/live/RUN_ID        an empty file for every run whose end is not in the index yet
+    STATE/sessions/NAME      a closed session
+    STATE/index.sqlite       history, made from the journals
+
+A run is in `live` before it is in `runs`, and leaves `live` only after the index has its end. So whoever wants the
+unfinished runs reads `live`, which stays small, and never the whole history.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from ..environment import STATE_DIR
+from ..errors import StateError, StateVersionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FORMAT = 1
+_REMEDIES = {
+    errno.EROFS: "it is on a read-only file system: choose another with --state-dir or HOLDFAST_STATE_DIR",
+    errno.EACCES: "you may not write there: choose another with --state-dir or HOLDFAST_STATE_DIR",
+    errno.EPERM: "you may not write there: choose another with --state-dir or HOLDFAST_STATE_DIR",
+    errno.ENOSPC: "its disk is full: free space, prune old runs (holdfast prune), or choose another directory",
+    errno.EDQUOT: "its quota is used up: prune old runs (holdfast prune), or choose another directory",
+    errno.ENOTDIR: "a part of this path is a file: choose another with --state-dir or HOLDFAST_STATE_DIR",
+}
+
+
+def default_path() -> str:
+    """HOLDFAST_STATE_DIR, else the platform's place for state that belongs to the user."""
+    if named := os.environ.get(STATE_DIR):
+        return named
+    base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(base, "holdfast")
+
+
+class StateDirectory:
+    """An open state directory of this user and of a format we know."""
+
+    __slots__ = ("index_path", "live_path", "path", "runs_path", "sessions_path")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.runs_path = os.path.join(path, "runs")
+        self.live_path = os.path.join(path, "live")
+        self.sessions_path = os.path.join(path, "sessions")
+        self.index_path = os.path.join(path, "index.sqlite")
+
+    @classmethod
+    def open(cls, path: str | None = None, *, create: bool = True) -> StateDirectory:
+        """Open it, making it when it is missing (unless told not to).
+
+        StateError: it cannot be made or used, or belongs to another user. StateVersionError: another format.
+        """
+        state = cls(os.path.abspath(path or default_path()))
+        try:
+            if create:
+                state._make()
+            state._check()
+        except OSError as error:
+            raise state_error(error, state.path) from None
+        return state
+
+    def _make(self) -> None:
+        if os.path.exists(os.path.join(self.path, "format")):
+            return
+        os.makedirs(self.path, mode=0o700, exist_ok=True)
+        for part in (self.runs_path, self.live_path, self.sessions_path):
+            os.makedirs(part, mode=0o700, exist_ok=True)
+        # Last, and whole or not at all: whoever sees a format sees the rest.
+        write_atomically(os.path.join(self.path, "format"), f"{FORMAT}\n".encode())
+
+    def _check(self) -> None:
+        found = os.stat(self.path)
+        if found.st_uid != os.geteuid():
+            raise StateError(
+                f"the state directory {self.path} belongs to user {found.st_uid}",
+                remedy="use one of your own: --state-dir or HOLDFAST_STATE_DIR",
+            )
+        if stat.S_IMODE(found.st_mode) & 0o022:
+            raise StateError(
+                f"others may write to the state directory {self.path}", remedy=f"chmod 700 {self.path}, and look at it"
+            )
+        try:
+            with open(os.path.join(self.path, "format"), "rb") as file:
+                text = file.read(32).strip()
+        except FileNotFoundError:
+            raise StateError(
+                f"{self.path} is no state directory", remedy="name another one, or start a run to make it"
+            ) from None
+        if text != str(FORMAT).encode():
+            shown = text.decode("ascii", "backslashreplace") or "nothing"
+            raise StateVersionError(
+                f"the state directory {self.path} has format {shown}, this Holdfast knows {FORMAT}",
+                remedy="use the Holdfast that made it, or another directory (--state-dir)",
+            )
+
+    def run_path(self, run_id: str) -> str:
+        """Where a run of this id is, or would be."""
+        return os.path.join(self.runs_path, run_id)
+
+    def has(self, run_id: str) -> bool:
+        """Whether there is a run of exactly this id."""
+        return os.path.isdir(self.run_path(run_id))
+
+    def live_ids(self) -> list[str]:
+        """The runs whose end is not in the index, oldest first."""
+        try:
+            return sorted(os.listdir(self.live_path))
+        except OSError as error:
+            raise state_error(error, self.live_path) from None
+
+    def all_ids(self) -> Iterator[str]:
+        """Every run directory, in no order: for rebuilding the index, not for looking things up."""
+        with os.scandir(self.runs_path) as entries:
+            for entry in entries:
+                if not entry.name.startswith("."):
+                    yield entry.name
+
+    def mark_live(self, run_id: str) -> None:
+        """Note that this run's end is not in the index."""
+        os.close(os.open(os.path.join(self.live_path, run_id), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+    def unmark_live(self, run_id: str) -> None:
+        """The index has its end now, or there is no such run."""
+        try:
+            os.unlink(os.path.join(self.live_path, run_id))
+        except FileNotFoundError:
+            pass
+
+
+def state_error(error: OSError, path: str, run_id: str | None = None) -> StateError:
+    """The error for a state directory that cannot be used."""
+    remedy = _REMEDIES.get(error.errno or 0, "choose another with --state-dir or HOLDFAST_STATE_DIR")
+    if isinstance(error, FileNotFoundError):
+        remedy = "start a run to make it, or name another with --state-dir or HOLDFAST_STATE_DIR"
+    why = os.strerror(error.errno) if error.errno else str(error)
+    return StateError(f"cannot use the state directory {path}: {why}", run_id=run_id, remedy=remedy)
+
+
+def write_atomically(path: str, data: bytes) -> None:
+    """Readers see the old file or the new one, whole. OSError as usual, leaving nothing."""
+    temporary = f"{path}.{os.getpid()}.new"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, data)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    finally:
+        os.close(fd)
+    os.rename(temporary, path)

@@ -1,0 +1,92 @@
+"""A run as its directory tells it: journal, outcome, and whether the guard lives."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from .. import outcome as outcomes
+from ..errors import AmbiguousRunError, RunNotFoundError
+from ..journal.reader import JournalReader
+from ..projections.report import OutputSeen, report
+from . import rundir
+
+if TYPE_CHECKING:
+    from ..outcome import Outcome
+    from .directory import StateDirectory
+
+
+class Record:
+    """What is known of one run. Use as a context manager: it holds the journal open.
+
+    RunNotFoundError: there is no such directory, or it holds no journal. JournalError: from `read`.
+    """
+
+    __slots__ = ("fd", "guard", "path", "reader", "run_id")
+
+    def __init__(self, state: StateDirectory, run_id: str) -> None:
+        self.run_id = run_id
+        self.path = state.run_path(run_id)
+        try:
+            self.fd = rundir.open_journal(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise RunNotFoundError(
+                "there is no such run", run_id=run_id, remedy=f"holdfast ps --all lists those in {state.path}"
+            ) from None
+        self.reader = JournalReader(self.fd, run_id=run_id)
+        self.guard = "gone"
+
+    def read(self) -> Record:
+        """Take in what is new. The guard is looked at last: what it wrote before it died is then in `reader`."""
+        self.reader.scan()
+        if not self.reader.ended:
+            self.guard = rundir.guard_state(self.fd, has_facts=bool(self.reader.facts))
+            if self.guard == "gone":
+                self.reader.scan()  # its last words, written between the two looks
+        if self.reader.ended:
+            self.guard = "gone"
+        return self
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the guard is gone without an end on record: somebody has to finish it (see `recovery`)."""
+        return self.guard == "gone" and not self.reader.ended
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome as far as it is on record."""
+        return outcomes.decide(self.reader.facts)
+
+    def report(self) -> dict[str, Any]:
+        """The contract's report."""
+        reader = self.reader
+        seen = OutputSeen(reader.stdout_bytes, reader.stderr_bytes, reader.late_bytes)
+        return report(reader.header, reader.spec, reader.facts, seen)
+
+    def close(self) -> None:
+        """Close the journal."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def __enter__(self) -> Record:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def resolve(state: StateDirectory, text: str, history: list[str]) -> str:
+    """The id of the one run that is meant by an id or the beginning of one; `history` are the ended runs' candidates.
+
+    RunNotFoundError, AmbiguousRunError: none, or several.
+    """
+    if state.has(text):
+        return text
+    found = sorted({*history, *(run_id for run_id in state.live_ids() if run_id.startswith(text))}) if text else []
+    if not found:
+        raise RunNotFoundError(f"there is no run {text!r}", remedy=f"holdfast ps --all lists those in {state.path}")
+    if len(found) > 1:
+        shown = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
+        raise AmbiguousRunError(f"{text!r} begins {len(found)} runs: {shown}", remedy="give more characters of the id")
+    return found[0]

@@ -1,0 +1,124 @@
+"""Finishing the record of a run whose guard is gone.
+
+Whoever meets such a journal first takes the guard's lock and so becomes the journal's one writer; everybody else sees
+the lock held and leaves it alone. Under the lock the journal is read again: if it has an end now, somebody was faster.
+Otherwise what is left of the run is killed (its cgroup, or processes that carry its token), and LOST, TREE and END are
+appended behind the last whole frame. LOST decides only when nothing else did: a deadline, a stop or an exit that was
+recorded before the guard died stays what it was.
+
+A recovery that dies itself leaves the lock free again and the journal at worst with a torn tail: the next one redoes it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from .. import outcome as outcomes
+from ..errors import HoldfastError, JournalDamagedError
+from ..guard.leftovers import Cleaned, clean_up
+from ..identity import boot_id
+from ..journal.codec import encode_fact, journal_preamble
+from ..journal.reader import JournalReader
+from . import rundir
+
+if TYPE_CHECKING:
+    from .directory import StateDirectory
+
+_NO_USAGE = {"user_us": 0, "system_us": 0, "max_rss_kib": 0}
+
+
+class Recovered(NamedTuple):
+    """What was done about one run; `how` is the tree: gone, survivors or unknown."""
+
+    run_id: str
+    how: str
+    survivors: tuple[int, ...]
+    damage: str | None
+
+
+def finish(state: StateDirectory, run_id: str) -> Recovered | None:
+    """End the record of this run if its guard is gone; None when there was nothing to do. OSError, JournalVersionError."""
+    path = state.run_path(run_id)
+    try:
+        fd = rundir.open_journal(path, write=True)
+    except FileNotFoundError:
+        return None
+    try:
+        reader, _ = _read(fd, run_id)
+        # Looked at before the lock is taken: a guard that is just starting needs it. A run that is not starting now
+        # never will be, because its directory appeared with the launcher's lock held.
+        if rundir.is_starting(fd, has_facts=reader is not None and bool(reader.facts)):
+            return None
+        return _finish_locked(path, run_id, fd) if rundir.take_over(fd) else None
+    finally:
+        os.close(fd)
+
+
+def _finish_locked(path: str, run_id: str, fd: int) -> Recovered | None:
+    reader, damage = _read(fd, run_id)
+    if reader is not None and reader.ended:
+        return None
+    if damage is not None:
+        # What cannot be read stays beside the journal: it is evidence, of something.
+        shutil.copyfile(os.path.join(path, rundir.JOURNAL), os.path.join(path, "journal.damaged"))
+    why, cleaned = _clean(run_id, reader)
+    end = reader.position if reader is not None else 0
+    os.ftruncate(fd, end)
+    os.pwrite(fd, _ending(run_id, reader, why, cleaned), end)
+    os.fsync(fd)
+    _remove_socket(path)
+    return Recovered(run_id, cleaned.how, cleaned.survivors, damage)
+
+
+def _read(fd: int, run_id: str) -> tuple[JournalReader | None, str | None]:
+    """The journal as far as it can be read; no reader at all when it does not even begin like one."""
+    reader = JournalReader(fd, run_id=run_id)
+    try:
+        reader.scan()
+    except JournalDamagedError as error:
+        return None, str(error)
+    return (reader if reader.position > 0 else None), reader.damage
+
+
+def _clean(run_id: str, reader: JournalReader | None) -> tuple[str, Cleaned]:
+    header = _header(reader)
+    if header.get("boot_id") not in (None, boot_id()):
+        return "host", Cleaned("gone")  # nothing outlives a reboot
+    started = outcomes.decide(reader.facts).started if reader is not None else None
+    return "guard", clean_up(run_id, None if started is None else started.detail["cgroup"])
+
+
+def _header(reader: JournalReader | None) -> dict[str, object]:
+    try:
+        return (reader.header or {}) if reader is not None else {}
+    except HoldfastError:
+        return {}
+
+
+def _ending(run_id: str, reader: JournalReader | None, why: str, cleaned: Cleaned) -> bytes:
+    now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    beginning = b""
+    if reader is None:
+        beginning = journal_preamble(run_id, boot_id() or "unknown", time.time_ns(), now, b"{}")
+    elif why == "host" and reader.facts:
+        now = reader.facts[-1].at_ns  # another boot's clock: what is known is only that it came after
+    facts = reader.facts if reader is not None else []
+    parts = [encode_fact("lost", {"why": why}, at_ns=now)]
+    if not any(fact.kind == "tree" for fact in facts):
+        survivors = tuple(
+            {"pid": pid, "start_ticks": 0, "state": "?", "wait_channel": None, "error": 0} for pid in cleaned.survivors
+        )
+        detail = {"how": cleaned.how, "count": len(survivors), "survivors": survivors}
+        parts.insert(0, encode_fact("tree", detail, at_ns=now))
+    parts.append(encode_fact("end", _NO_USAGE, at_ns=now))
+    return beginning + b"".join(parts)
+
+
+def _remove_socket(path: str) -> None:
+    try:
+        os.unlink(os.path.join(path, rundir.SOCKET))
+    except FileNotFoundError:
+        pass

@@ -1,0 +1,184 @@
+"""One run's directory: made whole or not at all, and able to say whether its guard lives.
+
+Making one. Everything is prepared under a name of its own (`runs/.new-RUN_ID`) and renamed when the journal has its
+beginning and its lock. So a directory in `runs` always holds a journal that says what was asked for.
+
+Alive or not. The guard holds a lock on the journal's first byte as long as it lives; the launcher holds one on the
+second byte, on the open file that the guard inherits. Order that is guaranteed: launcher's lock, rename, guard started,
+guard's lock, first fact of the guard. Hence a journal without any fact of a guard is "starting" while the second byte is
+locked, and in every other case only the first byte counts: it is free exactly when there is no guard any more.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from fcntl import fcntl
+from typing import TYPE_CHECKING, NamedTuple
+
+from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_SEQPACKET, socket
+
+from ..errors import RunExistsError
+from .directory import StateDirectory, state_error
+
+if TYPE_CHECKING:
+    from ..spec import RunSpec
+
+JOURNAL = "journal"
+SOCKET = "guard.sock"
+_GUARD_BYTE, _LAUNCHER_BYTE = 0, 1
+_F_OFD_GETLK, _F_OFD_SETLK = 36, 37
+_F_RDLCK, _F_WRLCK, _F_UNLCK = 0, 1, 2
+_FLOCK = struct.Struct("hhqqi4x")  # type, whence, start, length, pid: as fcntl(2) on 64-bit Linux
+
+
+class Prepared(NamedTuple):
+    """A new run directory with what its guard is to inherit. Whoever holds it closes it."""
+
+    path: str
+    journal: int  # the writing side, which carries the launcher's lock: closed as soon as the guard has it
+    listener: socket
+    directory: int
+
+    def close(self) -> None:
+        """Close all of it."""
+        os.close(self.journal)
+        self.listener.close()
+        os.close(self.directory)
+
+
+def prepare(state: StateDirectory, spec: RunSpec, beginning: bytes) -> Prepared:
+    """Make the directory of a run that is about to start.
+
+    RunExistsError: the id is taken. StateError: the directory cannot be written. In each case nothing is left.
+    """
+    run_id = spec.run_id
+    path, hidden = state.run_path(run_id), os.path.join(state.runs_path, f".new-{run_id}")
+    opened: list[int] = []
+    listener = None
+    try:
+        os.mkdir(hidden, 0o700)
+        directory = os.open(hidden, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        opened.append(directory)
+        journal = os.open(os.path.join(hidden, JOURNAL), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        opened.append(journal)
+        _lock(journal, _LAUNCHER_BYTE)
+        _write_whole(journal, beginning)
+        listener = _listen(directory)
+        state.mark_live(run_id)
+        _rename_new(hidden, path)
+    except OSError as error:
+        for fd in opened:
+            os.close(fd)
+        if listener is not None:
+            listener.close()
+        taken = error.errno in (errno.EEXIST, errno.ENOTEMPTY)
+        if not (taken and not opened):  # somebody else is making this very run: the directory is theirs
+            remove(hidden)
+        if taken:
+            raise RunExistsError(
+                "there is a run of this id already", run_id=run_id, remedy="choose another id, or leave it out"
+            ) from None
+        state.unmark_live(run_id)
+        raise state_error(error, state.path, run_id) from None
+    return Prepared(path, journal, listener, directory)
+
+
+def discard(state: StateDirectory, run_id: str) -> None:
+    """Remove a run that was prepared and never started."""
+    remove(state.run_path(run_id))
+    state.unmark_live(run_id)
+
+
+def remove(path: str) -> int:
+    """Remove a run directory with all that is in it; returns the bytes that were freed. A missing one is fine."""
+    freed = 0
+    try:
+        names = os.listdir(path)
+    except FileNotFoundError:
+        return 0
+    for name in names:
+        inner = os.path.join(path, name)
+        freed += os.lstat(inner).st_blocks * 512
+        os.unlink(inner)
+    os.rmdir(path)
+    return freed
+
+
+def open_journal(path: str, *, write: bool = False) -> int:
+    """The journal in this run directory. OSError when it is not there."""
+    return os.open(os.path.join(path, JOURNAL), (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC)
+
+
+def guard_state(journal: int, *, has_facts: bool) -> str:
+    """`alive`, `starting` or `gone`. `has_facts`: whether the journal holds any fact of a guard, read *before* this."""
+    if _is_locked(journal, _GUARD_BYTE):
+        return "alive"
+    return "starting" if is_starting(journal, has_facts=has_facts) else "gone"
+
+
+def is_starting(journal: int, *, has_facts: bool) -> bool:
+    """Whether a launcher, or the guard it has just started, is still on its way to the first fact."""
+    return not has_facts and _is_locked(journal, _LAUNCHER_BYTE)
+
+
+def take_over(journal: int) -> bool:
+    """Take the guard's lock for as long as this (writable) descriptor is open; False while somebody else has it."""
+    return _lock(journal, _GUARD_BYTE)
+
+
+def connect(path: str) -> socket:
+    """A connection to the run's guard. OSError when nobody listens there."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC)
+    try:
+        connection.connect(_socket_name(directory))
+    except BaseException:
+        connection.close()
+        raise
+    finally:
+        os.close(directory)
+    return connection
+
+
+def _listen(directory: int) -> socket:
+    listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC)
+    try:
+        listener.bind(_socket_name(directory))
+        listener.listen(16)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _socket_name(directory: int) -> str:
+    # By descriptor: a socket's address holds 108 bytes, and a state directory may be anywhere.
+    return f"/proc/self/fd/{directory}/{SOCKET}"
+
+
+def _rename_new(hidden: str, path: str) -> None:
+    # rename(2) replaces an empty directory but never one with a journal in it: ENOTEMPTY, or EEXIST.
+    os.rename(hidden, path)
+
+
+def _write_whole(fd: int, data: bytes) -> None:
+    if os.pwrite(fd, data, 0) != len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _lock(fd: int, byte: int) -> bool:
+    """An open-file-description lock: it goes with the descriptor (and whoever inherits it), not with the process."""
+    try:
+        fcntl(fd, _F_OFD_SETLK, _FLOCK.pack(_F_WRLCK, os.SEEK_SET, byte, 1, 0))
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def _is_locked(fd: int, byte: int) -> bool:
+    answer = fcntl(fd, _F_OFD_GETLK, _FLOCK.pack(_F_WRLCK, os.SEEK_SET, byte, 1, 0))
+    return _FLOCK.unpack(answer)[0] != _F_UNLCK
