@@ -163,7 +163,7 @@ FACTS: dict[int, Layout] = {
         "started", "fact_started", "iiQI4x", "pid guard_pid start_ticks containment", _CGROUP, containment=CONTAINMENTS
     ),
     OUTPUT: _layout("output"),
-    5: _layout("warned", "fact_warned", "i", "signal"),
+    5: _layout("warned", "fact_warned", "ii", "signal reached"),
     6: _layout("stop_asked", "fact_stop_asked", "iiii", "cause signal by_pid by_uid", _REASON, cause=CAUSES),
     7: _layout("deadline", "fact_expired", "Q", "limit_ns"),
     8: _layout("idle", "fact_expired", "Q", "limit_ns"),
@@ -195,7 +195,13 @@ def make_fact(kind: str, at_ns: int, offset: int = -1, **detail: Any) -> Fact:
     known = _known_fields(kind)
     if unknown := detail.keys() - set(known):
         raise ValueError(f"a {kind} fact has no {', '.join(sorted(unknown))}: its fields are {', '.join(known)}")
-    return Fact(kind, at_ns, offset, Detail(detail))
+    return Fact(kind, at_ns, offset, Detail({field: _frozen(value) for field, value in detail.items()}))
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return Detail(value)
+    return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _known_fields(kind: str) -> tuple[str, ...]:
