@@ -1,0 +1,114 @@
+"""`holdfast`: finds the command, and turns every failure of our own into one line and exit code 125."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# The C half: the signal module builds enums, and this comes before anything that may take time.
+from _signal import SIG_BLOCK, pthread_sigmask  # type: ignore[import-not-found,unused-ignore]
+
+TYPE_CHECKING = False  # as in holdfast/__init__.py: `typing` is imported where it is needed
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+OWN_FAILURE = 125  # of projections/exit_code.py, which a plain --help need not import
+COMMANDS = {"run": "run a command in the foreground, and see to it that it ends well"}
+# SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP: what people and machines send to end or to stop a program.
+_HELD = (1, 2, 3, 15, 20)
+
+_HELP = """\
+Holdfast runs commands as processes that always end well.
+
+usage: holdfast COMMAND [OPTIONS] ...
+
+commands:
+{commands}
+
+  holdfast COMMAND --help    the options of one command
+  holdfast --version         the version
+
+Exit code 125 means that Holdfast itself failed; `holdfast run --help` lists the others.
+"""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code; never raises for what a user can do wrong."""
+    arguments = list(sys.argv[1:] if words is None else words)
+    first = arguments[0] if arguments else ""
+    if first == "run":
+        return _guarded(lambda: _run(arguments[1:]))
+    if first in ("--help", "-h", "help", ""):
+        return _guarded(lambda: _help(first))
+    if first in ("--version", "-V"):
+        return _guarded(_version)
+    return _guarded(lambda: _unknown(first))
+
+
+def _run(arguments: list[str]) -> int:
+    # Held back until somebody is there to take them: a Ctrl-C while we import must neither print a traceback nor be
+    # lost. `Interrupts` lets them through; the guard and the command start with an empty mask anyway.
+    pthread_sigmask(SIG_BLOCK, _HELD)
+    _fill_standard_descriptors()
+    from .run import run
+
+    return run(arguments)
+
+
+def _help(first: str) -> int:
+    from .messages import say, show
+
+    text = _HELP.format(commands="\n".join(f"  {name:<12}{what}" for name, what in COMMANDS.items()))
+    if first:
+        show(text)
+        return 0
+    say("no command was given: try `holdfast run -- COMMAND`, or `holdfast --help`")
+    return OWN_FAILURE
+
+
+def _version() -> int:
+    from importlib.metadata import version
+
+    from .messages import show
+
+    show(f"holdfast {version('holdfast')}\n")
+    return 0
+
+
+def _unknown(first: str) -> int:
+    from .messages import say
+
+    kind = "option" if first.startswith("-") else "command"
+    say(f"unknown {kind} {first!r}: commands are {', '.join(COMMANDS)}; see `holdfast --help`")
+    return OWN_FAILURE
+
+
+def _guarded(command: Callable[[], int]) -> int:
+    from ..errors import HoldfastError
+
+    try:
+        return command()
+    except HoldfastError as error:
+        from .messages import describe, say
+
+        say(describe(error))
+    except KeyboardInterrupt:
+        return 130
+    except MemoryError:
+        from .messages import say
+
+        say("out of memory")
+    return OWN_FAILURE
+
+
+def _fill_standard_descriptors() -> None:
+    """Started with 0, 1 or 2 closed, the next file we open would get that number and take the command's output."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+
+
+if __name__ == "__main__":
+    sys.exit(main())

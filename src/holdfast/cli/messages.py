@@ -1,0 +1,89 @@
+"""What the command line says to people: one line each, on stderr, readable without colour."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ..signals import signal_name
+
+if TYPE_CHECKING:
+    from ..errors import HoldfastError
+    from ..outcome import Outcome
+    from ..spec import RunSpec
+
+# The library speaks of Python values; on the command line there are none.
+_IN_OPTIONS = (
+    ("use None for no limit", "leave the option out for no limit"),
+    ("leave stdin out, or pty", "leave out --stdin or --pty"),
+)
+
+
+def say(text: str) -> None:
+    """One line to stderr; when that fails there is nobody to tell."""
+    _write(2, f"holdfast: {text}\n")
+
+
+def show(text: str) -> None:
+    """What was asked for, to stdout."""
+    _write(1, text)
+
+
+def describe(error: HoldfastError) -> str:
+    """An error of the library with the names a user of the command line knows."""
+    text = str(error)
+    field = getattr(error, "field", None)
+    if field and text.startswith(field):
+        text = _flag(field) + text[len(field) :]
+    for python, options in _IN_OPTIONS:
+        text = text.replace(python, options)
+    return text
+
+
+def verdict(outcome: Outcome, spec: RunSpec) -> str | None:
+    """The line about a settled run; None when its exit code says everything."""
+    told = _told(outcome, spec)
+    survivors = _survivors(outcome)
+    if told is None and survivors is None:
+        return None
+    return "; ".join(filter(None, (told or outcome.reason, survivors, f"run {spec.run_id}")))
+
+
+def _told(outcome: Outcome, spec: RunSpec) -> str | None:
+    reason = outcome.reason or "no reason is known"
+    match outcome.status, outcome.cause:
+        case "failed", "spawn":
+            return f"cannot run {spec.argv[0]!r}: {reason}"
+        case ("succeeded", _) | ("failed", "exit" | "signal"):
+            # Processes that were ended although the command was done: who is used to `&` must be told.
+            return reason if outcome.stragglers is not None and spec.stragglers == "kill" else None
+        case "cancelled", _:
+            return reason
+        case _:
+            return f"{(outcome.status or 'lost').replace('_', ' ')}: {reason}"
+
+
+def _survivors(outcome: Outcome) -> str | None:
+    if outcome.tree is None or outcome.tree.detail["how"] != "survivors":
+        return None
+    pids = [str(survivor["pid"]) for survivor in outcome.tree.detail["survivors"]]
+    return f"could not be ended: process {', '.join(pids)}"
+
+
+def stopping(number: int) -> str:
+    """What the first signal starts, for those who wait at a terminal."""
+    return f"{signal_name(number)}: stopping the run; once more to kill it now"
+
+
+def _flag(field: str) -> str:
+    names = {"run_id": "--id", "labels": "--label", "argv": "COMMAND"}
+    return names.get(field) or f"--{field.replace('_', '-')}"
+
+
+def _write(fd: int, text: str) -> None:
+    data = memoryview(text.encode("utf-8", "surrogateescape"))
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    except OSError:
+        pass

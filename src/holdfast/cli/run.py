@@ -1,0 +1,235 @@
+"""`holdfast run`: a command in the foreground."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+from ..live import LiveRun, new_spec
+from ..projections.exit_code import OWN_FAILURE, exit_code
+from . import messages
+from .environment_file import read_environment
+from .foreground import Foreground
+from .interrupts import Interrupts
+from .options import Option, Parsed, UsageError, pair, parse, usage
+
+if TYPE_CHECKING:
+    from ..spec import RunSpec, SpecOptions
+    from .keyboard import Keyboard
+    from .report_file import ReportFile
+
+OPTIONS = (
+    Option("--timeout", "DURATION", "end the run after this long"),
+    Option("--max-timeout", "DURATION", "no extension goes past this"),
+    Option("--idle-timeout", "DURATION", "end the run after this long without activity"),
+    Option("--idle-counts", "KINDS", "what is activity: output,cpu,heartbeat (default output)"),
+    Option("--warn-before", "DURATION", "send a signal this long before the timeout"),
+    Option("--warn-signal", "SIGNAL", "that signal (default USR1)"),
+    Option("--grace", "DURATION", "from SIGTERM to SIGKILL (default 10s)"),
+    Option("--ladder", "RUNGS", "the signals of the end, such as INT:2s,TERM:8s,KILL"),
+    Option("--drain", "DURATION", "wait this long for output after the end (default 2s)"),
+    Option("--drain-idle", "DURATION", "and this long for more of it (default 250ms)"),
+    Option("--kill-wait", "DURATION", "how long SIGKILL may take (default 5s)"),
+    Option("--stragglers", "POLICY", "processes left after the command: kill, wait, leave (default kill)"),
+    Option("--cwd", "DIRECTORY", "where to run it"),
+    Option("--env", "NAME=VALUE", "set a variable", many=True),
+    Option("--env-file", "PATH", "set the variables of a file of NAME=VALUE lines", many=True),
+    Option("--env-keep", "PATTERN", "pass a variable on that is stripped by default", many=True),
+    Option("--env-drop", "PATTERN", "strip a variable", many=True),
+    Option("--stdin", "null|inherit|PATH", "the command's stdin (default inherit)"),
+    Option("--pty", None, "give it a terminal (default: when stdin, stdout, stderr are one)"),
+    Option("--no-pty", None, "never give it a terminal"),
+    Option("--merge", None, "stderr goes to stdout, in the order of writing"),
+    Option("--late", None, "also pass on what is written after the verdict"),
+    Option("--memory", "SIZE", "end the run when its tree uses more"),
+    Option("--pids", "COUNT", "end the run when its tree has more processes"),
+    Option("--max-output", "SIZE", "end the run when it writes more"),
+    Option("--on-max-output", "stop|drop", "or drop the rest and count it"),
+    Option("--session", "NAME", "the session it belongs to"),
+    Option("--label", "NAME=VALUE", "a label, for the report", many=True),
+    Option("--name", "NAME", "a name, for the report"),
+    Option("--id", "ID", "the run id (default: a new one)"),
+    Option("--lifetime", "owner", "the run ends with holdfast (the only one in this version)"),
+    Option("--report", "PATH", "write the final report there, as JSON"),
+    Option("--quiet", None, "no line about how it ended"),
+    Option("--help", None, "this text"),
+)
+_HEAD = """\
+Run a command in the foreground: its output passes through unchanged, and it always ends well.
+
+usage: holdfast run [OPTIONS] [--] COMMAND [ARG]...
+
+"""
+_TAIL = """
+Durations: 250ms, 1.5s, 10m, 2h; a bare number is seconds. Sizes: 64K, 10M, 2G.
+Ctrl-C once asks the run to end, twice ends it now.
+
+Exit codes: the command's own; 124 timed out; 125 Holdfast failed, or the run was lost; 126 not executable;
+127 not found; 128+n died of signal n; 130 cancelled by SIGINT, 143 cancelled otherwise; 137 over a budget.
+"""
+# Options that are handed to make_spec as they are, under these names.
+_AS_GIVEN = {
+    "--timeout": "timeout",
+    "--max-timeout": "max_timeout",
+    "--idle-timeout": "idle_timeout",
+    "--idle-counts": "idle_counts",
+    "--warn-before": "warn_before",
+    "--warn-signal": "warn_signal",
+    "--grace": "grace",
+    "--ladder": "ladder",
+    "--drain": "drain",
+    "--drain-idle": "drain_idle",
+    "--kill-wait": "kill_wait",
+    "--stragglers": "stragglers",
+    "--cwd": "cwd",
+    "--memory": "memory",
+    "--pids": "pids",
+    "--max-output": "max_output",
+    "--on-max-output": "on_max_output",
+    "--session": "session",
+    "--name": "name",
+    "--id": "run_id",
+}
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command and return the exit code. HoldfastError when it could not be started."""
+    given = parse(OPTIONS, arguments)
+    if given.has("--help"):
+        messages.show(usage(_HEAD, OPTIONS, _TAIL))
+        return 0
+    spec = spec_of(given)
+    report = _report_file(given)
+    interrupts = Interrupts()
+    return _Command(spec, interrupts, report, quiet=given.has("--quiet"), late=given.has("--late")).run()
+
+
+def spec_of(given: Parsed) -> RunSpec:
+    """The checked spec of a command line. UsageError or SpecError names the option that is wrong."""
+    if not given.words:
+        raise UsageError("no command was given", remedy="write holdfast run [OPTIONS] -- COMMAND [ARG]...")
+    if (lifetime := given.last("--lifetime")) not in (None, "owner"):
+        remedy = "this version has none yet: leave it out"
+        raise UsageError(f"--lifetime {lifetime!r} needs a state directory", remedy=remedy)
+    if given.has("--pty") and given.has("--no-pty"):
+        raise UsageError("--pty and --no-pty were both given", remedy="leave one of them out")
+    options: SpecOptions = {name: given.last(flag) for flag, name in _AS_GIVEN.items() if given.has(flag)}  # type: ignore[assignment]
+    options["env_keep"] = _listed(given, "--env-keep")
+    options["env_drop"] = _listed(given, "--env-drop")
+    options["merge"] = given.has("--merge")
+    if variables := _variables(given):
+        options["env"] = variables
+    if labels := dict(pair(text, "--label", "NAME=VALUE") for text in given.all("--label")):
+        options["labels"] = labels
+    options["pty"] = _wants_pty(given)
+    if not options["pty"] or given.has("--stdin"):
+        stdin = given.last("--stdin") or "inherit"
+        options["stdin"] = (
+            "./pipe" if stdin == "pipe" else stdin
+        )  # only a file can be meant: there is no pipe to write to
+    return new_spec(given.words, options)
+
+
+def _wants_pty(given: Parsed) -> bool:
+    if given.has("--pty"):
+        return True
+    others = given.has("--no-pty") or given.has("--stdin") or given.has("--merge")
+    return not others and all(os.isatty(fd) for fd in (0, 1, 2))
+
+
+def _variables(given: Parsed) -> dict[str, str]:
+    variables: dict[str, str] = {}
+    for path in given.all("--env-file"):
+        variables.update(read_environment(path))
+    variables.update(pair(text, "--env", "NAME=VALUE") for text in given.all("--env"))
+    return variables
+
+
+def _listed(given: Parsed, flag: str) -> list[str]:
+    return [word for text in given.all(flag) for word in text.split(",") if word]
+
+
+def _report_file(given: Parsed) -> ReportFile | None:
+    path = given.last("--report")
+    if path is None:
+        return None
+    from .report_file import ReportFile
+
+    return ReportFile(path)
+
+
+class _Command:
+    """One foreground run from start to exit code."""
+
+    def __init__(
+        self, spec: RunSpec, interrupts: Interrupts, report: ReportFile | None, *, quiet: bool, late: bool
+    ) -> None:
+        self.spec = spec
+        self.interrupts = interrupts
+        self.report = report
+        self.quiet = quiet
+        self.late = late
+
+    def run(self) -> int:
+        live = self._start()
+        try:
+            foreground = self._stay(live)
+            code = self._tell(live, foreground)
+            return self._write_report(live, code)
+        finally:
+            live.reap(wait=live.ended)
+            live.close()
+
+    def _start(self) -> LiveRun:
+        if not self.spec.pty:
+            return LiveRun.start(self.spec, wake_output=True, windowed=True)
+        from .terminal import window_size
+
+        return LiveRun.start(self.spec, wake_output=True, windowed=True, window_size=window_size())
+
+    def _stay(self, live: LiveRun) -> Foreground:
+        keyboard: Keyboard | None = None
+        if self.spec.pty:
+            from .keyboard import Keyboard
+
+            keyboard = Keyboard(live)
+        foreground = Foreground(live, self.interrupts, keyboard, late=self.late)
+        try:
+            if keyboard is not None:
+                keyboard.enter()
+            foreground.until_settled()
+        finally:
+            if keyboard is not None:
+                keyboard.restore()
+            foreground.close()
+        return foreground
+
+    def _tell(self, live: LiveRun, foreground: Foreground) -> int:
+        """Say how it ended when the exit code alone does not, and return that code."""
+        code = exit_code(live.outcome)
+        broken = {name: sink.broken for name, sink in foreground.sinks.items() if sink.broken}
+        reader_gone = any(number in (errno.EPIPE, errno.EIO) for number in broken.values())
+        if not self.quiet and not reader_gone and (line := messages.verdict(live.outcome, self.spec)):
+            messages.say(line)
+        if foreground.given_up_by:
+            return 128 + foreground.given_up_by
+        failed = [f"{name}: {os.strerror(number)}" for name, number in broken.items()]
+        if foreground.undelivered and live.outcome.cause == "exit":
+            failed.append("its reader did not read in time")
+        if failed and not reader_gone:
+            messages.say(f"output could not be passed on: {', '.join(failed)}; run {self.spec.run_id}")
+            return OWN_FAILURE
+        return code
+
+    def _write_report(self, live: LiveRun, code: int) -> int:
+        if self.report is None:
+            return code
+        if self.report.is_special:
+            self.interrupts.release()
+        try:
+            self.report.write(live.result().report)
+        except OSError as error:
+            messages.say(f"the report cannot be written to {self.report.path!r}: {error.strerror}")
+            return code or OWN_FAILURE
+        return code

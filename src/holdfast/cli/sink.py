@@ -1,0 +1,85 @@
+"""Where output goes: our stdout and stderr, written without ever waiting inside a write.
+
+A blocking write to a slow reader would leave us deaf to signals and to the guard. Making the shared descriptor
+non-blocking is no answer: it is the shell's and everybody else's, too. So a pipe or terminal is opened a second time,
+which gives flags of its own. Where that is refused (a socket, another user's pipe) we ask poll first and write no more
+than a pipe with room is sure to take.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import stat
+
+_SURE = 4096  # PIPE_BUF: a pipe that is ready takes this much without blocking
+_ALL = 1 << 30
+
+
+class Sink:
+    """One stream. `broken` holds the errno of the write that failed; nothing is written after it."""
+
+    __slots__ = ("_most", "_own", "_poll", "broken", "fd", "pending", "size")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._own = False
+        self._most = _ALL
+        self._poll: select.poll | None = None
+        self.pending: list[memoryview] = []
+        self.size = 0
+        self.broken = 0
+        self._open()
+
+    def _open(self) -> None:
+        mode = os.fstat(self.fd).st_mode
+        if stat.S_ISREG(mode):
+            return  # never waits, and a second opening would have an offset of its own
+        try:
+            if not stat.S_ISFIFO(mode) and not stat.S_ISCHR(mode):
+                raise OSError
+            flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+            self.fd = os.open(f"/proc/self/fd/{self.fd}", flags)
+            self._own = True
+        except OSError:
+            self._most = _SURE
+            self._poll = select.poll()
+            self._poll.register(self.fd, select.POLLOUT)
+
+    def add(self, data: bytes) -> None:
+        """Take bytes to be written by `flush`."""
+        if data and not self.broken:
+            self.pending.append(memoryview(data))
+            self.size += len(data)
+
+    def flush(self) -> None:
+        """Write what can be written now."""
+        while self.pending and (self._poll is None or self._poll.poll(0)):
+            try:
+                written = os.write(self.fd, self.pending[0][: self._most])
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._fail(error.errno or errno.EIO)
+                return
+            self.size -= written
+            if written == len(self.pending[0]):
+                del self.pending[0]
+            else:
+                self.pending[0] = self.pending[0][written:]
+
+    def _fail(self, code: int) -> None:
+        self.broken = code
+        self.drop()
+
+    def drop(self) -> None:
+        """Forget what is not written."""
+        self.pending.clear()
+        self.size = 0
+
+    def close(self) -> None:
+        """Close the second opening; the stream itself stays open."""
+        if self._own:
+            self._own = False
+            os.close(self.fd)
