@@ -24,8 +24,9 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import sys
 import time
-from _socket import MSG_DONTWAIT, MSG_NOSIGNAL
+from _socket import CMSG_SPACE, MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_NOSIGNAL
 from typing import TYPE_CHECKING
 
 from . import outcome as outcomes
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from .journal.facts import Fact
     from .outcome import Outcome
     from .spec import RunSpec, SpecOptions, Text
+    from .state.directory import StateDirectory
 
 WINDOW_BYTES = 16 << 20  # how far a streaming consumer may fall behind before the command is made to wait
 CHUNKS_BYTES = 1 << 20  # how much a consumer takes at once
@@ -65,6 +67,7 @@ class LiveRun:
 
     __slots__ = (
         "_asked",
+        "_input_ticket",
         "_known_facts",
         "_observed",
         "_outcome",
@@ -80,14 +83,22 @@ class LiveRun:
         "pidfd",
         "reader",
         "spec",
+        "state",
         "trusted",
         "windowed",
     )
 
     def __init__(
-        self, spec: RunSpec, handle: GuardHandle, *, wake_output: bool = False, windowed: bool = False
+        self,
+        spec: RunSpec,
+        handle: GuardHandle,
+        *,
+        wake_output: bool = False,
+        windowed: bool = False,
+        state: StateDirectory | None = None,
     ) -> None:
         self.spec = spec
+        self.state = state
         self.control = handle.control
         self.journal = handle.journal
         self.pidfd = handle.pidfd
@@ -102,6 +113,7 @@ class LiveRun:
         self.guard_lost = False
         self._asked: set[int] = set()
         self._ticket = 0
+        self._input_ticket = 0
         self._observed: tuple[Fact, ...] = ()
         self._outcome: Outcome | None = None
         self._known_facts = -1
@@ -114,8 +126,18 @@ class LiveRun:
         wake_output: bool = False,
         windowed: bool = False,
         window_size: tuple[int, int] | None = None,
+        state: StateDirectory | None = None,
     ) -> LiveRun:
-        """Launch a guard for this spec. Fails as `launch` does, leaving nothing."""
+        """Launch a guard for this spec, in a run directory when there is a state directory.
+
+        Fails as `launch` does, and with StateError when the directory cannot be made; nothing is left then.
+        """
+        if state is not None:
+            from .durable import launch_durable  # here, because an ephemeral run needs none of it
+
+            # Its journal is a file that keeps everything: there is no window to hold the command up.
+            handle = launch_durable(state, spec, wake_output=wake_output, window_size=window_size)
+            return cls(spec, handle, wake_output=wake_output, state=state)
         window_bytes = WINDOW_BYTES if windowed else 0
         handle = launch(spec, wake_output=wake_output, window_bytes=window_bytes, window_size=window_size)
         return cls(spec, handle, wake_output=wake_output, windowed=windowed)
@@ -155,7 +177,7 @@ class LiveRun:
         """Empties the socket; True at its end of file."""
         while True:
             try:
-                packet = self.control.recv(control.PACKET_MAX, MSG_DONTWAIT)
+                packet = self._receive()
             except BlockingIOError:
                 return False
             except ConnectionResetError:
@@ -169,7 +191,24 @@ class LiveRun:
                     self._asked.discard(ticket)
                     self.answers[ticket] = error
 
+    def _receive(self) -> bytes:
+        """The next packet; a descriptor that comes with it is the command's input, which we asked for."""
+        if self._input_ticket == 0:
+            return self.control.recv(control.PACKET_MAX, MSG_DONTWAIT)
+        packet, rights, _flags, _address = self.control.recvmsg(
+            control.PACKET_MAX, CMSG_SPACE(4), MSG_DONTWAIT | MSG_CMSG_CLOEXEC
+        )
+        for _level, _kind, data in rights:
+            self.close_input()
+            self.input = int.from_bytes(data[:4], sys.byteorder)
+        return packet
+
     # What can be asked.
+
+    def ask_input(self) -> int:
+        """Ask the guard for the command's stdin or terminal; `input` is set with the answer. RequestError as others."""
+        self._input_ticket = self._ask(control.give_input(self._next()))
+        return self._input_ticket
 
     def ask_stop(self, cause: str = "user", reason: str = "", *, now: bool = False, signal: int = 0) -> int:
         """Ask for the end; returns the ticket of the answer. RequestError when the guard cannot be asked.
@@ -274,7 +313,14 @@ class LiveRun:
                 pass
 
     def clean_up(self) -> None:
-        """The guard is lost: end what it left, and observe that. Blocks for some milliseconds, at most 5 s."""
+        """The guard is lost: end what it left, and record or observe that. Blocks for milliseconds, at most 10 s."""
+        if self.state is not None:
+            from .durable import recover
+
+            recover(self.state, self.spec.run_id)
+            self.refresh()
+            if self.reader.ended:
+                return
         from .guard.leftovers import clean_up
 
         started = self.outcome.started

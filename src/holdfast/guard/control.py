@@ -70,6 +70,11 @@ def read(consumed: int) -> bytes:
     return _packet(READ, _NUMBER.pack(consumed), 0)
 
 
+def give_input(ticket: int) -> bytes:
+    """Ask for the command's stdin or terminal: the answer brings the descriptor."""
+    return _packet(GIVE_INPUT, b"", ticket)
+
+
 def close_input(ticket: int) -> bytes:
     """Ask the guard to close its own copy of the command's stdin."""
     return _packet(CLOSE_INPUT, b"", ticket)

@@ -36,11 +36,21 @@ if TYPE_CHECKING:
 
     from ..spec import RunSpec
 
-FD_STDIN, FD_JOURNAL, FD_CONTROL, FD_SPEC, FD_INPUT, FD_HEARTBEAT = 0, 3, 4, 5, 6, 9
+FD_STDIN, FD_JOURNAL, FD_CONTROL, FD_SPEC, FD_INPUT, FD_LISTEN, FD_DIRECTORY, FD_HEARTBEAT = 0, 3, 4, 5, 6, 7, 8, 9
 FIRST_FREE = 10
 
-_ALL_SIGNALS = tuple(number for number in range(1, 65) if number not in (32, 33))  # 32, 33: the C library's own
+# What the guard takes or waits for must not be ignored; the command's own dispositions the guard resets itself.
+_GUARD_SIGNALS = (1, 2, 15, 17)  # SIGHUP, SIGINT, SIGTERM, SIGCHLD
 _PACKAGED_GUARD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "holdfast-guard")
+
+
+class Durable(NamedTuple):
+    """A run directory made for this run: its journal has its beginning already. The descriptors stay the caller's."""
+
+    path: str
+    journal: int
+    listener: int
+    directory: int
 
 
 class GuardHandle(NamedTuple):
@@ -66,17 +76,17 @@ def launch(
     wake_output: bool = False,
     window_bytes: int = 0,
     window_size: tuple[int, int] | None = None,
-    journal: int | None = None,
+    durable: Durable | None = None,
 ) -> GuardHandle:
     """Start a guard for this spec and return without waiting for anything it does.
 
-    `journal` is an open, empty file for a durable run; otherwise the journal lives in memory. SpecError: stdin's file
-    cannot be opened. GuardError: there is no guard to start. ResourceError: no descriptors, processes or memory. In
-    each case nothing is left: no descriptor, no process.
+    Without a `durable` directory the journal lives in memory. SpecError: stdin's file cannot be opened. GuardError:
+    there is no guard to start. ResourceError: no descriptors, processes or memory. In each case nothing is left: no
+    descriptor, no process.
     """
-    launching = _Launching(spec)
+    launching = _Launching(spec, durable)
     try:
-        return launching.run(wake_output, window_bytes, window_size, journal)
+        return launching.run(wake_output, window_bytes, window_size)
     except OSError as error:
         launching.abandon()
         _raise_typed(error, spec)
@@ -90,10 +100,11 @@ def launch(
 class _Launching:
     """One launch: what is open belongs to us (`ours`, kept on success) or was only for the guard (`theirs`)."""
 
-    __slots__ = ("actions", "control", "ours", "spec", "theirs")
+    __slots__ = ("actions", "control", "durable", "ours", "spec", "theirs")
 
-    def __init__(self, spec: RunSpec) -> None:
+    def __init__(self, spec: RunSpec, durable: Durable | None) -> None:
         self.spec = spec
+        self.durable = durable
         self.ours: list[int] = []
         self.theirs: list[int] = []
         self.control: socket | None = None
@@ -103,13 +114,10 @@ class _Launching:
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ]
 
-    def run(
-        self, wake_output: bool, window_bytes: int, window_size: tuple[int, int] | None, journal: int | None
-    ) -> GuardHandle:
+    def run(self, wake_output: bool, window_bytes: int, window_size: tuple[int, int] | None) -> GuardHandle:
         spec = self.spec
-        start = _first_facts(spec)
-        journal_fd = self.keep(_memory_file("holdfast-journal") if journal is None else _copy(journal))
-        os.pwrite(journal_fd, start, 0)
+        journal_fd = self.open_journal()
+        trusted = os.fstat(journal_fd).st_size
         heartbeat = self.open_heartbeat()
         spec_fd = self.give(_memory_file("holdfast-spec"), FD_SPEC)
         encoded = parts.encode_spec(
@@ -117,11 +125,11 @@ class _Launching:
             containment.probe(),
             wake_output=wake_output,
             window_bytes=window_bytes,
-            heartbeat=None if heartbeat is None else f"/proc/{os.getpid()}/fd/{heartbeat}",
+            heartbeat=None if heartbeat is None else self.heartbeat_path(heartbeat),
+            listens=self.durable is not None,
         )
         os.write(spec_fd, encoded)
         input_fd = self.open_stdin(window_size)
-        self.hand_over(journal_fd, FD_JOURNAL)
         control = self.open_control()
         pid = os.posix_spawn(
             guard_path(),
@@ -130,10 +138,24 @@ class _Launching:
             file_actions=self.actions,
             setsid=True,
             setsigmask=(),
-            setsigdef=_ALL_SIGNALS,
+            setsigdef=_GUARD_SIGNALS,
         )
         self.close_theirs()  # before the next descriptor is asked for, so that this one is not the one too many
-        return GuardHandle(control, journal_fd, _pidfd(pid), pid, input_fd, heartbeat, len(start))
+        return GuardHandle(control, journal_fd, _pidfd(pid), pid, input_fd, heartbeat, trusted)
+
+    def open_journal(self) -> int:
+        """Our own reading side; the guard gets the writing one."""
+        durable = self.durable
+        if durable is None:
+            journal = self.keep(_memory_file("holdfast-journal"))
+            os.pwrite(journal, beginning(self.spec), 0)
+            self.hand_over(journal, FD_JOURNAL)
+            return journal
+        self.hand_over(durable.journal, FD_JOURNAL)
+        self.hand_over(durable.listener, FD_LISTEN)
+        self.hand_over(durable.directory, FD_DIRECTORY)
+        # An open file of its own: the other one carries the launcher's lock and must be gone when the guard is.
+        return self.keep(os.open(os.path.join(durable.path, "journal"), os.O_RDONLY | os.O_CLOEXEC))
 
     def open_stdin(self, window_size: tuple[int, int] | None) -> int | None:
         """Prepare the command's stdin; returns our own writing end when there is one."""
@@ -166,12 +188,19 @@ class _Launching:
         return master
 
     def open_heartbeat(self) -> int | None:
-        """The file whose touching counts as activity: in memory, reached through our /proc entry, gone with us."""
+        """The file whose touching keeps the command from being idle: in the run directory, or in memory."""
         if "heartbeat" not in self.spec.idle_counts:
             return None
-        fd = self.keep(_memory_file("holdfast-heartbeat"))
+        if self.durable is None:
+            fd = self.keep(_memory_file("holdfast-heartbeat"))
+        else:
+            fd = self.keep(os.open(self.heartbeat_path(-1), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         self.hand_over(fd, FD_HEARTBEAT)
         return fd
+
+    def heartbeat_path(self, fd: int) -> str:
+        """By which name the command finds it; the one in memory has a name only through us."""
+        return f"/proc/{os.getpid()}/fd/{fd}" if self.durable is None else os.path.join(self.durable.path, "heartbeat")
 
     def open_control(self) -> socket:
         ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC)
@@ -218,7 +247,7 @@ def set_window_size(terminal: int, rows: int, columns: int) -> None:
     ioctl(terminal, termios.TIOCSWINSZ, rows.to_bytes(2, "little") + columns.to_bytes(2, "little") + bytes(4))
 
 
-def _first_facts(spec: RunSpec) -> bytes:
+def beginning(spec: RunSpec) -> bytes:
     """What a journal begins with: preamble, header and the spec, without environment values."""
     # What is not set is left out: the check over these bytes is the dearest part of a launch.
     public = {

@@ -40,11 +40,17 @@ _RUNG = struct.Struct("<iiQ")
 
 
 def encode_spec(
-    spec: RunSpec, containment: Containment, *, wake_output: bool, window_bytes: int, heartbeat: str | None = None
+    spec: RunSpec,
+    containment: Containment,
+    *,
+    wake_output: bool,
+    window_bytes: int,
+    heartbeat: str | None = None,
+    listens: bool = False,
 ) -> bytes:
     """All frames of the spec, in one piece."""
     parts = [
-        _part(OPTIONS, _options(spec, containment, wake_output, window_bytes)),
+        _part(OPTIONS, _options(spec, _flags(spec, containment, wake_output, listens), window_bytes)),
         _part(LADDER, b"".join(_RUNG.pack(rung.signal, 0, _ns(rung.wait_s)) for rung in spec.ladder)),
         _part(RUN_ID, spec.run_id.encode() + b"\0"),
         _part(ARGV, b"".join(os.fsencode(argument) + b"\0" for argument in spec.argv)),
@@ -61,9 +67,9 @@ def encode_spec(
     return b"".join(parts)
 
 
-def _options(spec: RunSpec, containment: Containment, wake_output: bool, window_bytes: int) -> bytes:
+def _options(spec: RunSpec, flags: int, window_bytes: int) -> bytes:
     return _OPTIONS.pack(
-        _flags(spec, containment, wake_output),
+        flags,
         STRAGGLERS[spec.stragglers],
         spec.warn_signal,
         os.getpid(),
@@ -81,8 +87,9 @@ def _options(spec: RunSpec, containment: Containment, wake_output: bool, window_
     )
 
 
-def _flags(spec: RunSpec, containment: Containment, wake_output: bool) -> int:
+def _flags(spec: RunSpec, containment: Containment, wake_output: bool, listens: bool) -> int:
     flags = PTY if spec.pty else 0
+    flags |= LISTEN if listens else 0
     flags |= MERGE if spec.merge else 0
     flags |= KEEP_INPUT if keeps_input(spec) else 0
     flags |= OUTPUT_DROPS if spec.on_max_output == "drop" else 0

@@ -6,7 +6,7 @@ Otherwise what is left of the run is killed (its cgroup, or processes that carry
 appended behind the last whole frame. LOST decides only when nothing else did: a deadline, a stop or an exit that was
 recorded before the guard died stays what it was.
 
-A recovery that dies itself leaves the lock free again and the journal at worst with a torn tail: the next one redoes it.
+A recovery that dies itself leaves the lock free again and at worst a torn tail: the next one does it anew.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ class Recovered(NamedTuple):
 
 
 def finish(state: StateDirectory, run_id: str) -> Recovered | None:
-    """End the record of this run if its guard is gone; None when there was nothing to do. OSError, JournalVersionError."""
+    """End the record of this run if its guard is gone; None when there was nothing to do.
+
+    OSError: the journal cannot be written. JournalVersionError: it is not ours to write.
+    """
     path = state.run_path(run_id)
     try:
         fd = rundir.open_journal(path, write=True)

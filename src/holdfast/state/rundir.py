@@ -5,8 +5,8 @@ beginning and its lock. So a directory in `runs` always holds a journal that say
 
 Alive or not. The guard holds a lock on the journal's first byte as long as it lives; the launcher holds one on the
 second byte, on the open file that the guard inherits. Order that is guaranteed: launcher's lock, rename, guard started,
-guard's lock, first fact of the guard. Hence a journal without any fact of a guard is "starting" while the second byte is
-locked, and in every other case only the first byte counts: it is free exactly when there is no guard any more.
+guard's lock, first fact of the guard. Hence a journal without any fact of a guard is "starting" while the second byte
+is locked, and in every other case only the first byte counts: it is free exactly when there is no guard any more.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from __future__ import annotations
 import errno
 import os
 import struct
+from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_SEQPACKET, socket
 from fcntl import fcntl
 from typing import TYPE_CHECKING, NamedTuple
-
-from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_SEQPACKET, socket
 
 from ..errors import RunExistsError
 from .directory import StateDirectory, state_error
@@ -181,4 +180,5 @@ def _lock(fd: int, byte: int) -> bool:
 
 def _is_locked(fd: int, byte: int) -> bool:
     answer = fcntl(fd, _F_OFD_GETLK, _FLOCK.pack(_F_WRLCK, os.SEEK_SET, byte, 1, 0))
-    return _FLOCK.unpack(answer)[0] != _F_UNLCK
+    kind: int = _FLOCK.unpack(answer)[0]
+    return kind != _F_UNLCK

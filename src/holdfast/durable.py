@@ -1,0 +1,146 @@
+"""Runs with a directory: starting one, finding one again, and finishing one whose guard was lost."""
+
+from __future__ import annotations
+
+import os
+import time
+from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_SEQPACKET, socketpair
+from typing import TYPE_CHECKING, Any
+
+from .errors import RunNotFoundError, SessionClosedError, SpecError
+from .guard.launch import Durable, GuardHandle, beginning, launch
+from .live import LiveRun
+from .spec import make_spec
+from .state import recovery, rundir
+from .state.record import Record
+
+if TYPE_CHECKING:
+    from _socket import socket
+
+    from .spec import RunSpec
+    from .state.directory import StateDirectory
+
+_START_BOUND_S = 10.0
+_PUBLIC_TO_OPTION = {
+    "timeout_s": "timeout",
+    "max_timeout_s": "max_timeout",
+    "idle_timeout_s": "idle_timeout",
+    "drain_s": "drain",
+    "drain_idle_s": "drain_idle",
+    "kill_wait_s": "kill_wait",
+    "warn_before_s": "warn_before",
+    "memory_bytes": "memory",
+    "max_output_bytes": "max_output",
+}
+_SAME = (
+    "cwd",
+    "pty",
+    "ladder",
+    "stragglers",
+    "pids",
+    "on_max_output",
+    "session",
+    "labels",
+    "name",
+    "lifetime",
+    "parent",
+)
+
+
+def launch_durable(
+    state: StateDirectory, spec: RunSpec, *, wake_output: bool = False, window_size: tuple[int, int] | None = None
+) -> GuardHandle:
+    """Make the run's directory and start its guard there.
+
+    SessionClosedError: its session takes no more runs. RunExistsError, StateError: the directory cannot be made.
+    Otherwise fails as `launch` does. In each case nothing is left.
+    """
+    prepared = rundir.prepare(state, spec, beginning(spec))
+    durable = Durable(prepared.path, prepared.journal, prepared.listener.fileno(), prepared.directory)
+    try:
+        # Registered, then looked: a session that closes now either is seen here or sees this run.
+        if spec.session is not None:
+            _refuse_closed(state, spec.session, spec.run_id)
+        return launch(spec, wake_output=wake_output, window_size=window_size, durable=durable)
+    except BaseException:
+        rundir.discard(state, spec.run_id)
+        raise
+    finally:
+        prepared.close()
+
+
+def _refuse_closed(state: StateDirectory, session: str, run_id: str) -> None:
+    from .state.sessions import is_closed
+
+    if is_closed(state, session):
+        remedy = "use another session"
+        raise SessionClosedError(f"the session {session!r} was closed", run_id=run_id, remedy=remedy)
+
+
+def adopt(state: StateDirectory, run_id: str) -> LiveRun:
+    """Become an owner of a run that somebody else started; one that is over is only read.
+
+    RunNotFoundError: there is no such run. JournalError: its journal cannot be read.
+    """
+    deadline = time.monotonic() + _START_BOUND_S
+    while True:
+        with Record(state, run_id) as record:
+            record.read()
+            if record.unfinished:
+                recover(state, run_id)
+                record.read()
+            control = _connect(record)
+            if control is not None or record.reader.ended or time.monotonic() > deadline:
+                spec = spec_on_record(run_id, record.reader.spec or {})
+                return _owner(state, spec, record, control or _closed_socket())
+        time.sleep(0.005)  # between the guard's start and its first word, or its end and its last: there is no event
+
+
+def recover(state: StateDirectory, run_id: str, *, within_s: float = 10.0) -> None:
+    """See to it that this run's record has an end; waits (bounded) while somebody else is at it."""
+    deadline = time.monotonic() + within_s
+    while True:
+        recovery.finish(state, run_id)
+        try:
+            with Record(state, run_id) as record:
+                if record.read().guard != "gone" or record.reader.ended or time.monotonic() > deadline:
+                    return
+        except RunNotFoundError:
+            return
+        time.sleep(0.005)
+
+
+def _owner(state: StateDirectory, spec: RunSpec, record: Record, control: socket) -> LiveRun:
+    started = record.outcome.started
+    guard_pid = 0 if started is None else int(started.detail["guard_pid"])
+    journal = os.dup(record.fd)
+    handle = GuardHandle(control, journal, -1, guard_pid, None, None, 0)
+    return LiveRun(spec, handle, state=state)
+
+
+def _connect(record: Record) -> socket | None:
+    if record.guard == "gone":
+        return None
+    try:
+        return rundir.connect(record.path)
+    except (FileNotFoundError, ConnectionRefusedError):
+        return None  # it ended between the two looks, or has not begun to listen
+
+
+def _closed_socket() -> socket:
+    """A control socket that says "gone" at once: what the reader finds is all there is."""
+    ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC)
+    theirs.close()
+    return ours
+
+
+def spec_on_record(run_id: str, public: dict[str, Any]) -> RunSpec:
+    """The spec as far as the journal has it: no environment, and nothing this version does not know."""
+    options: dict[str, Any] = {option: public.get(name) for name, option in _PUBLIC_TO_OPTION.items()}
+    options |= {name: public[name] for name in _SAME if name in public}
+    options = {name: value for name, value in options.items() if value is not None}
+    argv = public.get("argv") or ["?"]
+    try:
+        return make_spec(argv, run_id=run_id, **options)
+    except (SpecError, TypeError):
+        return make_spec(["?"], run_id=run_id)
