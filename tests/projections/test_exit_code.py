@@ -36,11 +36,11 @@ TIMERS: list[tuple[str, dict[str, Any]]] = [
     ("idle", {"limit_ns": 1}),
     ("queue_expired", {"limit_ns": 1}),
 ]
-BUDGETS = [
+BUDGETS: list[tuple[str, dict[str, Any]]] = [
     ("oom", {"kills": 1}),
     *[("limit", {"what": w, "limit": 1, "seen": 2}) for w in ("memory", "processes", "output")],
 ]
-LATER = [exited(0), exited(9), stopped(signal=2), *TIMERS, *BUDGETS]
+LATER: list[tuple[str, dict[str, Any]]] = [exited(0), exited(9), stopped(signal=2), *TIMERS, *BUDGETS]
 
 
 @pytest.mark.parametrize(
