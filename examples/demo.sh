@@ -22,7 +22,8 @@ code=0
 "$bin/holdfast" run --timeout 2s --grace 1s --report "$scratch/report.json" -- \
   "$bin/python" misbehave.py "$scratch/daemon.pid" || code=$?
 
-printf '\nIts exit code is %s (124 means: timed out). This is the report, with the evidence it rests on:\n\n' "$code"
+printf '\nIts exit code is %s (124 means: timed out). What it said after the verdict was not delivered, only recorded, as\n' "$code"
+printf 'late_bytes. This is the report, with the evidence it rests on:\n\n'
 "$bin/python" -m json.tool "$scratch/report.json"
 
 daemon=$(<"$scratch/daemon.pid")
