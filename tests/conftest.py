@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
 TOKEN = "HOLDFAST_TEST_TOKEN"
+FAILED = pytest.StashKey[bool]()
 
 
 def pytest_configure() -> None:
@@ -28,9 +29,11 @@ def pytest_configure() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     fail_if_skipped(report)
+    if report.failed:
+        item.stash[FAILED] = True
     return report
 
 
@@ -59,12 +62,13 @@ def nothing_left_behind(monkeypatch: pytest.MonkeyPatch, request: pytest.Fixture
     monkeypatch.setenv(TOKEN, request.node.name.encode("ascii", "replace").decode()[:200])
     before = take_stock()
     yield
-    if leftovers := find_leftovers(before):
+    # The traceback of a failed test keeps its frames, and what is open in them: that would be noise.
+    if leftovers := find_leftovers(before, descriptors=FAILED not in request.node.stash):
         pytest.fail("left behind:\n  " + "\n  ".join(leftovers), pytrace=False)
 
 
 @pytest.fixture
-def contained(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def contained(request: pytest.FixtureRequest) -> Iterator[str]:
     """Runs the test once for each containment there is here; its value is what the report must say."""
     kind: str = request.param
     if kind == "cgroup":
@@ -72,10 +76,11 @@ def contained(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
             pytest.skip(f"needs a writable cgroup v2: {why_not}")
         yield kind
         return
-    monkeypatch.setenv(containment.FORCE_VARIABLE, "subreaper")
-    containment.forget()
-    yield kind
-    containment.forget()
+    with pytest.MonkeyPatch.context() as forced:
+        forced.setenv(containment.FORCE_VARIABLE, "subreaper")
+        containment.forget()
+        yield kind
+    containment.forget()  # after the variable is gone: the next to ask shall find the truth
 
 
 @pytest.fixture(params=["asyncio", "trio"])

@@ -29,13 +29,13 @@ def take_stock() -> Standing:
     return Standing(own_children(), open_descriptors(), run_cgroups())
 
 
-def find_leftovers(before: Standing) -> list[str]:
+def find_leftovers(before: Standing, *, descriptors: bool = True) -> list[str]:
     """What came since and is still there, as sentences; processes among it are killed: no later test shall suffer."""
     gc.collect()
     found = [f"process {describe(pid)}" for pid in children_that_stay(before.children, _PROCESSES_S)]
     if found:
         kill_children(before.children)
-    now = open_descriptors()
+    now = open_descriptors() if descriptors else {}
     found += [f"descriptor {fd} -> {now[fd]}" for fd in sorted(now.keys() - before.descriptors.keys())]
     return found + [f"cgroup {path}" for path in _cgroups_that_stay(before.cgroups)]
 

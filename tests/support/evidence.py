@@ -1,0 +1,52 @@
+"""Reading a run's evidence in tests."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast import Fact, Result
+
+
+def kinds(facts: Iterable[Fact]) -> list[str]:
+    """The kinds of the facts, in order."""
+    return [fact.kind for fact in facts]
+
+
+def all_of(facts: Iterable[Fact], kind: str) -> list[Fact]:
+    """Every fact of that kind."""
+    return [fact for fact in facts if fact.kind == kind]
+
+
+def one(facts: Iterable[Fact], kind: str) -> Fact:
+    """The one fact of that kind. AssertionError when there are none or several."""
+    (fact,) = all_of(facts, kind)
+    return fact
+
+
+def outcome_of(result: Result) -> tuple[str, str]:
+    """Status and cause."""
+    return result.status, result.cause
+
+
+def assert_all_gone(report: dict[str, Any]) -> None:
+    """The report says that the run is over, that nothing of it is alive, and that all of its output was read."""
+    assert report["state"] == "settled"
+    assert report["tree"] == "gone"
+    assert report["survivors"] == []
+    assert report["evidence"][-1]["fact"] == "end"
+
+
+class Stopwatch:
+    """How long a block took: `with Stopwatch() as watch: ...`, then `watch.seconds`."""
+
+    def __enter__(self) -> Stopwatch:
+        self._begin = time.monotonic()
+        self.seconds = 0.0
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds = time.monotonic() - self._begin
