@@ -188,6 +188,22 @@ def test_a_lost_run_claims_nothing() -> None:
     assert found["duration_s"] == 9.0
 
 
+def test_what_the_recovery_of_a_lost_run_adds_is_no_count() -> None:
+    nothing = {"user_us": 0, "system_us": 0, "max_rss_kib": 0}
+    end: list[tuple[str, float, dict[str, Any]]] = [
+        ("tree", 9, {"how": "gone", "count": 0, "survivors": ()}),
+        ("lost", 9, {"why": "guard"}),
+        ("end", 9, nothing),
+    ]
+    found = report(HEADER, SPEC, made(("started", 0, STARTED), *end))
+    assert (found["state"], found["status"], found["tree"]) == ("settled", "lost", "gone")
+    assert found["stragglers"] is None
+    assert set(found["usage"].values()) == {None}
+    exited = ("exited", 1, {"wait_status": 0, **LEADER})
+    found = report(HEADER, SPEC, made(("started", 0, STARTED), exited, *end))
+    assert (found["status"], found["stragglers"], found["usage"]["max_rss_bytes"]) == ("succeeded", None, 10240)
+
+
 def test_survivors_are_pids_and_the_evidence_says_more() -> None:
     survivor = {"pid": 71, "start_ticks": 5, "state": "D", "wait_channel": "nfs_wait", "error": 0}
     tree = {"how": "survivors", "count": 2, "survivors": (survivor, {"text": "odd"})}
@@ -213,8 +229,10 @@ def test_survivors_are_pids_and_the_evidence_says_more() -> None:
     ],
 )
 def test_a_spawn_that_failed_names_what_is_wrong(step: str, error: int, reason: str) -> None:
-    facts = made(("spawn_failed", 0, {"step": step, "error": error}))
-    assert report(HEADER, SPEC, facts)["reason"] == reason
+    facts = made(("started", 0, STARTED), ("spawn_failed", 0, {"step": step, "error": error}), ("end", 1, WHOLE))
+    found = report(HEADER, SPEC, facts)
+    assert found["reason"] == reason
+    assert (found["pid"], found["started_at"], found["duration_s"], found["exit_code"]) == (None, None, None, None)
 
 
 def test_no_value_of_the_environment_gets_in() -> None:

@@ -53,6 +53,10 @@ def report(
     clock = _Clock(journal_header)
     asked = spec or {}
     settled = _settled_by(outcome, ordered)
+    # The guard records the process before it may run the command; when that failed, the command never started.
+    started = None if outcome.cause == "spawn" else outcome.started
+    # An END after LOST is written by whoever cleaned up: nobody counted stragglers or the use of the tree.
+    counted = None if any(fact.kind == "lost" for fact in ordered) else outcome.ended
     return {
         "run_id": (journal_header or {}).get("run_id"),
         "state": outcome.state,
@@ -66,20 +70,20 @@ def report(
         "reason": _reason(outcome, asked),
         "exit_code": outcome.exit_code,
         "signal": outcome.signal,
-        "pid": outcome.started.detail["pid"] if outcome.started else None,
+        "pid": started.detail["pid"] if started else None,
         "queued_at": asked.get("queued_at"),
-        "started_at": clock.wall(outcome.started),
+        "started_at": clock.wall(started),
         "verdict_at": clock.wall(outcome.decided_by),
         "exited_at": clock.wall(outcome.exited),
         "settled_at": clock.wall(settled),
-        "duration_s": _duration(outcome, settled),
+        "duration_s": _duration(started, outcome.exited or settled),
         "escalated": outcome.escalated,
         "containment": outcome.started.detail["containment"] if outcome.started else None,
         "tree": outcome.tree.detail["how"] if outcome.tree else "unknown",
         "survivors": _survivors(outcome),
-        "stragglers": _stragglers(outcome),
+        "stragglers": _stragglers(outcome.stragglers, counted),
         "output": _output(outcome, ordered, seen),
-        "usage": _usage(outcome),
+        "usage": _usage(counted or outcome.exited),
         "evidence": [_evidence(fact, clock) for fact in ordered],
     }
 
@@ -100,12 +104,9 @@ def _reason(outcome: Outcome, asked: Mapping[str, Any]) -> str | None:
     return outcome.reason if subject is None else f"{outcome.reason}: {subject!r}"
 
 
-def _duration(outcome: Outcome, settled: Fact | None) -> float | None:
+def _duration(started: Fact | None, over: Fact | None) -> float | None:
     """From the start to the command's own exit; to the end of the record when nobody saw the exit."""
-    over = outcome.exited or settled
-    if outcome.started is None or over is None:
-        return None
-    return round((over.at_ns - outcome.started.at_ns) / 1e9, 6)
+    return None if started is None or over is None else round((over.at_ns - started.at_ns) / 1e9, 6)
 
 
 def _survivors(outcome: Outcome) -> list[int] | None:
@@ -114,10 +115,10 @@ def _survivors(outcome: Outcome) -> list[int] | None:
     return [survivor["pid"] for survivor in outcome.tree.detail.get("survivors") or () if "pid" in survivor]
 
 
-def _stragglers(outcome: Outcome) -> int | None:
-    if outcome.stragglers is not None:
-        return int(outcome.stragglers.detail["count"])
-    return 0 if outcome.ended else None  # nobody counted in a run that was lost
+def _stragglers(stragglers: Fact | None, counted: Fact | None) -> int | None:
+    if stragglers is not None:
+        return int(stragglers.detail["count"])
+    return None if counted is None else 0
 
 
 def _output(outcome: Outcome, ordered: Sequence[Fact], seen: OutputSeen | None) -> dict[str, Any]:
@@ -133,9 +134,8 @@ def _output(outcome: Outcome, ordered: Sequence[Fact], seen: OutputSeen | None) 
     return counts
 
 
-def _usage(outcome: Outcome) -> dict[str, Any]:
+def _usage(fact: Fact | None) -> dict[str, Any]:
     """Of the whole tree when the run has ended, of the command itself before that."""
-    fact = outcome.ended or outcome.exited
     if fact is None:
         return {"cpu_user_s": None, "cpu_system_s": None, "max_rss_bytes": None}
     return {
