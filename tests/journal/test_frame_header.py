@@ -121,3 +121,26 @@ def test_packets() -> None:
     assert {name: getattr(control, name) for name in packets} == packets
     scopes = c_enum("signal_scope")
     assert {name: getattr(control, name) for name in scopes} == scopes
+
+
+@pytest.mark.parametrize(
+    ("name", "packet"),
+    [
+        ("packet_stop", control.stop(1, "user", "", now=False)),
+        ("packet_signal", control.signal(1, 15, tree=True)),
+        ("packet_extend", control.extend(1, 5)),
+        ("packet_read", control.read(5)),
+    ],
+)
+def test_requests_are_as_long_as_their_structs(name: str, packet: bytes) -> None:
+    fields = letters(c_struct(name))
+    assert struct.calcsize(f"@{fields}") == struct.calcsize(f"<{fields}") == len(packet) - codec.FRAME_SIZE
+
+
+def test_options_and_rungs_have_their_layout() -> None:
+    # Private because nobody else packs them; this comparison is the exception.
+    for name, ours in (("spec_options", parts._OPTIONS), ("spec_rung", parts._RUNG)):  # noqa: SLF001
+        fields = letters(c_struct(name))
+        written_out = re.sub(r"(\d+)(\w)", lambda found: int(found[1]) * found[2], ours.format)
+        assert written_out == "<" + fields
+        assert struct.calcsize(f"@{fields}") == ours.size

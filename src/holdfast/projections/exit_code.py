@@ -39,10 +39,9 @@ def _spawn(outcome: Outcome) -> int:
 
 
 def _cancelled(outcome: Outcome) -> int:
-    """130 when SIGINT asked: sent to the guard, or taken by a program that passed it on with the reason `SIGINT`."""
+    """By the signal that made somebody ask, whether the guard got it or a program that passed it on."""
     detail = {} if outcome.decided_by is None else outcome.decided_by.detail
-    by_sigint = detail.get("signal") == _SIGINT or (detail.get("reason") or "").split(" ")[0] == "SIGINT"
-    return INTERRUPTED if by_sigint else CANCELLED
+    return INTERRUPTED if detail.get("signal") == _SIGINT else CANCELLED
 
 
 # By status and cause; a cause that is not listed takes its status's line.
