@@ -22,6 +22,7 @@ from ..errors import RequestError
 from ..journal.reader import JournalReader
 from ..live import CHUNKS_BYTES
 from .interrupts import PASSED_ON, STOPS
+from .messages import say, stopping
 from .sink import Sink
 
 if TYPE_CHECKING:
@@ -34,12 +35,15 @@ if TYPE_CHECKING:
 ECHO_S = 0.03
 _LOOK_S = 0.25  # how soon a background job notices that it is in the foreground
 _ROOM = 1 << 20  # bytes in the sinks from which on the journal is not read
+_PATIENCE_S = 1.0  # after this long somebody who pressed Ctrl-C is told how to get on
 
 
 class Foreground:
     """One run in the foreground, from just after its start."""
 
-    def __init__(self, live: LiveRun, interrupts: Interrupts, keyboard: Keyboard | None, *, late: bool) -> None:
+    def __init__(
+        self, live: LiveRun, interrupts: Interrupts, keyboard: Keyboard | None, *, late: bool, quiet: bool
+    ) -> None:
         self.live = live
         self.interrupts = interrupts
         self.keyboard = keyboard
@@ -52,6 +56,8 @@ class Foreground:
         self._started_at = time.monotonic()
         self._ended_at = 0.0
         self._asked_at: float | None = None
+        self._notice_at: float | None = None
+        self._notices = not quiet and os.isatty(2)
         self._asked: list[int] = []  # tickets of the stops that signals asked for
         self._facts_seen = 0
         self._poll = select.poll()
@@ -71,6 +77,7 @@ class Foreground:
             if self.keyboard is not None:
                 self._pass_input(self.keyboard, ready)
             self._relay()
+            self._notify()
 
     def close(self) -> None:
         """Close what the sinks opened."""
@@ -95,14 +102,16 @@ class Foreground:
             wanted.update(self.keyboard.watch())
         for fd in self._watched.keys() - wanted.keys():
             self._poll.unregister(fd)
-        for fd in wanted.keys() - self._watched.keys():
-            self._poll.register(fd, wanted[fd])
+        for fd, events in wanted.items() - self._watched.items():
+            self._poll.register(fd, events)  # or changes what is waited for
         self._watched = wanted
 
     def _timeout_ms(self) -> float | None:
         waits = []
         if self.live.ended and (until := self._deliver_until()) is not None:
             waits.append(max(0.0, until - time.monotonic()))
+        if self._notice_at is not None:
+            waits.append(max(0.0, self._notice_at - time.monotonic()))
         if self.keyboard is not None and self.keyboard.waits_for_foreground():
             waits.append(_LOOK_S)
         return min(waits) * 1000 if waits else None
@@ -157,6 +166,14 @@ class Foreground:
             self.live.kill_guard()  # it answers nothing: whoever is asking a third time means it
         else:
             self._stop("", number, now=again or number == signal.SIGQUIT)
+            self._notice_at = at + _PATIENCE_S if self._notices and not again and number == signal.SIGINT else None
+
+    def _notify(self) -> None:
+        if self._notice_at is None or (not self.live.ended and time.monotonic() < self._notice_at):
+            return
+        self._notice_at = None
+        if not self.live.ended:
+            say(stopping(self.live.spec.run_id))
 
     def _suspend(self, *, group: bool) -> None:
         if self.keyboard is not None:

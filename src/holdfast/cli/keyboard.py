@@ -32,8 +32,10 @@ class Keyboard:
             return {}
         if self._pending:
             return {self.live.input: select.POLLOUT}
-        may_read = self._open and (self.terminal is None or self.terminal.raw)
-        return {_SOURCE: select.POLLIN} if may_read else {}
+        if not self._open:
+            return {}
+        # In the background keys are not ours to read, but a terminal that is gone is news all the same.
+        return {_SOURCE: 0 if self.waits_for_foreground() else select.POLLIN}
 
     def waits_for_foreground(self) -> bool:
         """No signal tells a running background job that it is in the foreground now: somebody has to look."""

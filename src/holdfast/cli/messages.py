@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ..signals import signal_name
-
 if TYPE_CHECKING:
     from ..errors import HoldfastError
     from ..outcome import Outcome
@@ -70,9 +68,9 @@ def _survivors(outcome: Outcome) -> str | None:
     return f"could not be ended: process {', '.join(pids)}"
 
 
-def stopping(number: int) -> str:
-    """What the first signal starts, for those who wait at a terminal."""
-    return f"{signal_name(number)}: stopping the run; once more to kill it now"
+def stopping(run_id: str) -> str:
+    """For somebody who pressed Ctrl-C and waits."""
+    return f"stopping, its grace is running; press Ctrl-C once more to kill it now; run {run_id}"
 
 
 def _flag(field: str) -> str:

@@ -194,7 +194,7 @@ class _Command:
             from .keyboard import Keyboard
 
             keyboard = Keyboard(live)
-        foreground = Foreground(live, self.interrupts, keyboard, late=self.late)
+        foreground = Foreground(live, self.interrupts, keyboard, late=self.late, quiet=self.quiet)
         try:
             if keyboard is not None:
                 keyboard.enter()
