@@ -12,6 +12,7 @@ import pytest
 
 from holdfast.guard import containment
 
+from .support.cgroups import OWN_GROUPS
 from .support.children import Children
 from .support.leftovers import find_leftovers, take_stock
 from .support.processes import become_subreaper
@@ -24,8 +25,13 @@ TOKEN = "HOLDFAST_TEST_TOKEN"
 FAILED = pytest.StashKey[bool]()
 
 
-def pytest_configure() -> None:
+def pytest_sessionstart() -> None:
     become_subreaper()
+    OWN_GROUPS.enter()
+
+
+def pytest_sessionfinish() -> None:
+    OWN_GROUPS.leave()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,0 +1,43 @@
+"""A place of our own: the tests move to cgroups of their own, so that what they find left there is theirs.
+
+Runs are put below the cgroup of the process that starts them. Several suites, or a suite and real runs, may work side
+by side on one machine; only in a cgroup that nobody else uses can a test say that nothing is left of *its* runs.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from holdfast.guard import containment
+
+
+class OwnGroups:
+    """Cgroups with this process in them, one for each hierarchy that runs are put in; none without permission."""
+
+    def __init__(self) -> None:
+        self._groups: list[Path] = []
+
+    def enter(self) -> None:
+        """Make them and move there. OSError when a place that was found writable is not."""
+        bases = {base for base in containment.probe()[:3] if base is not None}
+        for base in sorted(bases):
+            group = Path(base, f"pytest-holdfast-{os.getpid()}")
+            group.mkdir()
+            self._groups.append(group)
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+        containment.forget()
+
+    def leave(self) -> None:
+        """Move back and remove them. OSError when something is left in one."""
+        for group in self._groups:
+            (group.parent / "cgroup.procs").write_text(str(os.getpid()))
+            group.rmdir()
+        containment.forget()
+
+    def find_runs(self) -> list[str]:
+        """The cgroups of runs that are there."""
+        return sorted(str(path) for group in self._groups for path in group.iterdir() if path.is_dir())
+
+
+OWN_GROUPS = OwnGroups()
