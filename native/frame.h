@@ -6,8 +6,8 @@
  * packet is exactly one frame. src/holdfast/journal/facts.py holds the same tables for Python, and a test compares the
  * two files name by name.
  *
- * A header is valid when its mark and its check are. The check covers the header's other fields and, except for
- * OUTPUT, the payload: facts decide outcomes and are small; output is large and decides nothing.
+ * A header is valid when its mark and its check are. The check is a CRC-32 of the header's other fields and, except for
+ * OUTPUT, of the payload: facts decide outcomes and are small; output is large and decides nothing.
  */
 #ifndef HOLDFAST_FRAME_H
 #define HOLDFAST_FRAME_H

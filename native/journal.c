@@ -12,18 +12,25 @@
 enum { FACTS_ROOM = 32 * 1024, RESERVE_STEP = 128 * 1024 };
 #define PAGE_MASK 4095u
 
-static uint32_t fnv1a(uint32_t hash, const void *data, size_t length) {
+/* CRC-32 as zlib has it, half a byte at a time: facts are small, and 64 bytes of table are enough. */
+static uint32_t crc32(uint32_t crc, const void *data, size_t length) {
+    static const uint32_t table[16] = {
+        0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
+        0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
+    };
     const unsigned char *byte = data;
-    for (size_t i = 0; i < length; i++)
-        hash = (hash ^ byte[i]) * 16777619u;
-    return hash;
+    crc = ~crc;
+    for (size_t i = 0; i < length; i++) {
+        crc = (crc >> 4) ^ table[(crc ^ byte[i]) & 15];
+        crc = (crc >> 4) ^ table[(crc ^ (byte[i] >> 4)) & 15];
+    }
+    return ~crc;
 }
 
 static uint32_t frame_check(const struct frame *frame, const void *payload, size_t covered) {
-    uint32_t hash = 2166136261u;
-    hash = fnv1a(hash, &frame->type, offsetof(struct frame, check) - offsetof(struct frame, type));
-    hash = fnv1a(hash, &frame->at_ns, sizeof frame->at_ns);
-    return fnv1a(hash, payload, covered);
+    uint32_t crc = crc32(0, &frame->type, offsetof(struct frame, check) - offsetof(struct frame, type));
+    crc = crc32(crc, &frame->at_ns, sizeof frame->at_ns);
+    return crc32(crc, payload, covered);
 }
 
 static struct frame frame_make(uint16_t type, size_t length) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -18,13 +19,6 @@ RECORDED = sorted(set(TYPES) - {"header", "spec", "output"})
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> None:
     """Takes the place of the check for processes and descriptors: this is about pure functions, and many cases."""
-
-
-def fnv1a(data: bytes) -> int:
-    value = 2166136261
-    for byte in data:
-        value = ((value ^ byte) * 16777619) % 2**32
-    return value
 
 
 def payload_of(frame: bytes) -> bytes:
@@ -55,11 +49,11 @@ def test_a_payload_may_be_longer_and_not_shorter_than_its_struct(kind: str, deta
             codec.decode_fact(TYPES[kind], 1, 0, payload[:-1])
 
 
-def test_the_check_is_fnv1a_over_all_but_mark_check_and_output() -> None:
+def test_the_check_is_a_crc_of_all_but_mark_check_and_output() -> None:
     frame = codec.encode(3, b"payload", at_ns=5, stream=1, flags=2)
-    assert int.from_bytes(frame[12:16], "little") == fnv1a(frame[4:12] + frame[16:])
+    assert int.from_bytes(frame[12:16], "little") == zlib.crc32(frame[4:12] + frame[16:])
     output = codec.encode(OUTPUT, b"payload", at_ns=5, stream=1, flags=1)
-    assert int.from_bytes(output[12:16], "little") == fnv1a(output[4:12] + output[16:24])
+    assert int.from_bytes(output[12:16], "little") == zlib.crc32(output[4:12] + output[16:24])
 
 
 def test_every_changed_byte_of_a_fact_is_noticed() -> None:

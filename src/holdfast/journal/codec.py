@@ -1,11 +1,12 @@
 """Frames to bytes and back: a 24-byte header and a payload, as native/frame.h lays them out.
 
 Everything that crosses the line between Python and the guard is made of these frames: journal, spec, control packets.
-The check is FNV-1a over the header's other fields and, except for output, the payload.
+The check is a CRC-32 of the header's other fields and, except for output, of the payload.
 """
 
 from __future__ import annotations
 
+from binascii import crc32
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,8 +25,6 @@ LARGEST_PAYLOAD = 64 << 20
 
 _FIELDS = Struct("<HBBI")
 _TIME = Struct("<Q")
-_BASIS = 0x811C9DC5
-_seen_fields: dict[bytes, int] = {}
 
 
 class Frame(NamedTuple):
@@ -39,20 +38,9 @@ class Frame(NamedTuple):
     length: int
 
 
-def _fnv1a(data: bytes, state: int) -> int:
-    for byte in data:
-        state = (state ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return state
-
-
 def frame_check(fields: bytes, time: bytes, payload: bytes) -> int:
     """The check over header bytes 4..12, 16..24 and the payload (empty for output)."""
-    state = _seen_fields.get(fields)
-    if state is None:  # type and length of most facts never vary: remember the state after them, within reason
-        state = _fnv1a(fields, _BASIS)
-        if len(_seen_fields) < 512:
-            _seen_fields[fields] = state
-    return _fnv1a(time + payload, state)
+    return crc32(fields + time + payload)
 
 
 def encode(type_: int, payload: bytes = b"", *, at_ns: int = 0, stream: int = 0, flags: int = 0) -> bytes:
