@@ -1,0 +1,125 @@
+"""`holdfast` itself: help, version, and what it says when the command line is wrong."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import pytest
+
+from holdfast.cli.options import Option, UsageError, parse
+from holdfast.cli.run import OPTIONS, spec_of
+
+from .console import holdfast
+
+TABLE = (Option("--value", "V", ""), Option("--switch", None, ""), Option("--many", "M", "", many=True))
+
+
+def test_version() -> None:
+    done = holdfast("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"holdfast {version('holdfast')}\n".encode(), b"")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["help"]])
+def test_help(words: list[str]) -> None:
+    done = holdfast(*words)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"usage: holdfast COMMAND" in done.stdout
+
+
+def test_help_of_run_names_every_option() -> None:
+    done = holdfast("run", "--help")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert all(option.flag.encode() in done.stdout for option in OPTIONS)
+    assert all(len(line) <= 120 for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ([], "no command was given: try `holdfast run -- COMMAND`, or `holdfast --help`"),
+        (["frobnicate"], "unknown command 'frobnicate': commands are run; see `holdfast --help`"),
+        (["--frobnicate"], "unknown option '--frobnicate': commands are run; see `holdfast --help`"),
+        (["run"], "no command was given: write holdfast run [OPTIONS] -- COMMAND [ARG]..."),
+        (["run", "--timeout"], "--timeout needs a value: write --timeout DURATION"),
+        (["run", "--timout", "1", "true"], "unknown option '--timout': did you mean --timeout?"),
+        (["run", "-x"], "unknown option '-x': see --help; to run a command of that name put -- before it"),
+        (["run", "--pty=yes", "true"], "--pty takes no value"),
+        (["run", "--pty", "--no-pty", "true"], "--pty and --no-pty were both given: leave one of them out"),
+        (["run", "--env", "secret", "true"], "a value of --env is not of the form NAME=VALUE: write --env NAME=VALUE"),
+        (["run", "--lifetime", "detached", "true"], "--lifetime 'detached' needs a state directory: "),
+        (["run", "--timeout", "-1", "true"], "--timeout must not be negative: "),
+        (["run", "--timeout", "0", "true"], "leave the option out for no limit"),
+        (["run", "--timeout", "soon", "true"], "--timeout "),
+        (["run", "--memory", "much", "true"], "--memory "),
+        (["run", "--ladder", "TERM:1s,NOPE", "true"], "--ladder 'NOPE' is no signal"),
+        (["run", "--id", "Not An Id", "true"], "--id 'Not An Id' is not a run id: "),
+        (["run", "--stragglers", "adopt", "true"], "--stragglers 'adopt' is unknown: use one of kill, wait, leave"),
+        (["run", "--pty", "--stdin", "null", "true"], "leave out --stdin or --pty"),
+        (["run", "--warn-before", "5", "true"], "--warn-before "),
+        (["run", "--stdin", "/nonexistent", "true"], "stdin cannot be read from '/nonexistent': "),
+        (["run", "--env-file", "/nonexistent", "true"], "--env-file '/nonexistent' cannot be read: "),
+        (["run", "--report", "/nonexistent/x", "true"], "--report cannot be written to '/nonexistent/x': "),
+        (["run", "--report", "/", "true"], "--report cannot be written to '/': "),
+        (["run", "--report", "-", "true"], "--report - would mix with the command's output: "),
+        (["run", ""], "the command's name is empty: "),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_125(words: list[str], line: str) -> None:
+    done = holdfast(*words)
+    assert (done.returncode, done.stdout) == (125, b"")
+    (told,) = done.stderr.decode().splitlines()
+    assert told.startswith("holdfast: ")
+    assert line in told
+
+
+def test_options_end_at_the_first_other_word() -> None:
+    parsed = parse(TABLE, ["--value", "1", "--switch", "ls", "--value", "2", "--", "-l"])
+    assert parsed.last("--value") == "1"
+    assert parsed.has("--switch")
+    assert parsed.words == ["ls", "--value", "2", "--", "-l"]
+
+
+def test_two_dashes_end_the_options_and_are_not_passed_on() -> None:
+    assert parse(TABLE, ["--", "--value", "1"]).words == ["--value", "1"]
+    assert parse(TABLE, ["--", "--", "x"]).words == ["--", "x"]
+
+
+def test_values_may_look_like_options_and_be_empty() -> None:
+    parsed = parse(TABLE, ["--value", "--switch", "--many=", "--many", "a=b", "-"])
+    assert parsed.last("--value") == "--switch"
+    assert parsed.all("--many") == ["", "a=b"]
+    assert not parsed.has("--switch")
+    assert parsed.words == ["-"]
+
+
+def test_the_last_value_counts() -> None:
+    assert parse(TABLE, ["--value", "1", "--value=2"]).last("--value") == "2"
+
+
+def test_an_unknown_option_is_refused() -> None:
+    with pytest.raises(UsageError):
+        parse(TABLE, ["--valu", "1"])
+
+
+def test_every_option_reaches_the_spec() -> None:
+    words = [
+        *("--timeout", "10m", "--max-timeout", "1h", "--idle-timeout", "2m", "--idle-counts", "output,cpu"),
+        *("--warn-before", "30s", "--warn-signal", "USR2", "--ladder", "INT:2s,TERM:8s,KILL", "--grace", "3"),
+        *("--drain", "1s", "--drain-idle", "100ms", "--kill-wait", "4", "--stragglers", "wait", "--cwd", "/"),
+        *("--env", "A=1", "--env", "B=x=y", "--env-keep", "CLAUDE*", "--env-drop", "LS_COLORS", "--stdin", "null"),
+        *("--memory", "1G", "--pids", "50", "--max-output", "10M", "--on-max-output", "drop", "--session", "s"),
+        *("--label", "team=core", "--name", "build", "--id", "my-run", "--lifetime", "owner", "--merge"),
+    ]
+    spec = spec_of(parse(OPTIONS, [*words, "--", "ls", "-l"]))
+    assert spec.argv == ("ls", "-l")
+    assert (spec.timeout_s, spec.max_timeout_s, spec.idle_timeout_s) == (600, 3600, 120)
+    assert spec.idle_counts == {"output", "cpu"}
+    assert (spec.warn_before_s, spec.warn_signal) == (30, 12)
+    assert [tuple(rung) for rung in spec.ladder] == [(2, 2), (15, 8), (9, 0)]
+    assert (spec.grace_s, spec.drain_s, spec.drain_idle_s, spec.kill_wait_s) == (3, 1, 0.1, 4)
+    assert (spec.stragglers, spec.cwd, spec.stdin, spec.merge, spec.pty) == ("wait", "/", "null", True, False)
+    assert spec.env == {"A": "1", "B": "x=y"}
+    assert (spec.env_keep, spec.env_drop) == (("CLAUDE*",), ("LS_COLORS",))
+    assert (spec.memory_bytes, spec.pids, spec.max_output_bytes) == (1 << 30, 50, 10 << 20)
+    assert (spec.on_max_output, spec.session, spec.labels) == ("drop", "s", (("team", "core"),))
+    assert (spec.name, spec.run_id, spec.lifetime) == ("build", "my-run", "owner")
