@@ -27,16 +27,19 @@ void ladder_await_last(struct run *run) {
     timer_set(&run->timers, TIMER_KILL_PASS, now + run->pass_ns);
 }
 
+static void collect(void *run) { run_collect(run); }
+
 void ladder_repeat_last(struct run *run) {
-    tree_kill();
+    tree_kill(collect, run);
     run->pass_ns = run->pass_ns * 2 < LAST_PASS_NS ? run->pass_ns * 2 : LAST_PASS_NS;
     timer_set(&run->timers, TIMER_KILL_PASS, clock_now() + run->pass_ns);
 }
 
 static void kill_all(struct run *run) {
-    struct reach reach = {.reached = tree_count()};
+    run_collect(run);
+    struct reach reach = {.reached = run->cgroup.unified.leaf >= 0 ? tree_size() : 0};
     if (!cgroup_kill(&run->cgroup))
-        reach = tree_kill();
+        reach = tree_kill(collect, run);
     record_signalled(run, SIGKILL, run->spec.rungs - 1, reach);
     ladder_await_last(run);
 }
@@ -53,6 +56,7 @@ void ladder_climb(struct run *run) {
         kill_all(run);
         return;
     }
+    run_collect(run); /* so that the walk meets the living */
     record_signalled(run, rung->signal, run->rung - 1, tree_signal(rung->signal, true));
     uint64_t due = now + rung->wait_ns;
     timer_set(&run->timers, TIMER_RUNG, run->bound_ns > 0 && run->bound_ns < due ? run->bound_ns : due);

@@ -184,19 +184,23 @@ static void leader_changed(struct run *run, int wait_status, const struct rusage
     }
 }
 
-void run_reap(struct run *run) {
-    const bool had_leader = run->leader > 0;
+void run_collect(struct run *run) {
     for (;;) {
         int status;
         struct rusage usage;
         pid_t pid = wait4(-1, &status, WNOHANG | WUNTRACED | WCONTINUED | __WALL, &usage);
         if (pid <= 0) {
             run->children_gone = pid < 0 && errno == ECHILD;
-            break;
+            return;
         }
         if (pid == run->leader)
             leader_changed(run, status, &usage);
     }
+}
+
+void run_reap(struct run *run) {
+    const bool had_leader = run->leader > 0;
+    run_collect(run);
     if (run->phase == PHASE_RUNNING && had_leader && run->leader == 0)
         leader_left(run);
     else if (run->children_gone && (run->phase == PHASE_STOPPING || run->phase == PHASE_LINGERING))

@@ -66,6 +66,8 @@ struct stop {
 void run_never_started(struct run *run, const struct fact_spawn_failed *failure);
 void run_start(struct run *run);
 void run_reap(struct run *run);
+/* The first half of run_reap: takes the dead away and records the leader's end, but draws no conclusions. */
+void run_collect(struct run *run);
 void run_exec_answered(struct run *run);
 int run_stop(struct run *run, const struct stop *stop); /* 0 or an errno for the asker */
 int run_extend(struct run *run, uint64_t by_ns);

@@ -12,9 +12,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "procfs.h"
 
-enum { LIST_MAX = 8192, ROUNDS_MAX = 64, PID_MAX = 1 << 22 };
+enum { LIST_MAX = 8192, PID_MAX = 1 << 22 };
+#define KILL_SLICE_NS 20000000u /* a guard that kills must not be deaf for longer than this */
 
 struct process {
     pid_t pid;
@@ -25,10 +27,21 @@ struct process {
 static struct process list[LIST_MAX];
 static size_t listed;
 static unsigned char seen[PID_MAX / 8] __attribute__((aligned(4096)));
+static bool stopping;     /* stop whoever is found the moment it is found */
+static size_t newly_found; /* while stopping */
+
+static int send_checked(const struct process *process, int signal);
+static bool is_new(pid_t pid);
 
 static void add(pid_t pid, pid_t parent) {
+    const struct process found = {pid, parent};
+    /* Here and not after the walk: a process that forks and exits every 300 us would be gone by then. */
+    if (stopping && is_new(pid)) {
+        send_checked(&found, SIGSTOP);
+        newly_found++;
+    }
     if (listed < LIST_MAX)
-        list[listed++] = (struct process){pid, parent};
+        list[listed++] = found;
 }
 
 /* The file is a row of decimal PIDs, each followed by a space; it may be longer than our buffer. */
@@ -148,27 +161,31 @@ static bool is_new(pid_t pid) {
     return true;
 }
 
-static size_t stop_the_new(void) {
-    size_t count = 0;
+/* One walk that stops everybody it has not met before. True when there was somebody. */
+static bool stop_the_new(void) {
+    newly_found = 0;
+    stopping = true;
     list_tree(true);
-    for (size_t i = 0; i < listed; i++) {
-        if (is_new(list[i].pid)) {
-            send_checked(&list[i], SIGSTOP);
-            count++;
-        }
-    }
-    return count;
+    stopping = false;
+    return newly_found > 0;
 }
 
-struct reach tree_kill(void) {
+struct reach tree_kill(void (*reap)(void *context), void *context) {
     struct reach reach = {0};
-    for (int round = 0; round < ROUNDS_MAX && stop_the_new() > 0; round++)
-        continue;
+    const uint64_t until = clock_now() + KILL_SLICE_NS;
+    /* The dead are taken away first: a storm of forks leaves thousands, and each walk would meet them all again. */
+    do
+        reap(context);
+    while (stop_the_new() && clock_now() < until);
     madvise(seen, sizeof seen, MADV_DONTNEED); /* zero again, and no longer resident */
-    list_tree(true);
     for (size_t i = 0; i < listed; i++)
         send_to(&list[i], SIGKILL, &reach);
     return reach;
+}
+
+int tree_size(void) {
+    list_tree(true);
+    return (int)listed;
 }
 
 int tree_count(void) {

@@ -36,8 +36,13 @@ struct tree_usage {
 struct reach tree_signal(int signal, bool then_continue);
 /* The signal only to those that have a handler for it. */
 struct reach tree_warn(int signal);
-/* SIGSTOP until nobody new appears, then SIGKILL to all: what forks cannot outrun. Repeat until ECHILD. */
-struct reach tree_kill(void);
+/*
+ * Stop the world: SIGSTOP until nobody new appears, taking away the dead between the walks, then SIGKILL to all. Returns
+ * after some milliseconds in any case; to be repeated until ECHILD.
+ */
+struct reach tree_kill(void (*reap)(void *context), void *context);
+/* Everybody, zombies included: a quick count. */
+int tree_size(void);
 /* Live processes; zombies that nobody has waited for yet are not counted. */
 int tree_count(void);
 struct tree_usage tree_usage(void);
