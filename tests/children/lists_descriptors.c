@@ -13,6 +13,8 @@ int main(void)
         die("getrlimit");
     int most = limit.rlim_cur < 65536 ? (int)limit.rlim_cur : 65536;
     for (int fd = 0; fd < most; fd++) {
+        if (fcntl(fd, F_GETFD) < 0)
+            continue;
         char path[64], target[512];
         snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
         ssize_t length = readlink(path, target, sizeof target - 1);

@@ -1,0 +1,50 @@
+"""Processes that nothing can kill for a while: frozen in the version 1 freezer, where SIGKILL only becomes pending."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+_ROOT = Path("/sys/fs/cgroup/freezer")
+
+
+def why_no_freezer() -> str | None:
+    """None when a version 1 freezer can be used, otherwise the reason."""
+    if not (_ROOT / "cgroup.procs").exists():
+        return f"needs the version 1 freezer mounted at {_ROOT}"
+    return None if os.access(_ROOT, os.W_OK) else f"{_ROOT} is not writable"
+
+
+class Freezer:
+    """A freezer cgroup of our own; leaving it thaws whatever is inside, and what was killed meanwhile dies then."""
+
+    def __init__(self) -> None:
+        self.path = _ROOT / f"pytest-holdfast-{os.getpid()}-{os.urandom(3).hex()}"
+
+    def __enter__(self) -> Self:
+        self.path.mkdir()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.thaw()
+        for line in (self.path / "cgroup.procs").read_text().split():  # alive: let it go where it came from
+            (_ROOT / "cgroup.procs").write_text(line)
+        self.path.rmdir()
+
+    def freeze(self, pid: int) -> None:
+        """Freeze a process and return when it is frozen."""
+        (self.path / "cgroup.procs").write_text(str(pid))
+        (self.path / "freezer.state").write_text("FROZEN")
+        while (self.path / "freezer.state").read_text().strip() != "FROZEN":
+            os.sched_yield()
+
+    def thaw(self) -> None:
+        """Let everything inside go on."""
+        (self.path / "freezer.state").write_text("THAWED")

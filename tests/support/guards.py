@@ -1,0 +1,83 @@
+"""Guards under conditions: started late, as another user, or with a clock that jumps."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from holdfast.guard.launch import guard_path
+
+from .children import compile_c
+
+NATIVE = Path(__file__).resolve().parent.parent.parent / "native"
+
+
+def held_guard(directory: Path) -> tuple[Path, Path]:
+    """A guard that begins only when something is written to the FIFO that is returned with it."""
+    gate = directory / "gate"
+    os.mkfifo(gate)
+    return _script(directory / "held-guard", f'read -r _ <"{gate}"\nexec "{guard_path()}" "$@"'), gate
+
+
+def guard_as(directory: Path, prefix: list[str]) -> Path:
+    """A guard that is started through another command; a copy, because that user may not reach the original."""
+    copy = directory / "guard-copy"
+    copy.write_bytes(Path(guard_path()).read_bytes())
+    copy.chmod(0o755)
+    return _script(directory / "guard-as", f'exec {" ".join(prefix)} "{copy}" "$@"')
+
+
+def guard_with_jumping_clock(directory: Path, by_s: int) -> Path:
+    """A guard for which the wall clock jumps by that much, forth and back, each time it looks."""
+    header = directory / "jumping_clock.h"
+    header.write_text(_JUMPING_CLOCK.replace("BY_SECONDS", str(by_s)))
+    sources = sorted(NATIVE.glob("*.c"))
+    return compile_c(sources, directory / f"guard-jumping{by_s}", "-D_GNU_SOURCE", "-include", str(header))
+
+
+def _script(path: Path, text: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+# Every way to the wall clock that a C program has, and timers set by it are refused: they would jump with it.
+_JUMPING_CLOCK = """
+#include <errno.h>
+#include <sys/time.h>
+#include <sys/timerfd.h>
+#include <time.h>
+__attribute__((unused)) static int jumped_clock_gettime(clockid_t clock, struct timespec *now) {
+    static int jumps;
+    int result = clock_gettime(clock, now);
+    if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE || clock == CLOCK_TAI)
+        now->tv_sec += (jumps++ & 1) ? BY_SECONDS : -(BY_SECONDS);
+    return result;
+}
+__attribute__((unused)) static time_t jumped_time(time_t *out) {
+    struct timespec now;
+    jumped_clock_gettime(CLOCK_REALTIME, &now);
+    if (out)
+        *out = now.tv_sec;
+    return now.tv_sec;
+}
+__attribute__((unused)) static int jumped_gettimeofday(struct timeval *out, void *zone) {
+    struct timespec now;
+    (void)zone;
+    jumped_clock_gettime(CLOCK_REALTIME, &now);
+    out->tv_sec = now.tv_sec;
+    out->tv_usec = now.tv_nsec / 1000;
+    return 0;
+}
+__attribute__((unused)) static int jumped_timerfd_create(int clock, int flags) {
+    if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_ALARM) {
+        errno = EINVAL;
+        return -1;
+    }
+    return timerfd_create(clock, flags);
+}
+#define clock_gettime jumped_clock_gettime
+#define gettimeofday jumped_gettimeofday
+#define time(out) jumped_time(out)
+#define timerfd_create jumped_timerfd_create
+"""
