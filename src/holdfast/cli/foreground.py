@@ -71,7 +71,7 @@ class Foreground:
             self._watch()
             ready = dict(self._poll.poll(self._timeout_ms()))
             if self.interrupts.fd in ready:
-                self._take_signals()
+                self.take_signals(self.interrupts.take())
             if self.live.control.fileno() in ready:
                 self._hear_guard()
             if self.keyboard is not None:
@@ -139,8 +139,9 @@ class Foreground:
 
     # Signals.
 
-    def _take_signals(self) -> None:
-        for number in self.interrupts.take():
+    def take_signals(self, numbers: bytes) -> None:
+        """Do what each of these signals asks for."""
+        for number in numbers:
             if number in STOPS:
                 self._stop_by_signal(number)
             elif number == signal.SIGTSTP:

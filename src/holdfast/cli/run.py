@@ -7,14 +7,17 @@ import os
 from typing import TYPE_CHECKING
 
 from ..live import LiveRun, new_spec
+from ..outcome import decide
 from ..projections.exit_code import OWN_FAILURE, exit_code
 from . import messages
 from .environment_file import read_environment
 from .foreground import Foreground
-from .interrupts import Interrupts
+from .interrupts import STOPS, Interrupts
 from .options import Option, Parsed, UsageError, pair, parse, usage
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from ..spec import RunSpec, SpecOptions
     from .keyboard import Keyboard
     from .report_file import ReportFile
@@ -172,11 +175,14 @@ class _Command:
         self.late = late
 
     def run(self) -> int:
+        early = self.interrupts.take()
+        if stops := [number for number in early if number in STOPS]:
+            return self._never_start(stops[0])
         live = self._start()
         try:
-            foreground = self._stay(live)
+            foreground = self._stay(live, early)
             code = self._tell(live, foreground)
-            return self._write_report(live, code)
+            return code if self.report is None else self._write_report(live.result().report, code)
         finally:
             live.reap(wait=live.ended)
             live.close()
@@ -188,7 +194,18 @@ class _Command:
 
         return LiveRun.start(self.spec, wake_output=True, windowed=True, window_size=window_size())
 
-    def _stay(self, live: LiveRun) -> Foreground:
+    def _never_start(self, number: int) -> int:
+        """A stop that was asked before the start: the command is never executed."""
+        from .never_started import facts_of, report_of
+
+        facts = facts_of(number)
+        outcome = decide(facts)
+        if not self.quiet:
+            messages.say(f"{outcome.reason}; run {self.spec.run_id}")
+        code = exit_code(outcome)
+        return code if self.report is None else self._write_report(report_of(self.spec, facts), code)
+
+    def _stay(self, live: LiveRun, early: bytes) -> Foreground:
         keyboard: Keyboard | None = None
         if self.spec.pty:
             from .keyboard import Keyboard
@@ -198,6 +215,7 @@ class _Command:
         try:
             if keyboard is not None:
                 keyboard.enter()
+            foreground.take_signals(early)
             foreground.until_settled()
         finally:
             if keyboard is not None:
@@ -222,13 +240,12 @@ class _Command:
             return OWN_FAILURE
         return code
 
-    def _write_report(self, live: LiveRun, code: int) -> int:
-        if self.report is None:
-            return code
+    def _write_report(self, report: dict[str, Any], code: int) -> int:
+        assert self.report is not None
         if self.report.is_special:
             self.interrupts.release()
         try:
-            self.report.write(live.result().report)
+            self.report.write(report)
         except OSError as error:
             messages.say(f"the report cannot be written to {self.report.path!r}: {error.strerror}")
             return code or OWN_FAILURE
