@@ -97,8 +97,8 @@ $(SANITIZED): $(SOURCES) $(HEADERS) Makefile
 	$(CC_CHECK) $(C_FLAGS) -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all \
 	  -static-libasan -static-libubsan $(SOURCES) build/sanitizer-options.c -o $@
 
-# Installed without build isolation: the compiler then stays in one place and finds its own cache again, so only the
-# first build compiles musl (half a minute). The requirements are read from where pip would read them.
+# Installed without build isolation: the compiler is unpacked once and finds its own cache again, so only the first build
+# compiles musl (half a minute). The requirements are read from where pip would read them.
 $(VENV)/installed: pyproject.toml | $(BIN)/python
 	@echo 'make: installing the compiler and the package into $(VENV); the first time takes a minute or two'
 	$(PIP) install $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])')
