@@ -1,0 +1,73 @@
+"""`python -m bench`: measure, write the results as JSON, and the page with its charts from them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from . import campaign, machine, native, page, plan
+from .progress import Progress
+
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the benchmarks the arguments ask for; 1 when one of ours could not be measured."""
+    options = _parser().parse_args(arguments)
+    scale = plan.QUICK if options.quick else plan.FULL if options.full else plan.STANDARD
+    figures = [figure for figure in plan.figures(scale) if _is_wanted(figure, options.only)]
+    if not figures:
+        names = ", ".join(figure.name for figure in plan.figures(scale))
+        print(f"bench: there is no figure {', '.join(options.only)}; there are: {names}", file=sys.stderr)
+        return 2
+    # What is not the whole at full length belongs in no documentation.
+    default = _ROOT / "docs" if scale is not plan.QUICK and not options.only else _ROOT / "build" / "bench"
+    directory = Path(options.output) if options.output else default
+    directory.mkdir(parents=True, exist_ok=True)
+    results = directory / "benchmarks.json"
+    if not options.page_only:
+        results.write_text(json.dumps(_measure(scale, figures), indent=1) + "\n", encoding="utf-8")
+    measured = json.loads(results.read_text(encoding="utf-8"))
+    print(page.write(measured, directory))
+    return (
+        1 if any(peer.startswith("holdfast") for one in measured["figures"].values() for peer in one["errors"]) else 0
+    )
+
+
+def _measure(scale: plan.Scale, figures: list[plan.Figure]) -> dict[str, object]:
+    described = machine.describe()
+    began = time.monotonic()
+    progress = Progress(campaign.steps(figures))
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as scratch:
+        programs = native.build(Path(scratch), with_shim=any(_uses_shim(figure) for figure in figures))
+        measured = campaign.carry_out(figures, programs, Path(scratch), progress)
+    progress.finish()
+    described["load_after"] = machine.load()
+    return {"scale": scale.name, "machine": described, "took_s": time.monotonic() - began, "figures": measured}
+
+
+def _uses_shim(figure: plan.Figure) -> bool:
+    return any(peer.function == "shim" for peer in figure.peers)
+
+
+def _is_wanted(figure: plan.Figure, only: list[str]) -> bool:
+    return not only or figure.name in only or figure.section in only
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    scale = parser.add_mutually_exclusive_group()
+    scale.add_argument("--quick", action="store_true", help="a few seconds: shows that everything can be measured")
+    scale.add_argument("--full", action="store_true", help="5,000 live runs besides")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="a figure or a section; repeatable")
+    parser.add_argument("--output", metavar="DIRECTORY", help="default: docs, or build/bench for a part of the whole")
+    parser.add_argument("--page-only", action="store_true", help="write the page again from the results that are there")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""docs/benchmarks.md and its charts, written from the results; nothing in it is typed by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .chart import number
+from .results import Results, section
+from .sections import SECTIONS, table
+from .targets import TARGETS, Target
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write(measured: dict[str, Any], directory: Path) -> Path:
+    """Write the page and its charts into `directory`; returns the page's path."""
+    results: Results = measured["figures"]
+    charts = directory / "benchmarks"
+    charts.mkdir(parents=True, exist_ok=True)
+    parts = [_opening(measured), targets_table(results)]
+    for name, make in SECTIONS.items():
+        if section(results, name):
+            text, drawings = make(results)
+            for drawing, svg in drawings.items():
+                (charts / f"{drawing}.svg").write_text(svg, encoding="utf-8")
+            images = "\n".join(f"![{drawing}](benchmarks/{drawing}.svg)\n" for drawing in drawings)
+            parts.append(f"{text}\n{images}{_failures(section(results, name))}")
+    page = directory / "benchmarks.md"
+    page.write_text("\n".join(parts), encoding="utf-8")
+    return page
+
+
+def _opening(measured: dict[str, Any]) -> str:
+    machine = measured["machine"]
+    versions = ", ".join(f"{name} {text}" for name, text in machine["versions"].items())
+    virtual = ", a virtual machine" if machine["virtual"] else ""
+    return f"""# Benchmarks
+
+Written by `make bench` from the results of one run (`benchmarks.json`); scale `{measured["scale"]}`, {machine["at"]},
+{measured["took_s"]:.0f} s.
+
+Machine: {machine["processor"]}, {machine["cores"]} cores, {machine["memory_gib"]} GiB{virtual}; Linux
+{machine["kernel"]}; {machine["python"]}; {versions}. Containment: {machine["containment"]}. Load average (one minute)
+{machine["load_before"]} before and {machine["load_after"]} after; the benchmark itself makes for about
+{machine["cores"]} of it, so anything more was somebody else and makes absolute numbers worse than they are.
+
+Every measurement runs in an interpreter of its own. Peers take turns within each round; a number is the median of the
+rounds, a ratio is the median of the ratios within each round, percentiles are over all observations of all rounds. CPU
+time is that of the owner and of every process it started and reaped.
+"""
+
+
+def targets_table(results: Results) -> str:
+    """Every target with what was measured; one that was not measured is neither met nor missed."""
+    rows = []
+    for target in TARGETS:
+        value = target.measure(results)
+        sign = "≥" if target.at_least else "≤"
+        floor = f"{sign} {target.floor:g}{target.unit}"
+        goal = "" if target.goal is None else f"{sign} {target.goal:g}{target.unit}"
+        shown = "not measured" if value is None else f"{number(value)}{target.unit}"
+        by_cpu = None if target.by_cpu is None else target.by_cpu(results)
+        by_cpu_shown = "" if by_cpu is None else f"{number(by_cpu)}{target.unit}"
+        rows.append((target.what, shown, by_cpu_shown, floor, _verdict(value, target, target.floor), goal,
+                     _verdict(value, target, target.goal)))  # fmt: skip
+    return "## Targets\n" + table(("", "measured", "by CPU time", "floor", "", "goal", ""), rows)
+
+
+def _verdict(value: float | None, target: Target, bound: float | None) -> str:
+    if value is None or bound is None:
+        return ""
+    return "met" if target.holds(value, bound) else "**not met**"
+
+
+def _failures(figures: dict[str, Any]) -> str:
+    lines = [
+        f"- {result['setting']}, {peer}: {error}"
+        for result in figures.values()
+        for peer, error in result["errors"].items()
+    ]
+    return "\nNot measured:\n\n" + "\n".join(lines) + "\n" if lines else ""

@@ -1,0 +1,131 @@
+"""What is measured: every figure, who takes part in it, and how much work each of three scales asks for."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+BASELINE = "asyncio"
+SUPERVISOR = "holdfast.Supervisor"
+RUN = "holdfast.run"
+LIMIT = "C, the limit"
+
+
+class Peer(NamedTuple):
+    """One way to do it; the function is in `bench.MODULE` and its docstring says how."""
+
+    name: str
+    module: str
+    function: str
+
+
+class Figure(NamedTuple):
+    """Peers that do the same work and are measured in turns."""
+
+    name: str
+    section: str
+    setting: str
+    peers: tuple[Peer, ...]
+    parameters: dict[str, Any]
+    rounds: int
+
+
+class Scale(NamedTuple):
+    """How much work: enough for a result that repeats, or just enough to see that everything works."""
+
+    name: str
+    rounds: int
+    spawn: dict[int, int]  # at once: how many runs
+    size_mib: int
+    endings: int
+    deadlines: int
+    due_together: int
+    live: tuple[int, ...]
+    starts: int
+
+
+QUICK = Scale("quick", 1, {1: 20, 16: 48}, 32, 3, 3, 10, (5, 20), 2)
+STANDARD = Scale("standard", 7, {1: 200, 16: 480, 256: 1024}, 1024, 10, 20, 200, (10, 100, 1000), 10)
+FULL = STANDARD._replace(name="full", live=(10, 100, 1000, 5000))
+
+_SPAWN = (
+    Peer(LIMIT, "spawning", "limit"),
+    Peer("C, through a shim", "spawning", "shim"),
+    Peer("subprocess.run", "spawning", "with_subprocess"),
+    Peer(BASELINE, "spawning", "with_asyncio"),
+    Peer("asyncio, pidfd watcher", "spawning", "with_asyncio_pidfd"),
+    Peer("anyio", "spawning", "with_anyio"),
+    Peer("trio", "spawning", "with_trio"),
+    Peer(RUN, "spawning", "with_holdfast_run"),
+    Peer(SUPERVISOR, "spawning", "with_supervisor"),
+    Peer("holdfast.Supervisor, trio", "spawning", "with_supervisor_on_trio"),
+)
+_CAPTURE = (
+    Peer(LIMIT, "transfer", "capture_limit"),
+    Peer("subprocess.run", "transfer", "capture_subprocess"),
+    Peer(BASELINE, "transfer", "capture_asyncio"),
+    Peer(RUN, "transfer", "capture_holdfast"),
+)
+_STREAM = (
+    Peer("subprocess.Popen", "transfer", "stream_subprocess"),
+    Peer(BASELINE, "transfer", "stream_asyncio"),
+    Peer("trio", "transfer", "stream_trio"),
+    Peer(RUN, "transfer", "stream_holdfast_run"),
+    Peer(SUPERVISOR, "transfer", "stream_supervisor"),
+)
+_ENDING = (
+    Peer("subprocess.Popen, killpg", "ending", "with_subprocess"),
+    Peer("asyncio, killpg", "ending", "with_asyncio"),
+    Peer(SUPERVISOR, "ending", "with_supervisor"),
+)
+_IDLING = (Peer(BASELINE, "idling", "with_asyncio"), Peer(SUPERVISOR, "idling", "with_supervisor"))
+_STARTUP = (
+    Peer("python3 -c pass", "startup", "bare_python"),
+    Peer("python3, subprocess.run", "startup", "python_subprocess"),
+    Peer("timeout 60 true", "startup", "coreutils_timeout"),
+    Peer("holdfast run -- true", "startup", "holdfast_run"),
+)
+
+
+def figures(scale: Scale) -> list[Figure]:
+    """All figures of a scale, in the order they are measured and shown."""
+    few = min(scale.rounds, 5)
+    # Building the shim takes half a minute when zig has no musl in its cache yet.
+    spawn = tuple(peer for peer in _SPAWN if scale is not QUICK or peer.function != "shim")
+    plan = [
+        Figure(
+            f"spawn-{at_once}", "spawn", _at_once(at_once), spawn, {"at_once": at_once, "count": count}, scale.rounds
+        )
+        for at_once, count in scale.spawn.items()
+    ]
+    size = {"size": scale.size_mib << 20}
+    plan.append(Figure("capture", "output", "captured whole", _CAPTURE, size, few))
+    plan.append(Figure("stream", "output", "streamed", _STREAM, size, few))
+    for processes in (1, 20):
+        parameters = {"processes": processes, "count": scale.endings}
+        setting = "one process" if processes == 1 else f"a tree of {processes}"
+        plan.append(Figure(f"cancel-{processes}", "cancel", setting, _ENDING, parameters, few))
+    plan += [_deadline("idle", "idle event loop", scale.deadlines, few)]
+    plan += [_deadline("blocked", "blocked event loop", scale.deadlines, few)]
+    plan += [_deadline("together", f"{scale.due_together} due at once", scale.due_together, min(few, 3))]
+    plan += [
+        Figure(
+            f"memory-{live}",
+            "memory",
+            f"{live:,} live runs",
+            _IDLING,
+            {"live": live},
+            min(few, 3) if live < 1000 else 1,
+        )
+        for live in scale.live
+    ]
+    plan.append(Figure("startup", "startup", "command line", _STARTUP, {"count": scale.starts}, scale.rounds))
+    return plan
+
+
+def _deadline(kind: str, setting: str, count: int, rounds: int) -> Figure:
+    peers = (Peer(BASELINE, "lateness", f"{kind}_asyncio"), Peer(SUPERVISOR, "lateness", f"{kind}_holdfast"))
+    return Figure(f"deadline-{kind}", "deadline", setting, peers, {"count": count}, rounds)
+
+
+def _at_once(count: int) -> str:
+    return "one after the other" if count == 1 else f"{count} at once"

@@ -1,0 +1,39 @@
+"""How far the benchmarks are: a bar on a terminal, a line per section elsewhere. On stderr: stdout is for results."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+
+_WIDTH = 24
+
+
+class Progress:
+    """Counts steps; each says what is being done now."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._began = time.monotonic()
+        self._is_terminal = sys.stderr.isatty()
+        self._last = ""
+
+    def step(self, section: str, what: str) -> None:
+        """The next step begins."""
+        filled = _WIDTH * self._done // max(self._total, 1)
+        elapsed_s = time.monotonic() - self._began
+        left = f", {elapsed_s / self._done * (self._total - self._done):.0f} s left" if self._done else ""
+        if self._is_terminal:
+            columns = shutil.get_terminal_size().columns
+            line = f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {self._done}/{self._total}{left}  {section}: {what}"
+            print(f"\r\x1b[K{line[: columns - 1]}", end="", file=sys.stderr, flush=True)
+        elif section != self._last:
+            self._last = section
+            print(f"bench: {self._done}/{self._total} {section}{left}", file=sys.stderr, flush=True)
+        self._done += 1
+
+    def finish(self) -> None:
+        """All is done."""
+        end = "\r\x1b[K" if self._is_terminal else ""
+        print(f"{end}bench: {self._done} measurements in {time.monotonic() - self._began:.0f} s", file=sys.stderr)

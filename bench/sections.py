@@ -1,0 +1,211 @@
+"""The sections of the page: for each, its text with its tables, and its charts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import chart
+from .chart import TIMES, Bar, Series, number
+from .plan import BASELINE, LIMIT, SUPERVISOR
+from .results import Results, median, percentile, ratio, section, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_SHIM = "C, through a shim"
+
+
+def _spawn(results: Results) -> tuple[str, dict[str, str]]:
+    text = "## Runs per second\n`/bin/true`, stdin from `/dev/null`, both output streams captured.\n"
+    for figure, result in section(results, "spawn").items():
+        rows = []
+        for peer in result["peers"]:
+            low, high = spread(results, figure, peer, "per_second") or (0.0, 0.0)
+            rows.append((
+                peer, _shown(median(results, figure, peer, "per_second")), f"{number(low)} to {number(high)}",
+                _shown(ratio(results, figure, peer, BASELINE, "per_second"), TIMES),
+                _shown(ratio(results, figure, peer, LIMIT, "per_second"), TIMES),
+                _shown(median(results, figure, peer, "cpu_us")), _shown(median(results, figure, peer, "own_us")),
+                _shown(median(results, figure, peer, "children_us")),
+            ))  # fmt: skip
+        heads = ("", "runs/s", "rounds", "of asyncio", "of the limit", "CPU µs/run", "owner", "children")
+        text += f"\n### {result['setting'].capitalize()}\n{table(heads, rows)}"
+        text += _where_the_time_goes(results, figure)
+    groups = [
+        (result["setting"], _bars(results, figure, "per_second"))
+        for figure, result in section(results, "spawn").items()
+    ]
+    drawings = {"spawn": chart.bars("Runs per second", "more is better", groups)}
+    grown = _growth(results, "spawn", "at_once", "per_second", (LIMIT, BASELINE, "trio", SUPERVISOR))
+    if grown:
+        drawings["spawn-growth"] = chart.lines(
+            "Runs per second as more run at once", "more is better", "at once", grown
+        )
+    return text, drawings
+
+
+def _where_the_time_goes(results: Results, figure: str) -> str:
+    """The supervised run's CPU time, taken apart by what the others cost."""
+    command = median(results, figure, LIMIT, "children_us")
+    shim = median(results, figure, _SHIM, "children_us")
+    ours = median(results, figure, SUPERVISOR, "children_us")
+    own = median(results, figure, SUPERVISOR, "own_us")
+    baseline = median(results, figure, BASELINE, "own_us")
+    if command is None or shim is None or ours is None or own is None or baseline is None:
+        return ""
+    return (
+        f"\nWhere a supervised run's CPU time goes: the command itself {number(command)} µs, a second process at its "
+        f"least {number(shim - command)} µs, the guard's own work {number(ours - shim)} µs, Python {number(own)} µs "
+        f"(asyncio: {number(baseline)} µs).\n"
+    )
+
+
+def _output(results: Results) -> tuple[str, dict[str, str]]:
+    text = "## Large output\nOne command that writes as fast as its pipe takes it.\n"
+    groups = []
+    for figure, result in section(results, "output").items():
+        other = "subprocess.run" if figure == "capture" else BASELINE
+        rows = [
+            (
+                peer, _shown(median(results, figure, peer, "mib_per_second")),
+                _shown(ratio(results, figure, peer, other, "mib_per_second"), TIMES),
+                _shown(median(results, figure, peer, "cpu_us_per_mib")),
+                _shown(median(results, figure, peer, "owner_peak_mib")),
+                _shown(median(results, figure, peer, "journal_peak_mib")),
+            )
+            for peer in result["peers"]
+        ]  # fmt: skip
+        size = result["parameters"]["size"] >> 20
+        heads = ("", "MiB/s", f"of {other}", "CPU µs/MiB", "owner's peak MiB", "journal's peak MiB")
+        text += f"\n### {size:,} MiB {result['setting']}\n{table(heads, rows)}"
+        groups.append((f"{size:,} MiB {result['setting']}", _bars(results, figure, "mib_per_second")))
+    return text, {"output": chart.bars("Large output, MiB per second", "more is better", groups)}
+
+
+def _cancel(results: Results) -> tuple[str, dict[str, str]]:
+    text = """## Cancel to gone
+From asking for the end until every process is seen to be gone, in milliseconds. The peers send SIGTERM to a process
+group, which these trees do not leave; Holdfast climbs its ladder and proves that the tree is empty.
+"""
+    return text + _percentiles(results, "cancel", "took_ms"), {
+        "cancel": chart.bars(
+            "Cancel to gone, median", "milliseconds, less is better", _grouped(results, "cancel", "took_ms")
+        )
+    }
+
+
+def _deadline(results: Results) -> tuple[str, dict[str, str]]:
+    text = """## Deadlines
+How late the verdict comes, in milliseconds: for Holdfast the guard's record in the journal, for asyncio the moment its
+coroutine gets to kill the process. The blocked event loop sleeps 150 ms over a deadline of 50 ms.
+"""
+    return text + _percentiles(results, "deadline", "late_ms"), {
+        "deadline": chart.bars(
+            "Lateness of deadlines, p99",
+            "milliseconds, less is better",
+            _grouped(results, "deadline", "late_ms", "p99"),
+        )
+    }
+
+
+def _memory(results: Results) -> tuple[str, dict[str, str]]:
+    text = """## Memory of live runs
+KiB for each idle run. Guard: private pages. Python: growth of resident memory, and objects alone. Journal: memory of
+the memfd. The command's own memory and the kernel's (stacks, tables, descriptors) are not in it.
+"""
+    rows = []
+    for figure, result in section(results, "memory").items():
+        fields = ("guard_kib", "python_resident_kib", "python_objects_kib", "journal_kib", "started_per_second")
+        for peer in result["peers"]:
+            shown = (_shown(median(results, figure, peer, field)) for field in fields)
+            rows.append((f"{result['setting']}, {peer}", *shown))
+    text += table(("", "guard", "Python", "Python's objects", "journal", "started per second"), rows)
+    grown = [
+        *_growth(results, "memory", "live", "guard_kib", (SUPERVISOR,), "guard"),
+        *_growth(results, "memory", "live", "python_resident_kib", (SUPERVISOR,), "Python, Supervisor"),
+        *_growth(results, "memory", "live", "python_resident_kib", (BASELINE,), "Python, asyncio"),
+    ]
+    return text, {"memory": chart.lines("Memory of one idle run", "KiB, less is better", "live runs", grown)}
+
+
+def _startup(results: Results) -> tuple[str, dict[str, str]]:
+    text = """## Start-up of the command line
+The installed commands of one environment, bytecode compiled (the first start, which compiles, is not counted).
+"""
+    rows = [
+        (
+            peer, _shown(median(results, "startup", peer, "ms")),
+            _shown(ratio(results, "startup", peer, "python3 -c pass", "ms"), TIMES),
+            _shown(median(results, "startup", peer, "cpu_ms")),
+            _shown(ratio(results, "startup", peer, "python3 -c pass", "cpu_ms"), TIMES),
+        )
+        for peer in results["startup"]["peers"]
+    ]  # fmt: skip
+    text += table(("", "ms", "of bare Python", "CPU ms", "of bare Python"), rows)
+    groups = [("", _bars(results, "startup", "ms"))]
+    return text, {
+        "startup": chart.bars("Start to end of a command that does nothing", "milliseconds, less is better", groups)
+    }
+
+
+SECTIONS: dict[str, Callable[[Results], tuple[str, dict[str, str]]]] = {
+    "spawn": _spawn,
+    "output": _output,
+    "cancel": _cancel,
+    "deadline": _deadline,
+    "memory": _memory,
+    "startup": _startup,
+}
+
+
+def _percentiles(results: Results, name: str, field: str) -> str:
+    rows = [
+        (f"{result['setting']}, {peer}",
+         *(_shown(percentile(results, figure, peer, field, which)) for which in ("p50", "p99", "max")),
+         str(result["peers"][peer][field]["count"]))
+        for figure, result in section(results, name).items()
+        for peer in result["peers"]
+    ]  # fmt: skip
+    return table(("", "p50", "p99", "max", "observations"), rows)
+
+
+def _grouped(results: Results, name: str, field: str, which: str = "p50") -> list[tuple[str, list[Bar]]]:
+    return [
+        (result["setting"], _bars(results, figure, field, which)) for figure, result in section(results, name).items()
+    ]
+
+
+def _bars(results: Results, figure: str, field: str, which: str = "median") -> list[Bar]:
+    peers = results[figure]["peers"]
+    return [Bar(peer, found[field][which], _kind(peer)) for peer, found in peers.items() if field in found]
+
+
+def _kind(peer: str) -> str:
+    return "ours" if peer.startswith("holdfast") else "limit" if peer.startswith("C, ") else "peer"
+
+
+def _growth(
+    results: Results, name: str, over: str, field: str, peers: tuple[str, ...], label: str | None = None
+) -> list[Series]:
+    """One line per peer, as soon as there are two points."""
+    grown = []
+    for peer in peers:
+        points = [
+            (float(result["parameters"][over]), value)
+            for figure, result in section(results, name).items()
+            if (value := median(results, figure, peer, field)) is not None
+        ]
+        if len(points) > 1:
+            grown.append(Series(label or peer, tuple(points)))
+    return grown
+
+
+def _shown(value: float | None, unit: str = "") -> str:
+    return "" if value is None else f"{number(value)}{unit}"
+
+
+def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table; all columns but the first hold numbers."""
+    heads = tuple(heads)
+    lines = [heads, ("---", *("---:" for _ in heads[1:])), *map(tuple, rows)]
+    return "\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"

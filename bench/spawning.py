@@ -1,0 +1,146 @@
+"""Runs per second of a command that does nothing, both streams captured, a given number of them at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+import holdfast
+
+from .cost import Sample, now, per_run, run_costs
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+COMMAND = ["/bin/true"]
+_WARM_UP = 16
+
+
+def limit(parameters: dict[str, Any]) -> Sample:
+    """posix_spawn, two pipes and waitpid from C."""
+    return _from_c(parameters, COMMAND)
+
+
+def shim(parameters: dict[str, Any]) -> Sample:
+    """The same with the least possible second process in between: the floor for one guard per run."""
+    return _from_c(parameters, [parameters["shim"], *COMMAND])
+
+
+def _from_c(parameters: dict[str, Any], command: list[str]) -> Sample:
+    count, at_once = parameters["count"], parameters["at_once"]
+    program = [parameters["limit"], "spawn", str(count), str(at_once), *command]
+    cost = json.loads(subprocess.run(program, check=True, capture_output=True).stdout)
+    return run_costs(cost["seconds"], cost["self_us"], cost["children_us"], count)
+
+
+def with_subprocess(parameters: dict[str, Any]) -> Sample:
+    """subprocess.run; several at once in threads."""
+    return _in_threads(lambda: subprocess.run(COMMAND, stdin=subprocess.DEVNULL, capture_output=True), parameters)
+
+
+def with_holdfast_run(parameters: dict[str, Any]) -> Sample:
+    """holdfast.run; several at once in threads."""
+    return _in_threads(lambda: holdfast.run(COMMAND), parameters)
+
+
+def _in_threads(one: Callable[[], Any], parameters: dict[str, Any]) -> Sample:
+    count, at_once = parameters["count"], parameters["at_once"]
+    if at_once == 1:
+        for _ in range(_WARM_UP):
+            one()
+        begin = now()
+        for _ in range(count):
+            one()
+        return per_run(begin, count)
+    with ThreadPoolExecutor(at_once) as pool:
+        for future in [pool.submit(one) for _ in range(max(_WARM_UP, at_once))]:
+            future.result()
+        begin = now()
+        for future in [pool.submit(one) for _ in range(count)]:
+            future.result()
+        return per_run(begin, count)
+
+
+def with_asyncio(parameters: dict[str, Any]) -> Sample:
+    """asyncio.create_subprocess_exec and communicate, as they come."""
+    return anyio.run(_drive, _one_asyncio, parameters)
+
+
+def with_asyncio_pidfd(parameters: dict[str, Any]) -> Sample:
+    """The same with pidfds instead of a thread per process, which is the default from Python 3.12 on."""
+    asyncio.set_child_watcher(asyncio.PidfdChildWatcher())
+    return anyio.run(_drive, _one_asyncio, parameters)
+
+
+async def _one_asyncio() -> None:
+    pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(*COMMAND, stdin=null, stdout=pipe, stderr=pipe)
+    await process.communicate()
+
+
+def with_anyio(parameters: dict[str, Any]) -> Sample:
+    """anyio.run_process on asyncio."""
+    return anyio.run(_drive, _one_anyio, parameters)
+
+
+def with_trio(parameters: dict[str, Any]) -> Sample:
+    """trio.run_process."""
+    return anyio.run(_drive, _one_trio, parameters, backend="trio")
+
+
+async def _one_anyio() -> None:
+    await anyio.run_process(COMMAND, stdin=subprocess.DEVNULL)
+
+
+async def _one_trio() -> None:
+    import trio
+
+    await trio.run_process(COMMAND, capture_stdout=True, capture_stderr=True)
+
+
+def with_supervisor(parameters: dict[str, Any]) -> Sample:
+    """holdfast.Supervisor on asyncio."""
+    return anyio.run(_drive_supervisor, parameters)
+
+
+def with_supervisor_on_trio(parameters: dict[str, Any]) -> Sample:
+    """holdfast.Supervisor on trio."""
+    return anyio.run(_drive_supervisor, parameters, backend="trio")
+
+
+async def _drive_supervisor(parameters: dict[str, Any]) -> Sample:
+    async with holdfast.Supervisor() as supervisor:
+
+        async def one() -> None:
+            run = await supervisor.start(COMMAND)
+            await run.result()
+            run.close()
+
+        return await _drive(one, parameters)
+
+
+async def _drive(one: Callable[[], Awaitable[None]], parameters: dict[str, Any]) -> Sample:
+    count, at_once = parameters["count"], parameters["at_once"]
+    await _repeat(one, _WARM_UP, min(at_once, _WARM_UP))
+    begin = now()
+    await _repeat(one, count, at_once)
+    return per_run(begin, count)
+
+
+async def _repeat(one: Callable[[], Awaitable[None]], count: int, at_once: int) -> None:
+    left = count
+
+    async def lane() -> None:
+        nonlocal left
+        while left > 0:
+            left -= 1
+            await one()
+
+    async with anyio.create_task_group() as group:
+        for _ in range(at_once):
+            group.start_soon(lane)

@@ -1,0 +1,130 @@
+"""The benchmarks can be run: results are there and sane. How fast anything was is not asserted: that is no test."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+import pytest
+from bench import campaign, chart, page, results, targets
+from bench.native import Programs
+from bench.plan import QUICK, STANDARD, Figure, Peer, figures
+from bench.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+SUBSET = ("spawn-16", "stream", "cancel-20", "deadline-blocked", "memory-5", "startup")
+
+
+def numbers(value: Any) -> Iterator[float]:
+    """Every number in a result."""
+    if isinstance(value, dict):
+        for part in value.values():
+            yield from numbers(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from numbers(part)
+    elif isinstance(value, int | float):
+        yield float(value)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    """One quick run of a part of the benchmarks, as a user starts it."""
+    directory = tmp_path_factory.mktemp("bench")
+    only = [word for name in SUBSET for word in ("--only", name)]
+    command = [sys.executable, "-m", "bench", "--quick", *only, "--output", str(directory)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads((directory / "benchmarks.json").read_text()), directory
+
+
+@pytest.mark.slow
+def test_every_peer_of_the_subset_has_sane_results(measured: tuple[dict[str, Any], Path]) -> None:
+    found = measured[0]["figures"]
+    assert sorted(found) == sorted(SUBSET)
+    for figure in figures(QUICK):
+        if figure.name in SUBSET:
+            assert found[figure.name]["errors"] == {}
+            assert list(found[figure.name]["peers"]) == [peer.name for peer in figure.peers]
+            for summary in found[figure.name]["peers"].values():
+                assert summary
+                assert all(math.isfinite(number) for number in numbers(summary))
+    assert results.median(found, "memory-5", "holdfast.Supervisor", "alive") == 5
+    assert all(rate > 0 for rate in numbers([one["per_second"] for one in found["spawn-16"]["peers"].values()]))
+
+
+@pytest.mark.slow
+def test_the_page_shows_what_was_measured_and_charts_are_svg(measured: tuple[dict[str, Any], Path]) -> None:
+    text = (measured[1] / "benchmarks.md").read_text()
+    assert "16 at once" in text
+    assert "not measured" in text  # the figures that were left out are not made up
+    charts = list((measured[1] / "benchmarks").glob("*.svg"))
+    assert charts
+    for drawing in charts:
+        assert ElementTree.parse(drawing).getroot().tag.endswith("svg")
+        assert f"benchmarks/{drawing.name}" in text
+
+
+def test_a_peer_that_fails_is_shown_and_stops_nobody(tmp_path: Path) -> None:
+    peers = (Peer("works", "startup", "coreutils_timeout"), Peer("broken", "startup", "no_such_function"))
+    figure = Figure("startup", "startup", "command line", peers, {"count": 1}, 2)
+    found = campaign.carry_out([figure], Programs("", None), tmp_path, Progress(4))["startup"]
+    assert list(found["peers"]) == ["works"]
+    assert "no_such_function" in found["errors"]["broken"]
+    assert len(found["peers"]["works"]["ms"]["rounds"]) == 2
+
+
+def test_an_unknown_figure_is_an_error_that_names_the_known_ones() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "--only", "nonsense"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "spawn-16" in done.stderr
+
+
+def rounds(**fields: list[float]) -> dict[str, Any]:
+    """The summary of one peer."""
+    return {name: {"median": sorted(values)[len(values) // 2], "rounds": values} for name, values in fields.items()}
+
+
+def test_a_ratio_is_taken_within_rounds_so_that_a_slow_round_does_not_count() -> None:
+    found = {"f": {"peers": {"a": rounds(x=[10.0, 1.0, 10.0]), "b": rounds(x=[5.0, 0.5, 5.0])}}}
+    assert results.ratio(found, "f", "a", "b", "x") == 2.0
+    assert results.ratio(found, "f", "a", "absent", "x") is None
+
+
+def test_targets_not_measured_are_neither_met_nor_missed() -> None:
+    for target in targets.TARGETS:
+        assert target.measure({}) is None
+    page_text = page.targets_table({})
+    assert "met" not in page_text
+    assert page_text.count("not measured") == len(targets.TARGETS)
+
+
+def test_a_target_knows_its_right_side() -> None:
+    late = next(target for target in targets.TARGETS if not target.at_least)
+    fast = next(target for target in targets.TARGETS if target.at_least)
+    assert late.holds(1.0, 2.0)
+    assert not late.holds(3.0, 2.0)
+    assert fast.holds(3.0, 2.0)
+    assert not fast.holds(1.0, 2.0)
+
+
+def test_charts_escape_their_text_and_take_an_empty_group() -> None:
+    drawing = chart.bars("a < b & c", "", [("group", [chart.Bar("<peer>", 0.0, "peer")]), ("empty", [])])
+    ElementTree.fromstring(drawing)
+    line = chart.Series("one", ((10.0, 1.0), (1000.0, 3.0)))
+    ElementTree.fromstring(chart.lines("growth", "", "n", [line]))
+
+
+def test_the_standard_scale_has_everything_that_was_promised() -> None:
+    names = {figure.name for figure in figures(STANDARD)}
+    assert {"spawn-1", "spawn-16", "spawn-256", "capture", "stream", "memory-1000", "startup"} <= names
