@@ -101,8 +101,26 @@ uint64_t cgroup_refused_forks(const struct cgroup *cgroup) {
     return read_count(cgroup->controls ? cgroup->unified.leaf : cgroup->pids.leaf, "pids.events", "max");
 }
 
-bool cgroup_kill(const struct cgroup *cgroup) {
-    return cgroup->unified.leaf >= 0 && write_small(cgroup->unified.leaf, "cgroup.kill", "1");
+/* The leaf's own members: nested runs have leaves below it and are not counted. */
+static int count_members(int leaf) {
+    char text[4096];
+    int count = 0;
+    int fd = openat(leaf, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    for (ssize_t got = read(fd, text, sizeof text); got > 0; got = read(fd, text, sizeof text)) {
+        for (ssize_t i = 0; i < got; i++)
+            count += text[i] == '\n';
+    }
+    close(fd);
+    return count;
+}
+
+int cgroup_kill(const struct cgroup *cgroup) {
+    if (cgroup->unified.leaf < 0)
+        return -1;
+    int members = count_members(cgroup->unified.leaf);
+    return write_small(cgroup->unified.leaf, "cgroup.kill", "1") ? members : -1;
 }
 
 void cgroup_release(const struct cgroup *cgroup, int pid) {

@@ -37,8 +37,8 @@ bool cgroup_keeps_pids(const struct cgroup *cgroup);
 /* How often the kernel killed for memory, or refused a fork, in this run. */
 uint64_t cgroup_oom_kills(const struct cgroup *cgroup);
 uint64_t cgroup_refused_forks(const struct cgroup *cgroup);
-/* SIGKILL to every member at once. False when that cannot be done here. */
-bool cgroup_kill(const struct cgroup *cgroup);
+/* SIGKILL to every member at once; returns how many there were. -1 when that cannot be done here. */
+int cgroup_kill(const struct cgroup *cgroup);
 /* Stragglers that are to be left alone go where the guard itself is. */
 void cgroup_release(const struct cgroup *cgroup, int pid);
 /* Removes the leaves, with what nested runs may have left inside. */

@@ -28,7 +28,9 @@ static uint32_t crc32(uint32_t crc, const void *data, size_t length) {
 }
 
 static uint32_t frame_check(const struct frame *frame, const void *payload, size_t covered) {
-    uint32_t crc = crc32(0, &frame->type, offsetof(struct frame, check) - offsetof(struct frame, type));
+    const unsigned char *bytes = (const unsigned char *)frame;
+    const size_t type = offsetof(struct frame, type), check = offsetof(struct frame, check);
+    uint32_t crc = crc32(0, bytes + type, check - type);
     crc = crc32(crc, &frame->at_ns, sizeof frame->at_ns);
     return crc32(crc, payload, covered);
 }

@@ -30,15 +30,16 @@ void ladder_await_last(struct run *run) {
 static void collect(void *run) { run_collect(run); }
 
 void ladder_repeat_last(struct run *run) {
-    tree_kill(collect, run);
-    run->pass_ns = run->pass_ns * 2 < LAST_PASS_NS ? run->pass_ns * 2 : LAST_PASS_NS;
+    if (tree_kill(collect, run).pressing)
+        run->pass_ns = 0; /* a storm: again at once, after a look at clocks and owners */
+    else
+        run->pass_ns = run->pass_ns * 2 < LAST_PASS_NS ? run->pass_ns * 2 + FIRST_PASS_NS : LAST_PASS_NS;
     timer_set(&run->timers, TIMER_KILL_PASS, clock_now() + run->pass_ns);
 }
 
 static void kill_all(struct run *run) {
-    run_collect(run);
-    struct reach reach = {.reached = run->cgroup.unified.leaf >= 0 ? tree_size() : 0};
-    if (!cgroup_kill(&run->cgroup))
+    struct reach reach = {.reached = cgroup_kill(&run->cgroup)};
+    if (reach.reached < 0)
         reach = tree_kill(collect, run);
     record_signalled(run, SIGKILL, run->spec.rungs - 1, reach);
     ladder_await_last(run);

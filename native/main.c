@@ -242,9 +242,9 @@ static void watch(struct pollfd *watched, int signals) {
 
 static int wait_for_something(struct pollfd *watched) {
     enum timer timer = timers_next(&run.timers);
-    if (timer == TIMER_COUNT)
+    if (timer == TIMER_COUNT && !run.reap_again)
         return ppoll(watched, WATCH_COUNT, NULL, NULL);
-    const uint64_t now = clock_now(), due = run.timers.due_ns[timer];
+    const uint64_t now = clock_now(), due = run.reap_again ? 0 : run.timers.due_ns[timer];
     const uint64_t left = due > now ? due - now : 0;
     struct timespec timeout = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
     return ppoll(watched, WATCH_COUNT, &timeout, NULL);
@@ -259,6 +259,8 @@ static void turn(int signals) {
     run_exec_answered(&run); /* not waited for: a failure is followed by SIGCHLD, and success is no news */
     if (watched[WATCH_SIGNALS].revents)
         drain_signals(signals);
+    if (run.reap_again && run.phase != PHASE_ENDED)
+        run_reap(&run);
     if (watched[WATCH_OWNER].revents && run.owner_process >= 0 && run.phase != PHASE_ENDED) {
         close(run.owner_process);
         run.owner_process = -1;

@@ -13,6 +13,7 @@
 #include "tree.h"
 
 enum { SURVIVORS_TEXT = 6000, READ_AT_ONCE = 8 << 20 };
+#define REAP_SLICE_NS 10000000u
 
 static int64_t microseconds(struct timeval time) { return (int64_t)time.tv_sec * 1000000 + time.tv_usec; }
 
@@ -184,18 +185,24 @@ static void leader_changed(struct run *run, int wait_status, const struct rusage
     }
 }
 
+/*
+ * The leader is asked for by name, so that its exit is never behind a queue of others. Those are taken for some
+ * milliseconds at most: a storm of forks may die as fast as we can count, and clocks and owners must not wait for that.
+ */
 void run_collect(struct run *run) {
-    for (;;) {
-        int status;
-        struct rusage usage;
-        pid_t pid = wait4(-1, &status, WNOHANG | WUNTRACED | WCONTINUED | __WALL, &usage);
-        if (pid <= 0) {
-            run->children_gone = pid < 0 && errno == ECHILD;
-            return;
-        }
-        if (pid == run->leader)
+    int status;
+    struct rusage usage;
+    if (run->leader > 0 && wait4(run->leader, &status, WNOHANG | WUNTRACED | WCONTINUED | __WALL, &usage) > 0)
+        leader_changed(run, status, &usage);
+    const uint64_t until = clock_now() + REAP_SLICE_NS;
+    pid_t pid;
+    do {
+        pid = wait4(-1, &status, WNOHANG | WUNTRACED | WCONTINUED | __WALL, &usage);
+        if (pid > 0 && pid == run->leader)
             leader_changed(run, status, &usage);
-    }
+    } while (pid > 0 && clock_now() < until);
+    run->reap_again = pid > 0;
+    run->children_gone = pid < 0 && errno == ECHILD;
 }
 
 void run_reap(struct run *run) {

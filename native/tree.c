@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -97,12 +98,19 @@ static bool is_guard(pid_t pid) {
     return stat(path, &other) == 0 && other.st_ino == self.st_ino && other.st_dev == self.st_dev;
 }
 
+/* A child of ours that waits to be reaped has no children; asking the kernel is far cheaper than looking through /proc. */
+static bool is_our_zombie(const struct process *process) {
+    siginfo_t info = {.si_pid = 0};
+    return process->parent == getpid() &&
+           waitid(P_PID, (id_t)process->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == process->pid;
+}
+
 /* Breadth first, so parents come before their children. */
 static void list_tree(bool into_nested_guards) {
     listed = 0;
     add_children(getpid());
     for (size_t i = 0; i < listed; i++) {
-        if (into_nested_guards || !is_guard(list[i].pid))
+        if (!is_our_zombie(&list[i]) && (into_nested_guards || !is_guard(list[i].pid)))
             add_children(list[i].pid);
     }
 }
@@ -180,12 +188,8 @@ struct reach tree_kill(void (*reap)(void *context), void *context) {
     madvise(seen, sizeof seen, MADV_DONTNEED); /* zero again, and no longer resident */
     for (size_t i = 0; i < listed; i++)
         send_to(&list[i], SIGKILL, &reach);
+    reach.pressing = newly_found > 0;
     return reach;
-}
-
-int tree_size(void) {
-    list_tree(true);
-    return (int)listed;
 }
 
 int tree_count(void) {

@@ -19,7 +19,8 @@
 
 struct reach {
     int reached;
-    int refused; /* EPERM: a process of another user */
+    int refused;  /* EPERM: a process of another user */
+    bool pressing; /* of tree_kill: the last walk still met somebody new */
 };
 
 struct tree_usage {
@@ -41,8 +42,6 @@ struct reach tree_warn(int signal);
  * after some milliseconds in any case; to be repeated until ECHILD.
  */
 struct reach tree_kill(void (*reap)(void *context), void *context);
-/* Everybody, zombies included: a quick count. */
-int tree_size(void);
 /* Live processes; zombies that nobody has waited for yet are not counted. */
 int tree_count(void);
 struct tree_usage tree_usage(void);
