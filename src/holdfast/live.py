@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 from . import outcome as outcomes
 from .environment import parent_run_id
-from .errors import RequestError, SpecError
+from .errors import JournalDamagedError, RequestError, SpecError
 from .guard import control
 from .guard.launch import launch, set_window_size
 from .journal.facts import CAUSES, Detail, make_fact
@@ -164,8 +164,12 @@ class LiveRun:
         return self.reader.ended or bool(self._observed)
 
     def refresh(self) -> None:
-        """Read the facts that are new. JournalError when the journal cannot be understood at all."""
+        """Read the facts that are new. JournalError when the journal cannot be understood (any more)."""
         self.reader.scan()
+        if self.reader.damage is not None:  # a live run of ours: waiting for more would be waiting for ever
+            message = f"the guard's record cannot be read on: {self.reader.damage}"
+            remedy = "is it the guard of another version? (make guard, HOLDFAST_GUARD)"
+            raise JournalDamagedError(message, run_id=self.spec.run_id, remedy=remedy)
 
     def on_readable(self) -> None:
         """Take in all the guard has said; then `answers`, `outcome`, `ended` and `guard_lost` are up to date."""

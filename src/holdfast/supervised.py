@@ -234,6 +234,11 @@ class Run:
             pass  # over, or its guard is stuck; the bounded wait that follows deals with both
         return self._live.settle_bound_s()
 
+    async def shutdown_begun(self) -> None:
+        """Wait until the run is stopping, for whatever reason."""
+        while self._live.outcome.status is None and not self._live.ended and self._error is None:
+            await self._changed()
+
     def kill_guard(self) -> None:
         """End a guard that does not answer."""
         self._live.kill_guard()
@@ -257,8 +262,12 @@ class Run:
         self._announce()
 
     def _fail(self, error: Exception) -> None:
-        """The journal cannot be read: whoever waits gets the error, and closing the socket ends the run."""
+        """The journal cannot be read: the run is ended unseen, and whoever waits for it gets the error."""
         self._error = error
+        try:
+            self._live.ask_stop("user", "its record cannot be read", now=True)
+        except RequestError:
+            pass  # it is over; or it does not read, and then closing the socket tells it
         self._leave()
 
     def _leave(self) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Output", "Run", "Supervisor"]
 
 _FORCED_END_S = 10.0
+_IN_ORDER_S = 2.0
 
 
 class Supervisor:
@@ -108,8 +109,13 @@ class Supervisor:
 
     async def _end_all(self, pump: Pump) -> None:
         bound_s = _FORCED_END_S
+        in_order_until = anyio.current_time() + _IN_ORDER_S
         for run in reversed(self.runs):
             bound_s = max(bound_s, run.begin_shutdown())
+            # The next one only when this one's first signal is out, so that newest first holds for those who get them,
+            # and not only for the asking. A guard that does not answer cannot hold the others up for long.
+            with anyio.move_on_after(in_order_until - anyio.current_time()):
+                await run.shutdown_begun()
         if await pump.wait_idle(bound_s):
             return
         # A guard that is stopped or stuck. Without it the run ends as lost, which is at least true.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import select
-import time
 from typing import TYPE_CHECKING
 
-from .errors import RequestError, SpecError
+from .errors import JournalError, RequestError, SpecError
 from .journal.reader import JournalReader
 from .live import CHUNKS_BYTES, LiveRun, new_spec
 
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
     from .journal.reader import Chunk
     from .result import Result
     from .spec import SpecOptions, Text
+
+_KILLED_S = 5.0
 
 
 def run(
@@ -48,9 +49,9 @@ def run(
         _end(live)
         raise
     finally:
-        # Only now: the guard was exiting while we collected. After END nothing holds it up; a guard that is gone
-        # without END was seen to close its socket, which it does by dying.
-        live.reap(wait=live.ended)
+        # Only now: the guard was exiting while we collected. After END nothing holds it up any more, and a guard that
+        # has closed its socket is exiting, too; for one that neither ended nor died we do not wait.
+        live.reap(wait=live.ended or _wait_gone(live, 0))
         live.close()
 
 
@@ -114,28 +115,26 @@ def _typed(data: bytes) -> bytes:
 
 
 def _end(live: LiveRun) -> None:
-    """End a run whose caller is going away; waits as long as that takes, which is bounded."""
+    """End a run whose caller is going away, and wait until its guard is gone, which is bounded."""
     if live.ended:
         return
     try:
         live.ask_stop("user", "the caller was interrupted", now=True)
     except RequestError:
         pass  # the guard is gone, or stopped: the wait below finds out
-    if not _wait_settled(live, live.settle_bound_s()):
+    if not _wait_gone(live, live.settle_bound_s()):
         live.kill_guard()
-        _wait_settled(live, live.settle_bound_s())
+        _wait_gone(live, _KILLED_S)
+    try:
+        live.on_readable()
+    except JournalError:
+        return  # perhaps that is what ended the waiting
+    if live.guard_lost:
+        live.clean_up()
 
 
-def _wait_settled(live: LiveRun, within_s: float) -> bool:
+def _wait_gone(live: LiveRun, within_s: float) -> bool:
+    """Wait until the guard has closed its end of the socket, which it does by exiting."""
     poll = select.poll()
-    poll.register(live.control.fileno(), select.POLLIN)
-    deadline = time.monotonic() + within_s
-    while not live.ended:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return False
-        if poll.poll(left * 1000):
-            live.on_readable()
-            if live.guard_lost:
-                live.clean_up()
-    return True
+    poll.register(live.control.fileno(), 0)  # hang-up only: what it still says does not matter any more
+    return bool(poll.poll(within_s * 1000))
