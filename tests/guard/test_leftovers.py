@@ -1,0 +1,118 @@
+"""Cleaning up after a dead guard: all of the run, and nobody else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.guard import leftovers
+from holdfast.spec import new_run_id
+
+from ..support.processes import is_gone, wait_exited
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Marked:
+    """Processes with an environment of the test's choice; killed and reaped at the end, whatever happened."""
+
+    def __init__(self) -> None:
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def __call__(self, **env: str) -> int:
+        process = subprocess.Popen(["sleep", "110"], env=env)
+        self.started.append(process)
+        return process.pid
+
+    def end(self) -> None:
+        for process in self.started:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def marked() -> Iterator[Marked]:
+    starter = Marked()
+    yield starter
+    starter.end()
+
+
+def test_processes_with_the_token_die_and_others_do_not(marked: Marked) -> None:
+    run_id = new_run_id()
+    ours = marked(HOLDFAST_RUN_ID=run_id, OTHER="x")
+    also_ours = marked(OTHER="x", HOLDFAST_RUN_ID=run_id)
+    strangers = [
+        marked(HOLDFAST_RUN_ID=f"{run_id}x"),
+        marked(HOLDFAST_RUN_ID=run_id[:-1]),
+        marked(MY_HOLDFAST_RUN_ID=run_id),
+        marked(OTHER=f"HOLDFAST_RUN_ID={run_id}"),
+        marked(),
+    ]
+    assert leftovers.clean_up(run_id, None) == ("unknown", ()), "a process without the token would not be found"
+    assert wait_exited(ours, 0)
+    assert wait_exited(also_ours, 0)
+    assert [pid for pid in strangers if wait_exited(pid, 0)] == []
+
+
+def test_a_number_that_changed_hands_is_left_alone(marked: Marked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The race: marked, then gone and its number given away, then pinned. The second look decides."""
+    stranger = marked(HOLDFAST_RUN_ID="somebody-else")
+    looks = iter([True, False])
+    monkeypatch.setattr(leftovers, "_is_marked", lambda *_: next(looks))
+    assert leftovers._kill_if_marked(stranger, b"HOLDFAST_RUN_ID=x\0") is False  # noqa: SLF001
+    assert not wait_exited(stranger, 0)
+
+
+def test_without_the_second_look_the_stranger_would_die(marked: Marked, monkeypatch: pytest.MonkeyPatch) -> None:
+    stranger = marked(HOLDFAST_RUN_ID="somebody-else")
+    monkeypatch.setattr(leftovers, "_is_marked", lambda *_: True)
+    assert leftovers._kill_if_marked(stranger, b"HOLDFAST_RUN_ID=x\0") is True  # noqa: SLF001
+    assert wait_exited(stranger)
+
+
+def test_a_directory_that_is_not_our_leaf_is_never_killed(tmp_path: os.PathLike[str]) -> None:
+    kill_file = os.path.join(tmp_path, "cgroup.kill")
+    with open(kill_file, "w"):
+        pass
+    assert leftovers.clean_up(new_run_id(), str(tmp_path)).how == "unknown"
+    assert os.path.getsize(kill_file) == 0
+
+
+def test_a_leaf_that_is_gone_proves_the_tree_gone() -> None:
+    run_id = new_run_id()
+    assert leftovers.clean_up(run_id, f"/sys/fs/cgroup/holdfast-{run_id}") == ("gone", ())
+
+
+@pytest.mark.root
+def test_a_leaf_is_emptied_and_removed(marked: Marked) -> None:
+    from holdfast.guard.containment import probe
+
+    if (base := probe().cgroup_base) is None:
+        pytest.skip(f"needs a writable cgroup v2: {probe().why_not}")
+    run_id = new_run_id()
+    leaf = f"{base}/holdfast-{run_id}"
+    os.mkdir(leaf)
+    pids = [marked(), marked()]
+    for pid in pids:
+        with open(f"{leaf}/cgroup.procs", "w") as members:
+            members.write(str(pid))
+    assert leftovers.clean_up(run_id, leaf) == ("gone", ())
+    assert not os.path.exists(leaf)
+    assert [pid for pid in pids if not wait_exited(pid, 0)] == []
+
+
+def test_what_cannot_be_killed_in_time_is_a_survivor(marked: Marked, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = new_run_id()
+    pid = marked(HOLDFAST_RUN_ID=run_id)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(signal, "pidfd_send_signal", refuse)
+    assert leftovers.clean_up(run_id, None, within_s=0.05) == ("survivors", (pid,))
+    assert not is_gone(pid)
