@@ -2,7 +2,7 @@
 
     STATE/format             the layout's version, one number
     STATE/runs/RUN_ID/       one run: `journal`, and `guard.sock` as long as its guard lives
-    STATE/live/RUN_ID        an empty file for every run whose end is not in the index yet
+    STATE/live/RUN_ID        an empty file for every run about which the index may be wrong: not ended, or being removed
     STATE/sessions/NAME      a closed session
     STATE/index.sqlite       history, made from the journals
 
@@ -125,8 +125,12 @@ class StateDirectory:
                 if not entry.name.startswith("."):
                     yield entry.name
 
+    def hidden_path(self, run_id: str, why: str) -> str:
+        """Where a run is while it is being made (`new`) or removed (`gone`): not listed, not found."""
+        return os.path.join(self.runs_path, f".{why}-{run_id}")
+
     def mark_live(self, run_id: str) -> None:
-        """Note that this run's end is not in the index."""
+        """Note that the index may be wrong about this run: its end is not there yet, or it is about to be removed."""
         os.close(os.open(os.path.join(self.live_path, run_id), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     def unmark_live(self, run_id: str) -> None:
@@ -135,6 +139,18 @@ class StateDirectory:
             os.unlink(os.path.join(self.live_path, run_id))
         except FileNotFoundError:
             pass
+
+    def is_missing(self, run_id: str) -> bool:
+        """Whether there is no such run and none is being made: one that is being made has its mark before its name."""
+        # In this order: a run that is no longer hidden at the second look has its name at the third, or is discarded.
+        places = (self.run_path(run_id), self.hidden_path(run_id, "new"), self.run_path(run_id))
+        return not any(os.path.lexists(place) for place in places)
+
+    def unmark_missing(self, run_id: str) -> None:
+        """Take the mark of a run that is missing, but never that of a new run that is just taking the same id."""
+        self.unmark_live(run_id)
+        if not self.is_missing(run_id):
+            self.mark_live(run_id)
 
 
 def state_error(error: OSError, path: str, run_id: str | None = None) -> StateError:

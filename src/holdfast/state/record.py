@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from .. import outcome as outcomes
-from ..errors import AmbiguousRunError, RunNotFoundError
+from ..errors import AmbiguousRunError, JournalError, RunNotFoundError
 from ..journal.reader import JournalReader
 from ..projections.report import OutputSeen, report
 from . import rundir
@@ -57,8 +57,17 @@ class Record:
         """The outcome as far as it is on record."""
         return outcomes.decide(self.reader.facts)
 
+    @property
+    def begun_ns(self) -> int:
+        """When the run was begun, in wall-clock nanoseconds; the journal's own age when it does not say."""
+        try:
+            wall_ns = (self.reader.header or {}).get("wall_ns")
+        except JournalError:
+            wall_ns = None
+        return wall_ns if isinstance(wall_ns, int) else os.fstat(self.fd).st_mtime_ns
+
     def report(self) -> dict[str, Any]:
-        """The contract's report."""
+        """The contract's report. JournalDamagedError when how the run was started cannot be read."""
         reader = self.reader
         seen = OutputSeen(reader.stdout_bytes, reader.stderr_bytes, reader.late_bytes)
         return report(reader.header, reader.spec, reader.facts, seen)

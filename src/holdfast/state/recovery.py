@@ -27,6 +27,7 @@ from . import rundir
 if TYPE_CHECKING:
     from .directory import StateDirectory
 
+DAMAGED = "journal.damaged"  # what could not be read, kept beside the journal that took its place
 _NO_USAGE = {"user_us": 0, "system_us": 0, "max_rss_kib": 0}
 
 
@@ -66,7 +67,7 @@ def _finish_locked(path: str, run_id: str, fd: int) -> Recovered | None:
         return None
     if damage is not None:
         # What cannot be read stays beside the journal: it is evidence, of something.
-        shutil.copyfile(os.path.join(path, rundir.JOURNAL), os.path.join(path, "journal.damaged"))
+        shutil.copyfile(os.path.join(path, rundir.JOURNAL), os.path.join(path, DAMAGED))
     why, cleaned = _clean(run_id, reader)
     end = reader.position if reader is not None else 0
     os.ftruncate(fd, end)

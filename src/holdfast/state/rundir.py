@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
+import time
 from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_SEQPACKET, socket
 from fcntl import fcntl
 from typing import TYPE_CHECKING, NamedTuple
@@ -53,7 +54,7 @@ def prepare(state: StateDirectory, spec: RunSpec, beginning: bytes) -> Prepared:
     RunExistsError: the id is taken. StateError: the directory cannot be written. In each case nothing is left.
     """
     run_id = spec.run_id
-    path, hidden = state.run_path(run_id), os.path.join(state.runs_path, f".new-{run_id}")
+    path, hidden = state.run_path(run_id), state.hidden_path(run_id, "new")
     opened: list[int] = []
     listener = None
     try:
@@ -94,15 +95,69 @@ def remove(path: str) -> int:
     """Remove a run directory with all that is in it; returns the bytes that were freed. A missing one is fine."""
     freed = 0
     try:
-        names = os.listdir(path)
+        for name in os.listdir(path):
+            inner = os.path.join(path, name)
+            try:
+                freed += os.lstat(inner).st_blocks * 512
+                os.unlink(inner)
+            except FileNotFoundError:
+                continue  # two are at it: each counts what it removed itself
+            except (IsADirectoryError, PermissionError):
+                if not os.path.isdir(inner):
+                    raise
+                freed += remove(inner)  # nothing of ours makes one
+        os.rmdir(path)
+    except FileNotFoundError:
+        pass
+    return freed
+
+
+def begin_removal(state: StateDirectory, run_id: str) -> int:
+    """Take an ended run away: from here on it is not found any more; returns the bytes that were freed. OSError.
+
+    Its mark is set first, so whoever reads `live` next finishes what a crash leaves: the rest of the directory, the row
+    in the index, the mark (`finish_removal`).
+    """
+    state.mark_live(run_id)
+    gone = state.hidden_path(run_id, "gone")
+    remove(gone)  # of somebody who died here
+    try:
+        os.rename(state.run_path(run_id), gone)
     except FileNotFoundError:
         return 0
-    for name in names:
-        inner = os.path.join(path, name)
-        freed += os.lstat(inner).st_blocks * 512
-        os.unlink(inner)
-    os.rmdir(path)
-    return freed
+    return remove(gone)
+
+
+def finish_removal(state: StateDirectory, run_id: str) -> None:
+    """The index has no row of this missing run any more."""
+    remove(state.hidden_path(run_id, "gone"))
+    state.unmark_missing(run_id)
+
+
+def abandoned(state: StateDirectory, older_than_s: float = 60.0) -> list[str]:
+    """Directories that were never finished: their maker died. The names, to be removed with `remove`."""
+    limit = time.time() - older_than_s  # its maker may be between two steps; nobody is for a minute
+    with os.scandir(state.runs_path) as entries:
+        hidden = [entry for entry in entries if entry.name.startswith(".new-")]
+    found = [entry.path for entry in hidden if entry.stat(follow_symlinks=False).st_mtime < limit]
+    return [path for path in found if not _is_being_made(path)]
+
+
+def _is_being_made(path: str) -> bool:
+    try:
+        journal = open_journal(path)
+    except OSError:
+        return False
+    try:
+        return _is_locked(journal, _LAUNCHER_BYTE)
+    finally:
+        os.close(journal)
+
+
+def disk_bytes(path: str) -> int:
+    """What a run directory takes on disk."""
+    with os.scandir(path) as entries:
+        return sum(entry.stat(follow_symlinks=False).st_blocks * 512 for entry in entries)
 
 
 def open_journal(path: str, *, write: bool = False) -> int:
@@ -132,7 +187,9 @@ def connect(path: str) -> socket:
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC)
     try:
+        connection.setblocking(False)  # a guard that is stopped accepts nobody, and its queue may be full: EAGAIN
         connection.connect(_socket_name(directory))
+        connection.setblocking(True)
     except BaseException:
         connection.close()
         raise

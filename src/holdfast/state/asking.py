@@ -1,0 +1,312 @@
+"""Asking live runs for something, from any process: connect to the guard, send, wait for the answer or for the end.
+
+Stopping many. Every run is asked first, newest first, and only then waited for: their ladders run side by side. The
+guard's socket only wakes us; whether a run is over, and whether its tree is gone, is read from its journal. A run that
+is still starting has its socket already, and finds the request there. Each wait is bounded by the run's own ladder as
+its journal has it; when the bound passes, the answer is `unknown`, because nobody saw the end.
+
+Rejected: signalling the guard's process. It would need no socket, but says neither why nor by whom the run was stopped.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import time
+from _socket import MSG_DONTWAIT, MSG_NOSIGNAL
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import HoldfastError, JournalDamagedError, RequestError, RunNotFoundError
+from ..guard import control
+from ..spec import parse_ladder
+from . import recovery, rundir
+from .directory import StateDirectory, state_error
+from .record import Record
+
+if TYPE_CHECKING:
+    from _socket import socket
+    from collections.abc import Callable, Iterable, Sequence
+    from types import TracebackType
+    from typing import Self
+
+ANSWER_S = 5.0
+STARTING_S = 10.0
+_MARGIN_S = 3.0
+_RETRY_S = 0.05  # how soon a guard that has no room for us is tried again
+_AT_ONCE = 200  # runs that are asked side by side: each takes two descriptors
+_DEFAULTS = {"grace_s": 10.0, "kill_wait_s": 5.0, "drain_s": 2.0}
+_OF_TREE = {"gone": "confirmed", "survivors": "survivors"}
+
+
+class Stopped(NamedTuple):
+    """What is known of one run that was to end. `how`: confirmed (its tree is gone, on record), survivors, unknown."""
+
+    run_id: str
+    how: str
+    asked: bool  # False: it was over before it could be asked
+    report: dict[str, Any] | None
+    problem: str | None = None
+
+
+class Asking:
+    """A connection to one run, live or not. Use as a context manager.
+
+    RunNotFoundError: there is no such run. JournalError: it cannot be read. StateError: the directory cannot be.
+    """
+
+    def __init__(self, state: StateDirectory, run_id: str) -> None:
+        self.state = state
+        self.run_id = run_id
+        self.socket: socket | None = None
+        self.problem: str | None = None
+        self.sent = False
+        self._ticket = 0
+        self._answers: dict[int, int] = {}
+        try:
+            self.record = Record(state, run_id)
+        except OSError as error:
+            raise state_error(error, state.run_path(run_id), run_id) from None
+
+    def look(self) -> str:
+        """`live`, or `over`: then the record has its end, as far as it can have one."""
+        self.record.read()
+        if self.record.unfinished:
+            try:
+                recovery.finish(self.state, self.run_id)
+            except OSError as error:
+                self.problem = f"its record cannot be finished: {error.strerror}"
+            self.record.read()
+        return "live" if self.record.guard != "gone" else "over"
+
+    def connect(self) -> bool:
+        """Connect to the guard; False, with `problem`, when nobody answers there (now)."""
+        try:
+            self.socket = rundir.connect(self.record.path)
+            self.problem = None
+        except OSError as error:
+            self.problem = f"its guard cannot be reached: {error.strerror}"
+        return self.socket is not None
+
+    def send(self, make: Callable[[int], bytes]) -> int:
+        """Send one request; returns its ticket. OSError when the guard does not take it."""
+        assert self.socket is not None
+        self._ticket += 1
+        self.socket.send(make(self._ticket), MSG_DONTWAIT | MSG_NOSIGNAL)
+        self.sent = True
+        return self._ticket
+
+    def receive(self) -> bool:
+        """Take in everything the guard has sent; False when it has closed the connection."""
+        assert self.socket is not None
+        while True:
+            try:
+                packet = self.socket.recv(control.PACKET_MAX, MSG_DONTWAIT)
+            except BlockingIOError:
+                return True
+            except ConnectionResetError:
+                continue  # it went with requests unread; what it had sent before is still there
+            if not packet:
+                return False
+            match control.decode(packet):
+                case control.Answer(ticket, error):
+                    self._answers[ticket] = error
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the guard has taken the last request."""
+        return self._ticket in self._answers
+
+    def ask(self, make: Callable[[int], bytes], within_s: float = ANSWER_S) -> None:
+        """One request and its answer. RequestError: refused, too late, or no answer in time."""
+        end = time.monotonic() + within_s
+        while self.look() == "live":
+            if self.connect():
+                ticket = self._deliver(make)
+                if ticket and self._await(ticket, end):
+                    return
+                self.disconnect()  # gone without an answer: it has no room for us, or it is over
+            if time.monotonic() >= end:
+                why = self.problem or "it did not answer in time; is it stopped?"
+                raise RequestError(f"the run cannot be asked: {why}", errno=errno.ETIMEDOUT, run_id=self.run_id)
+            select.select((), (), (), _RETRY_S)
+        raise RequestError("the run is over: it takes no more requests", errno=errno.ESRCH, run_id=self.run_id)
+
+    def _deliver(self, make: Callable[[int], bytes]) -> int:
+        try:
+            return self.send(make)
+        except OSError:
+            return 0
+
+    def _await(self, ticket: int, end: float) -> bool:
+        assert self.socket is not None
+        poll = select.poll()
+        poll.register(self.socket.fileno(), select.POLLIN)
+        is_open = True
+        while is_open and ticket not in self._answers:
+            if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
+                self.problem = "its guard does not answer; is it stopped?"
+                return False
+            is_open = self.receive()
+        if error := self._answers.get(ticket):
+            raise RequestError(f"the run refused: {os.strerror(error)}", errno=error, run_id=self.run_id)
+        return ticket in self._answers
+
+    def bound_s(self, *, now: bool) -> float:
+        """How long this run may take to end once it is asked to, by the ladder that its journal has."""
+        try:
+            asked = self.record.reader.spec or {}
+        except JournalDamagedError:
+            asked = {}
+        number = {name: float(asked.get(name, default)) for name, default in _DEFAULTS.items()}
+        rungs_s = number["grace_s"]
+        if text := asked.get("ladder"):
+            rungs_s = sum(rung.wait_s for rung in parse_ladder(text, grace_s=rungs_s))
+        starting_s = STARTING_S if self.record.guard == "starting" else 0.0
+        return (0.0 if now else rungs_s) + number["kill_wait_s"] + number["drain_s"] + starting_s + _MARGIN_S
+
+    def stopped(self) -> Stopped:
+        """The result, from what is on record now."""
+        if not self.state.has(self.run_id) and not self.record.reader.facts:
+            return Stopped(self.run_id, "confirmed", False, None, "it was given up before it started")
+        report = self.record.report()
+        how = _OF_TREE.get(report["tree"], "unknown") if self.record.reader.ended else "unknown"
+        return Stopped(self.run_id, how, self.sent, report, self.problem)
+
+    def disconnect(self) -> None:
+        """Close the connection, if there is one."""
+        if self.socket is not None:
+            self.socket.close()
+            self.socket = None
+
+    def close(self) -> None:
+        """Close everything."""
+        self.disconnect()
+        self.record.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def extend(state: StateDirectory, run_id: str, seconds: float) -> None:
+    """Move the deadline of a live run. RequestError: over its ceiling, without a deadline, or over."""
+    with Asking(state, run_id) as asking:
+        asking.ask(lambda ticket: control.extend(ticket, round(seconds * 1e9)))
+
+
+def send_signal(state: StateDirectory, run_id: str, number: int, *, tree: bool = False) -> None:
+    """Send one signal to a live run's leader, or to all of its processes. RequestError when it is not done."""
+    with Asking(state, run_id) as asking:
+        asking.ask(lambda ticket: control.signal(ticket, number, tree=tree))
+
+
+def stop_all(
+    state: StateDirectory, run_ids: Sequence[str], *, cause: str = "user", reason: str = "", now: bool = False
+) -> list[Stopped]:
+    """End these runs, asked in the order given; one result each, in that order. Whatever fails is in its result."""
+
+    def request(ticket: int) -> bytes:
+        return control.stop(ticket, cause, reason, now=now)
+
+    results: dict[str, Stopped] = {}
+    for first in range(0, len(run_ids), _AT_ONCE):
+        _Stopping(state, request, now=now).run(run_ids[first : first + _AT_ONCE], results)
+    return [results[run_id] for run_id in run_ids]
+
+
+class _Stopping:
+    """Some runs that are being ended side by side."""
+
+    def __init__(self, state: StateDirectory, request: Callable[[int], bytes], *, now: bool) -> None:
+        self.state = state
+        self.request = request
+        self.now = now
+        self.poll = select.poll()
+        self.waiting: dict[Asking, float] = {}  # until when
+        self.by_fd: dict[int, Asking] = {}
+
+    def run(self, run_ids: Iterable[str], results: dict[str, Stopped]) -> None:
+        try:
+            for run_id in run_ids:
+                if (done := self._begin(run_id)) is not None:
+                    results[run_id] = done
+            while self.waiting:
+                for stopped in self._turn():
+                    results[stopped.run_id] = stopped
+        finally:
+            for asking in self.waiting:
+                asking.close()
+
+    def _begin(self, run_id: str) -> Stopped | None:
+        try:
+            asking = Asking(self.state, run_id)
+        except RunNotFoundError as error:
+            return Stopped(run_id, "confirmed" if self.state.is_missing(run_id) else "unknown", False, None, str(error))
+        except HoldfastError as error:
+            return Stopped(run_id, "unknown", False, None, str(error))
+        self.waiting[asking] = 0.0
+        return self._step(asking)
+
+    def _turn(self) -> list[Stopped]:
+        """Wait for news of any of them, or for a bound, and go on with those that are concerned."""
+        lost = [asking for asking in self.waiting if asking.socket is None]
+        wait_s = _RETRY_S if lost else max(0.0, min(self.waiting.values()) - time.monotonic())
+        ready = [self.by_fd[fd] for fd, _ in self.poll.poll(wait_s * 1000 + 1)]
+        late = [asking for asking, end in self.waiting.items() if time.monotonic() >= end]
+        done = (self._step(asking) for asking in dict.fromkeys([*lost, *ready, *late]))
+        return [stopped for stopped in done if stopped is not None]
+
+    def _step(self, asking: Asking) -> Stopped | None:
+        """Go on with one run; its result when it is over, or its bound has passed."""
+        try:
+            if asking.socket is not None and not asking.receive():
+                self._leave(asking)
+            if asking.look() == "over":
+                return self._finish(asking)
+            end = self.waiting[asking] or time.monotonic() + asking.bound_s(now=self.now)
+            self.waiting[asking] = end
+            if time.monotonic() >= end:
+                asking.problem = asking.problem or "it did not end within its bound; is its guard stopped?"
+                return self._finish(asking)
+            if asking.socket is None:
+                self._connect(asking)
+        except HoldfastError as error:
+            self._drop(asking)
+            return Stopped(asking.run_id, "unknown", asking.sent, None, str(error))
+        return None
+
+    def _connect(self, asking: Asking) -> None:
+        if not asking.connect():
+            return
+        assert asking.socket is not None
+        self.by_fd[asking.socket.fileno()] = asking
+        self.poll.register(asking.socket.fileno(), select.POLLIN)
+        if asking.is_answered:
+            return  # asked a second time, the guard would climb to the next rung at once
+        try:
+            asking.send(self.request)
+        except OSError as error:
+            asking.problem = f"its guard cannot be asked: {error.strerror}"
+            self._leave(asking)
+
+    def _finish(self, asking: Asking) -> Stopped:
+        stopped = asking.stopped()
+        self._drop(asking)
+        return stopped
+
+    def _drop(self, asking: Asking) -> None:
+        self._leave(asking)
+        asking.close()
+        del self.waiting[asking]
+
+    def _leave(self, asking: Asking) -> None:
+        if asking.socket is not None:
+            fd = asking.socket.fileno()
+            self.poll.unregister(fd)
+            del self.by_fd[fd]
+            asking.disconnect()

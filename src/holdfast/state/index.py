@@ -1,0 +1,278 @@
+"""The history of a state directory: every ended run in one SQLite file, made from the journals and from nothing else.
+
+Catching up. A run's mark is in `live` until its end is here. `refresh` reads the marked runs, finishes those whose
+guard is gone, writes those that ended in one transaction, and takes their marks only after the commit. A crash in
+between does it again; two at once do the same thing twice. So nothing that starts or ends a run waits for this file.
+
+Replacing. An index that is missing, damaged or not ours is moved aside and made again, aside too, then renamed into its
+place. SQLite must not be working on a file that changes its name, so every operation holds `index.lock` shared, and
+replacing holds it exclusively; each operation first compares the file's identity with the one it has open. Whoever
+committed to the old file while a new one was made reads that the file is another one, and does it again, before it
+takes any mark out of `live`.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from itertools import islice, product
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+from ..errors import ResourceError, SpecError, StateError
+from . import database, queries, rebuilding, rundir
+from .directory import StateDirectory, state_error
+from .entry import Entry, Filters, look
+from .filelock import FileLock
+from .rows import entry_of, put
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import TracebackType
+    from typing import Self
+
+T = TypeVar("T")
+# `list` is a method below, and within the class it would be taken for the type.
+Entries: TypeAlias = list[Entry]
+RunIds: TypeAlias = list[str]
+Rows: TypeAlias = list[Any]
+_BATCH = 500  # runs per transaction: bounds memory and how long other writers wait
+_SQL = queries.load()
+
+
+class Page(NamedTuple):
+    """Some of the runs, newest first, and the cursor that continues after them; None at the end."""
+
+    entries: list[Entry]
+    cursor: str | None
+
+
+class Index:
+    """An open index. What it had to do about a broken one is in `warnings`, for whoever talks to people.
+
+    StateError from every method: the index cannot be used now (no space, no permission, busy). StateVersionError: it is
+    a newer Holdfast's.
+    """
+
+    def __init__(self, state: StateDirectory) -> None:
+        self.state = state
+        self.path = state.index_path
+        self.warnings: RunIds = []
+        self._lock = FileLock(os.path.join(state.path, "index.lock"))
+        self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+
+    @classmethod
+    def open(cls, state: StateDirectory) -> Index:
+        """Open the index of this state directory, making it from the journals when it has none that is usable."""
+        index = cls(state)
+        index._run(lambda _connection: None)
+        return index
+
+    # Catching up.
+
+    def refresh(self) -> Entries:
+        """Take in every run that ended since; returns those that have not, or cannot be read, newest first."""
+        live: Entries = []
+        run_ids = iter(self.state.live_ids())
+        while batch := list(islice(run_ids, _BATCH)):
+            live += self._take_in(batch)
+        return sorted(live, key=lambda entry: (entry.begun_ns, entry.run_id), reverse=True)
+
+    def _take_in(self, run_ids: RunIds) -> Entries:
+        found: dict[str, Entry | None] = {}
+        for run_id in run_ids:
+            try:
+                found[run_id] = look(self.state, run_id)
+            except OSError as error:
+                raise ResourceError.from_os_error(error, doing="read a run", run_id=run_id) from None
+        ended = [entry for entry in found.values() if entry is not None and entry.final]
+        missing = [run_id for run_id, entry in found.items() if entry is None and self.state.is_missing(run_id)]
+        if ended or missing:
+            self._write(ended, missing)
+        for entry in ended:
+            self.state.unmark_live(entry.run_id)
+        for run_id in missing:
+            rundir.finish_removal(self.state, run_id)
+        return [entry for entry in found.values() if entry is not None and not entry.final]
+
+    def forget(self, run_ids: Iterable[str]) -> None:
+        """Drop these rows. For runs whose directory is gone; a rebuild brings back all others."""
+        self._write([], list(run_ids))
+
+    def _write(self, ended: Entries, gone: RunIds) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            with database.writing(connection):
+                connection.executemany(_SQL["forget"], [(run_id,) for run_id in gone])
+                put(connection, ended)
+
+        self._run(write)
+
+    # Looking things up.
+
+    def get(self, run_id: str) -> Entry | None:
+        """The ended run of exactly this id."""
+        found = self._select(_SQL["get"], {"run_id": run_id})
+        return entry_of(found[0]) if found else None
+
+    def find_prefix(self, text: str, limit: int = 20) -> RunIds:
+        """The ids of ended runs that begin with this text."""
+        parameters = {"low": text, "high": text + "\U0010ffff", "limit": limit}
+        return [run_id for (run_id,) in self._select(_SQL["prefix"], parameters)]
+
+    def by_session(self, session: str) -> RunIds:
+        """The ids of a session's ended runs, newest first."""
+        return [run_id for (run_id,) in self._select(_SQL["session_runs"], {"session": session})]
+
+    def sessions(self) -> dict[str, tuple[int, int]]:
+        """Each session with ended runs: how many, and when the newest was begun."""
+        return {session: (count, newest_ns) for session, count, newest_ns in self._select(_SQL["sessions"], {})}
+
+    def count(self) -> int:
+        """How many ended runs there are."""
+        found: int = self._select(_SQL["count"], {})[0][0]
+        return found
+
+    def sizes(self) -> Rows:
+        """Every ended run, newest first: id, when it was begun, bytes on disk, and how its tree ended."""
+        return self._select(_SQL["sizes"], {})
+
+    def list(self, filters: Filters | None = None, limit: int = 50, cursor: str | None = None) -> Page:
+        """A page of the ended runs, newest first. SpecError: the cursor is not one of ours."""
+        statement = _Listing(filters or Filters(), cursor)
+        rows: Rows = []
+        # One ordered query for each combination: a single one with IN would have to sort all that match.
+        for text, parameters in statement.queries():
+            rows += self._select(text, {**parameters, "limit": limit + 1})
+        rows.sort(key=lambda row: (row[1], row[0]), reverse=True)
+        entries = [entry_of(row) for row in rows[:limit]]
+        more = len(rows) > limit and entries
+        return Page(entries, f"{entries[-1].begun_ns}.{entries[-1].run_id}" if more else None)
+
+    def _select(self, text: str, parameters: dict[str, Any]) -> Rows:
+        return self._run(lambda connection: connection.execute(text, parameters).fetchall())
+
+    # The file.
+
+    def rebuild(self) -> int:
+        """Make the index again from the journals, whatever state it is in; returns how many runs it has then."""
+        with self._lock.exclusive():
+            self.close()
+            self._replace(aside=None)
+        return self.count()
+
+    def _run(self, operation: Callable[[sqlite3.Connection], T]) -> T:
+        """Do it on a usable index; one that turns out not to be is replaced, once or twice, and it is done again."""
+        try:
+            for _ in range(3):
+                for answer in self._try(operation):
+                    return answer
+        except sqlite3.Error as error:
+            raise database.as_state_error(error, self.path) from None
+        except OSError as error:
+            raise state_error(error, self.state.path) from None
+        raise StateError(
+            f"the index {self.path} is replaced again and again", remedy="look who removes or overwrites it"
+        )
+
+    def _try(self, operation: Callable[[sqlite3.Connection], T]) -> tuple[T, ...]:
+        """The answer, or nothing when the index had to be replaced first."""
+        seen = None
+        try:
+            with self._lock.shared():
+                seen = _identity(self.path)
+                answer = operation(self._connected(seen))
+                if _identity(self.path) == seen:
+                    return (answer,)
+            return ()  # removed behind our back: what was written went with it
+        except database.DamagedIndexError as error:
+            why = str(error)
+        except sqlite3.DatabaseError as error:
+            if not database.is_damage(error):
+                raise
+            why = f"is damaged ({error})"
+        self.close()
+        with self._lock.exclusive():
+            if _identity(self.path) == seen:  # otherwise somebody else was faster
+                self._replace(why)
+        return ()
+
+    def _connected(self, identity: tuple[int, int] | None) -> sqlite3.Connection:
+        if self._connection is None or self._identity != identity:
+            self.close()
+            self._connection = database.connect(self.path)
+            self._identity = identity
+        return self._connection
+
+    def _replace(self, aside: str | None) -> None:
+        """`aside` says why the present one is to be kept for a look; without it, it is removed."""
+        kept = rebuilding.move_aside(self.path) if aside else None
+        count = rebuilding.rebuild(self.state)
+        if kept or (aside and count):
+            moved = f"; it was moved to {kept}" if kept else ""
+            self.warnings.append(f"the index {self.path} {aside}{moved}; made again from {count} journals")
+
+    def close(self) -> None:
+        """Close the file. Any method opens it again."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Listing:
+    """The queries for one page: pieces of `queries.sql`, put together; values only ever as parameters."""
+
+    def __init__(self, filters: Filters, cursor: str | None) -> None:
+        self.filters = filters
+        self.cursor = None if cursor is None else _parse_cursor(cursor)
+        # A label leads only when no column does: both can be selective, but a label costs a lookup for each row.
+        self.by_label = bool(filters.labels) and not any(filters.columns().values())
+        self.driver = "labels" if self.by_label else "runs"
+
+    def queries(self) -> Iterable[tuple[str, dict[str, Any]]]:
+        conditions, parameters = self._common()
+        for status, cause in product(self.filters.statuses or (None,), self.filters.causes or (None,)):
+            own = [_SQL[f"where_{name}"] for name, value in (("status", status), ("cause", cause)) if value]
+            text = _SQL["page"].format(
+                source=_SQL["from_labels" if self.by_label else "from_runs"],
+                conditions=" AND ".join([*conditions, *own]) or "TRUE",
+                driver=self.driver,
+            )
+            yield text, {**parameters, "status": status, "cause": cause}
+
+    def _common(self) -> tuple[list[str], dict[str, Any]]:
+        filters = self.filters
+        wanted: dict[str, Any] = {**filters.columns(), "since": filters.since_ns, "until": filters.until_ns}
+        conditions = [_SQL[f"where_{name}"] for name, value in wanted.items() if value is not None]
+        parameters: dict[str, Any] = {**filters.columns(), "since_ns": filters.since_ns, "until_ns": filters.until_ns}
+        for number, (label, value) in enumerate(filters.labels):
+            leads = self.by_label and number == 0
+            conditions.append(_SQL["where_label" if leads else "where_also_label"].replace("{number}", str(number)))
+            parameters.update({f"label_{number}": label, f"value_{number}": value})
+        if self.cursor is not None:
+            conditions.append(_SQL["where_after"])
+            parameters.update({"after_ns": self.cursor[0], "after_id": self.cursor[1]})
+        return [condition.format(driver=self.driver) for condition in conditions], parameters
+
+
+def _parse_cursor(cursor: str) -> tuple[int, str]:
+    number, dot, run_id = cursor.partition(".")
+    if not (dot and run_id and number.isascii() and number.isdigit() and len(number) < 20):
+        remedy = "use the cursor of the page before, as it is"
+        raise SpecError(f"{cursor[:60]!r} is no cursor", field="cursor", remedy=remedy)
+    return int(number), run_id
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino

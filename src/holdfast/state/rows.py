@@ -1,0 +1,58 @@
+"""Entries to rows of the index and back."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from . import queries
+from .entry import Entry
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable
+
+_SQL = queries.load()
+_AS_REPORTED = (
+    *("name", "session", "parent", "status", "cause", "state", "exit_code", "signal"),
+    *("started_at", "verdict_at", "settled_at", "duration_s", "tree", "containment"),
+)
+_ARGV_SHOWN = 1024  # characters; all of it is in the report
+
+
+def put(connection: sqlite3.Connection, entries: Iterable[Entry]) -> None:
+    """Write these runs, replacing what is there of them. Within a transaction of the caller's."""
+    runs, reports, labels = [], [], []
+    for entry in entries:
+        runs.append(_row(entry))
+        reports.append({"run_id": entry.run_id, "report": json.dumps(entry.report)})
+        own = entry.report.get("labels") or {}
+        labels += [(label, value, entry.begun_ns, entry.run_id) for label, value in own.items()]
+    connection.executemany(_SQL["forget"], [(run["run_id"],) for run in runs])  # with its report and labels
+    connection.executemany(_SQL["put_run"], runs)
+    connection.executemany(_SQL["put_report"], reports)
+    connection.executemany(_SQL["put_label"], labels)
+
+
+def entry_of(row: tuple[Any, ...]) -> Entry:
+    """The entry of a row as `page` and `get` select it."""
+    run_id, begun_ns, report, problem, journal_bytes, disk_bytes = row
+    return Entry(run_id, begun_ns, json.loads(report), problem, journal_bytes, disk_bytes)
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    report = entry.report
+    output = report.get("output") or {}
+    argv = report.get("argv")
+    return {
+        **{name: report.get(name) for name in _AS_REPORTED},
+        "run_id": entry.run_id,
+        "begun_ns": entry.begun_ns,
+        "stdout_bytes": output.get("stdout_bytes"),
+        "stderr_bytes": output.get("stderr_bytes"),
+        "journal_bytes": entry.journal_bytes,
+        "disk_bytes": entry.disk_bytes,
+        "problem": entry.problem,
+        "labels": json.dumps(report.get("labels") or {}),
+        "argv": None if argv is None else json.dumps(argv)[:_ARGV_SHOWN],
+    }

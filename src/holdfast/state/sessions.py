@@ -1,0 +1,148 @@
+"""Sessions: closing one refuses every later start and ends every run that is there.
+
+The protocol. Closing first makes the mark (`STATE/sessions/NAME`), then lists the live runs. Starting first makes the
+run's directory, which is then listed, and then looks for the mark (`check_open`). Whatever the order of the four steps,
+one of the two sees the other: a start that does not see the mark is seen by the listing. There is no reopening: a mark
+that goes away again would let a slow start slip through.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import HoldfastError, SessionClosedError, SpecError
+from .directory import StateDirectory, state_error, write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .asking import Stopped
+
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+_LONGEST = 200  # a file name has 255 bytes, and a temporary one needs room for its ending
+_KEPT = 150
+
+
+class ClosedSession(NamedTuple):
+    """A session that takes no more runs."""
+
+    name: str
+    closed_at_ns: int
+    reason: str
+
+
+class Closing(NamedTuple):
+    """What closing a session did: every run that was live, and what could not even be looked at."""
+
+    session: str
+    runs: tuple[Stopped, ...]
+    problems: tuple[str, ...]
+
+    def those(self, how: str) -> list[str]:
+        """The ids of the runs that ended like this: `confirmed`, `survivors` or `unknown`."""
+        return [run.run_id for run in self.runs if run.how == how]
+
+
+def file_name(session: str) -> str:
+    """The name of the session's mark: percent-encoded, and when that is too long, its beginning and a digest."""
+    # Also what other places allow (dots, tildes): no hidden files, and `~` is free to separate the digest.
+    encoded = "".join(
+        character if character in _PLAIN else "".join(f"%{byte:02X}" for byte in character.encode())
+        for character in session
+    )
+    if not encoded:
+        raise SpecError("the session has no name", field="session", remedy="give the name it was started with")
+    if len(encoded) <= _LONGEST:
+        return encoded
+    from hashlib import sha256
+
+    return f"{encoded[:_KEPT]}~{sha256(session.encode()).hexdigest()[:32]}"
+
+
+def is_closed(state: StateDirectory, session: str) -> bool:
+    """Whether the session takes no more runs."""
+    return os.path.exists(os.path.join(state.sessions_path, file_name(session)))
+
+
+def check_open(state: StateDirectory, session: str | None, run_id: str) -> None:
+    """For whoever starts a run, *after* its directory is made. SessionClosedError: discard the run again."""
+    if session is not None and is_closed(state, session):
+        raise SessionClosedError(
+            f"the session {session!r} is closed and takes no more runs",
+            run_id=run_id,
+            remedy="use another session name; a closed session stays closed",
+        )
+
+
+def list_closed(state: StateDirectory) -> list[ClosedSession]:
+    """The closed sessions, the latest first. A mark that cannot be read still counts: it is shown by its file name."""
+    try:
+        # `.new`: a mark that is being made, or whose maker died.
+        names = [name for name in os.listdir(state.sessions_path) if not name.endswith(".new")]
+    except OSError as error:
+        raise state_error(error, state.sessions_path) from None
+    found = [_read_mark(os.path.join(state.sessions_path, name), name) for name in names]
+    return sorted(found, key=lambda session: session.closed_at_ns, reverse=True)
+
+
+def mark_closed(state: StateDirectory, session: str, reason: str = "") -> None:
+    """Refuse every later start. The first mark stays. StateError when it cannot be made: then nothing is refused."""
+    path = os.path.join(state.sessions_path, file_name(session))
+    if os.path.exists(path):
+        return
+    text = f"{time.time_ns()}\n{session}\n{' '.join(reason.split())}\n"
+    try:
+        write_atomically(path, text.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise state_error(error, state.path) from None
+
+
+def close(state: StateDirectory, session: str, *, reason: str = "", now: bool = False) -> Closing:
+    """Close the session and end its runs, newest first; returns when each is over or its bound has passed.
+
+    Closing a closed session ends what is still there. StateError: the mark could not be made, and nothing was stopped.
+    """
+    from .asking import stop_all
+
+    mark_closed(state, session, reason)
+    run_ids, problems = live_runs(state, session)
+    return Closing(session, tuple(stop_all(state, run_ids, cause="session", reason=reason, now=now)), tuple(problems))
+
+
+def live_runs(state: StateDirectory, session: str) -> tuple[list[str], list[str]]:
+    """The runs of the session that are not over, newest first; and a sentence for each run that cannot be read."""
+    from .record import Record
+
+    found, problems = [], []
+    for run_id in state.live_ids():
+        try:
+            with Record(state, run_id) as record:
+                record.read()
+                asked = record.reader.spec or {}
+                if asked.get("session") == session and not record.reader.ended:
+                    found.append((record.begun_ns, run_id))
+        except HoldfastError as error:
+            if state.has(run_id):  # otherwise it is not made yet (and will see the mark), or was discarded
+                problems.append(str(error))
+        except OSError as error:
+            problems.append(str(state_error(error, state.run_path(run_id), run_id)))
+    return [run_id for _, run_id in sorted(found, reverse=True)], problems
+
+
+def counts(runs: Iterable[Stopped]) -> dict[str, int]:
+    """How many of them ended in which way."""
+    found = {"confirmed": 0, "survivors": 0, "unknown": 0}
+    for run in runs:
+        found[run.how] += 1
+    return found
+
+
+def _read_mark(path: str, name: str) -> ClosedSession:
+    try:
+        with open(path, encoding="utf-8") as file:
+            at_ns, session, reason = file.read(8192).split("\n")[:3]
+        return ClosedSession(session, int(at_ns), reason)
+    except (OSError, ValueError):
+        return ClosedSession(name, 0, "")

@@ -1,0 +1,88 @@
+-- Every statement the index uses, by name. Names in braces are other pieces of this file, put in by index.py.
+
+-- name: put_run
+INSERT INTO runs (
+    run_id, begun_ns, name, session, parent, status, cause, state, exit_code, signal, started_at, verdict_at,
+    settled_at, duration_s, tree, containment, stdout_bytes, stderr_bytes, journal_bytes, disk_bytes, problem, labels,
+    argv
+) VALUES (
+    :run_id, :begun_ns, :name, :session, :parent, :status, :cause, :state, :exit_code, :signal, :started_at,
+    :verdict_at, :settled_at, :duration_s, :tree, :containment, :stdout_bytes, :stderr_bytes, :journal_bytes,
+    :disk_bytes, :problem, :labels, :argv
+);
+
+-- name: put_report
+INSERT INTO reports (run_id, report) VALUES (:run_id, :report);
+
+-- name: put_label
+INSERT INTO labels (label, value, begun_ns, run_id) VALUES (?, ?, ?, ?);
+
+-- name: forget
+DELETE FROM runs WHERE run_id = ?;
+
+-- name: get
+SELECT runs.run_id, runs.begun_ns, reports.report, runs.problem, runs.journal_bytes, runs.disk_bytes
+FROM runs JOIN reports USING (run_id)
+WHERE runs.run_id = :run_id;
+
+-- name: prefix
+SELECT run_id FROM runs WHERE run_id >= :low AND run_id < :high ORDER BY run_id LIMIT :limit;
+
+-- name: session_runs
+SELECT run_id FROM runs WHERE session = :session ORDER BY begun_ns DESC, run_id DESC;
+
+-- name: sessions
+SELECT session, count(*), max(begun_ns) FROM runs WHERE session IS NOT NULL GROUP BY session;
+
+-- name: count
+SELECT count(*) FROM runs;
+
+-- name: sizes
+SELECT run_id, begun_ns, disk_bytes, tree FROM runs ORDER BY begun_ns DESC, run_id DESC;
+
+-- name: page
+SELECT runs.run_id, runs.begun_ns, reports.report, runs.problem, runs.journal_bytes, runs.disk_bytes
+FROM {source} CROSS JOIN reports ON reports.run_id = runs.run_id
+WHERE {conditions}
+ORDER BY {driver}.begun_ns DESC, {driver}.run_id DESC
+LIMIT :limit;
+
+-- name: from_runs
+runs
+
+-- name: from_labels
+labels CROSS JOIN runs ON runs.run_id = labels.run_id
+
+-- name: where_label
+labels.label = :label_0 AND labels.value = :value_0
+
+-- name: where_also_label
+EXISTS (
+    SELECT 1 FROM labels AS also
+    WHERE also.label = :label_{number} AND also.value = :value_{number}
+        AND also.begun_ns = runs.begun_ns AND also.run_id = runs.run_id
+)
+
+-- name: where_status
+runs.status = :status
+
+-- name: where_cause
+runs.cause = :cause
+
+-- name: where_session
+runs.session = :session
+
+-- name: where_parent
+runs.parent = :parent
+
+-- name: where_name
+runs.name = :name
+
+-- name: where_since
+{driver}.begun_ns >= :since_ns
+
+-- name: where_until
+{driver}.begun_ns < :until_ns
+
+-- name: where_after
+({driver}.begun_ns, {driver}.run_id) < (:after_ns, :after_id)
