@@ -27,12 +27,10 @@ def take_stock() -> Standing:
 
 def find_leftovers(before: Standing, *, descriptors: bool = True) -> list[str]:
     """What came since and is still there, as sentences; processes among it are killed: no later test shall suffer."""
-    gc.collect()
     found = [f"process {describe(pid)}" for pid in children_that_stay(before.children, _PROCESSES_S)]
     if found:
         kill_children(before.children)
-    now = open_descriptors() if descriptors else {}
-    found += [f"descriptor {fd} -> {now[fd]}" for fd in sorted(now.keys() - before.descriptors.keys())]
+    found += _new_descriptors(before) if descriptors else []
     return found + [f"cgroup {path}" for path in OWN_GROUPS.find_runs() if path not in before.cgroups]
 
 
@@ -45,3 +43,10 @@ def open_descriptors() -> dict[int, str]:
         except FileNotFoundError:
             continue  # the one that listed the directory
     return found
+
+
+def _new_descriptors(before: Standing) -> list[str]:
+    if open_descriptors().keys() - before.descriptors.keys():
+        gc.collect()  # only now: it takes longer than most tests
+    now = open_descriptors()
+    return [f"descriptor {fd} -> {now[fd]}" for fd in sorted(now.keys() - before.descriptors.keys())]
