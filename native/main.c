@@ -241,12 +241,15 @@ static void watch(struct pollfd *watched, int signals) {
 }
 
 static int wait_for_something(struct pollfd *watched) {
-    enum timer timer = timers_next(&run.timers);
-    if (timer == TIMER_COUNT && !run.reap_again)
-        return ppoll(watched, WATCH_COUNT, NULL, NULL);
-    const uint64_t now = clock_now(), due = run.reap_again ? 0 : run.timers.due_ns[timer];
-    const uint64_t left = due > now ? due - now : 0;
-    struct timespec timeout = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
+    const enum timer timer = timers_next(&run.timers);
+    struct timespec timeout = {0, 0}; /* more dead to be taken away: look, but do not wait */
+    if (!run.reap_again) {
+        if (timer == TIMER_COUNT)
+            return ppoll(watched, WATCH_COUNT, NULL, NULL);
+        const uint64_t now = clock_now(), due = run.timers.due_ns[timer];
+        const uint64_t left = due > now ? due - now : 0;
+        timeout = (struct timespec){(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
+    }
     return ppoll(watched, WATCH_COUNT, &timeout, NULL);
 }
 
