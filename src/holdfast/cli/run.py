@@ -10,7 +10,6 @@ from ..live import LiveRun, new_spec
 from ..outcome import decide
 from ..projections.exit_code import OWN_FAILURE, exit_code
 from . import messages
-from .environment_file import read_environment
 from .foreground import Foreground
 from .interrupts import STOPS, Interrupts
 from .options import Option, Parsed, UsageError, pair, parse, usage
@@ -144,6 +143,8 @@ def _wants_pty(given: Parsed) -> bool:
 def _variables(given: Parsed) -> dict[str, str]:
     variables: dict[str, str] = {}
     for path in given.all("--env-file"):
+        from .environment_file import read_environment
+
         variables.update(read_environment(path))
     variables.update(pair(text, "--env", "NAME=VALUE") for text in given.all("--env"))
     return variables
