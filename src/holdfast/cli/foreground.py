@@ -23,7 +23,7 @@ from ..journal.reader import JournalReader
 from ..live import CHUNKS_BYTES
 from .interrupts import PASSED_ON, STOPS
 from .messages import say, stopping
-from .sink import Sink
+from .sink import open_sinks
 
 if TYPE_CHECKING:
     from ..live import LiveRun
@@ -48,7 +48,7 @@ class Foreground:
         self.interrupts = interrupts
         self.keyboard = keyboard
         self.late = late or live.spec.pty  # a terminal program's last words put the terminal right
-        self.sinks = {"stdout": Sink(1), "stderr": Sink(2)}
+        self.sinks = open_sinks()
         self.undelivered = False
         self.given_up_by = 0  # the signal that came when only a slow reader kept us
         self._output = JournalReader(live.journal, trusted=live.trusted, run_id=live.spec.run_id)
@@ -97,7 +97,7 @@ class Foreground:
         wanted = {self.interrupts.fd: select.POLLIN}
         if not self.live.ended:
             wanted[self.live.control.fileno()] = select.POLLIN
-        wanted.update((sink.fd, select.POLLOUT) for sink in self.sinks.values() if sink.pending)
+        wanted.update((sink.fd, select.POLLOUT) for sink in set(self.sinks.values()) if sink.pending)
         if self.keyboard is not None:
             wanted.update(self.keyboard.watch())
         for fd in self._watched.keys() - wanted.keys():
@@ -232,7 +232,7 @@ class Foreground:
                 self._stop(f"nobody reads its {name}" if gone else f"{name} failed: {os.strerror(sink.broken)}")
 
     def _waiting(self) -> int:
-        return sum(sink.size for sink in self.sinks.values())
+        return sum(sink.size for sink in set(self.sinks.values()))
 
     def _deliver_until(self) -> float | None:
         """When to stop waiting for readers that do not read; None: never."""

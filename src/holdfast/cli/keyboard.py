@@ -6,6 +6,7 @@ import os
 import select
 from typing import TYPE_CHECKING
 
+from ..errors import RequestError
 from .terminal import Terminal, end_of_input, window_size
 
 if TYPE_CHECKING:
@@ -52,7 +53,10 @@ class Keyboard:
         """Give the inner terminal the size of the outer one."""
         size = window_size()
         if size is not None and self.live.input >= 0:
-            self.live.resize(*size)
+            try:
+                self.live.resize(*size)
+            except RequestError:
+                pass  # the command's terminal is gone, and so will be the command
 
     def enter(self) -> None:
         """Take the keys; after a stop too."""

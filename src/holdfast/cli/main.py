@@ -15,7 +15,22 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 OWN_FAILURE = 125  # of projections/exit_code.py, which a plain --help need not import
-COMMANDS = {"run": "run a command in the foreground, and see to it that it ends well"}
+COMMANDS = {
+    "run": "run a command in the foreground, and see to it that it ends well",
+    "ps": "list the runs there are",
+    "show": "show the report of a run",
+    "why": "tell what happened to a run, and what decided",
+    "logs": "print what a run wrote",
+    "wait": "wait for runs to end",
+    "cancel": "end runs, and say what was confirmed",
+    "extend": "move the deadline of a live run",
+    "signal": "send a signal to a live run",
+    "attach": "connect the terminal to a live run",
+    "reap": "close a session, and end its runs",
+    "prune": "remove old runs",
+    "doctor": "look for what is wrong",
+    "completion": "print the completion script of a shell",
+}
 # SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP: what people and machines send to end or to stop a program.
 _HELD = (1, 2, 3, 15, 20)
 
@@ -46,7 +61,18 @@ def main(words: Sequence[str] | None = None) -> int:
         return _guarded(lambda: _help(first))
     if first in ("--version", "-V"):
         return _guarded(_version)
+    if first in COMMANDS:
+        return _guarded(lambda: _command(first, arguments[1:]))
     return _guarded(lambda: _unknown(first))
+
+
+def _command(name: str, arguments: list[str]) -> int:
+    from importlib import import_module
+
+    _fill_standard_descriptors()
+    command = import_module(f"holdfast.cli.{name}").COMMAND
+    code: int = command.run(arguments)
+    return code
 
 
 def _run(arguments: list[str]) -> int:
@@ -86,7 +112,7 @@ def _unknown(first: str) -> int:
     from .messages import say
 
     kind = "option" if first.startswith("-") else "command"
-    say(f"unknown {kind} {first!r}: commands are {', '.join(COMMANDS)}; see `holdfast --help`")
+    say(f"unknown {kind} {first!r}: see `holdfast --help` for the commands there are")
     return OWN_FAILURE
 
 
@@ -101,10 +127,16 @@ def _guarded(command: Callable[[], int]) -> int:
         say(describe(error))
     except KeyboardInterrupt:
         return 130
-    except MemoryError:
+    except OSError as error:
         from .messages import say
 
-        say("out of memory")
+        say(f"cannot go on: {error.strerror or error}")
+    except Exception:  # noqa: BLE001 - whatever it is, it is not the command's exit code 1
+        import traceback
+
+        from .messages import say
+
+        say(f"this is a defect in Holdfast, please report it:\n{traceback.format_exc()}")
     return OWN_FAILURE
 
 

@@ -17,6 +17,14 @@ _SURE = 4096  # PIPE_BUF: a pipe that is ready takes this much without blocking
 _ALL = 1 << 30
 
 
+def open_sinks() -> dict[str, Sink]:
+    """Our stdout and stderr; one sink for both when they are the same pipe or terminal, which keeps their order."""
+    out, err = os.fstat(1), os.fstat(2)
+    stdout = Sink(1)
+    same = (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino) and not stat.S_ISREG(out.st_mode)
+    return {"stdout": stdout, "stderr": stdout if same else Sink(2)}
+
+
 class Sink:
     """One stream. `broken` holds the errno of the write that failed; nothing is written after it."""
 

@@ -1,0 +1,75 @@
+"""`holdfast cancel`: end runs, and say what was confirmed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import RequestError
+from ..guard import control
+from ..projections.exit_code import OWN_FAILURE
+from ..state.asking import Asking, stop_all
+from . import messages
+from .command import JSON, Command, open_state, show_json
+from .finding import LABEL, SESSION, filters_of, find_all, live_entries
+from .options import Option, UsageError
+from .stopping import tell
+
+if TYPE_CHECKING:
+    from ..state.directory import StateDirectory
+    from .options import Parsed
+
+
+def act(given: Parsed) -> int:
+    selects = given.has("--session") or given.has("--label")
+    if bool(given.words) == selects:
+        raise UsageError(
+            "no run was given" if not given.words else "runs and --session or --label were both given",
+            remedy="write holdfast cancel ID..., or holdfast cancel --session NAME, --label NAME=VALUE",
+        )
+    state = open_state(given)
+    run_ids, complete = find_all(state, given.words)
+    if selects:
+        # Newest first: what a run started goes before the run itself.
+        run_ids = [entry.run_id for entry in reversed(live_entries(state, filters_of(given)))]
+    if not run_ids and complete and not given.has("--json"):
+        messages.say("no live run matches: there is nothing to cancel")
+        return 0
+    reason = given.last("--reason") or ""
+    if given.has("--no-wait"):
+        return _ask_only(state, run_ids, reason, given, complete=complete)
+    results = stop_all(state, run_ids, cause="user", reason=reason, now=given.has("--now"))
+    return tell(results, as_json=given.has("--json"), complete=complete)
+
+
+def _ask_only(state: StateDirectory, run_ids: list[str], reason: str, given: Parsed, *, complete: bool) -> int:
+    now = given.has("--now")
+    results: dict[str, str] = {}
+    for run_id in run_ids:
+        try:
+            with Asking(state, run_id) as asking:
+                asking.ask(lambda ticket: control.stop(ticket, "user", reason, now=now))
+            results[run_id] = "asked"
+        except RequestError as error:
+            results[run_id] = str(error)
+    if given.has("--json"):
+        show_json([{"run_id": run_id, "asked": what == "asked", "tree": "unknown"} for run_id, what in results.items()])
+    else:
+        messages.show("".join(f"{run_id}  {what}\n" for run_id, what in results.items()))
+    return 0 if complete else OWN_FAILURE
+
+
+COMMAND = Command(
+    "cancel [OPTIONS] ID...",
+    "End runs: ask, climb their ladders, and say of each whether its processes are confirmed to be gone.",
+    (
+        SESSION,
+        LABEL,
+        Option("--now", None, "go to the last rung, SIGKILL, at once"),
+        Option("--reason", "TEXT", "why, for the record"),
+        Option("--no-wait", None, "only ask; do not wait for the end"),
+        JSON,
+    ),
+    act,
+    "Exit codes: 0 every process is confirmed gone (or there was nothing to cancel), 1 not confirmed (survivors, or\n"
+    "nobody saw the end), 125 a run was not found or could not be read.\n",
+)

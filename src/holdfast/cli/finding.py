@@ -1,0 +1,150 @@
+"""Which runs are meant: ids, beginnings of ids, and filters."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ..durable import recover
+from ..errors import RunNotFoundError, StateError
+from ..state import recovery, rundir
+from ..state.entry import Filters
+from ..state.record import Record, resolve
+from . import messages
+from .options import Option, Parsed, UsageError, pair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..state.directory import StateDirectory
+    from ..state.entry import Entry
+    from ..state.index import Index
+
+SESSION = Option("--session", "NAME", "the runs of this session")
+LABEL = Option("--label", "NAME=VALUE", "the runs with this label; of several, with all", many=True)
+_ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
+_MANY = 10_000
+
+
+def find(state: StateDirectory, text: str) -> str:
+    """The id of the one run that is meant. RunNotFoundError, AmbiguousRunError; StateError: it has no journal."""
+    wanted = text.lower()
+    # A run id is a name in a directory: nothing else may be looked up there.
+    if not wanted or not _ID_CHARACTERS.issuperset(wanted):
+        raise RunNotFoundError(f"there is no run {text!r}", remedy=f"holdfast ps --all lists those in {state.path}")
+    history = [] if state.has(wanted) else _history(state, wanted)
+    return _whole(state, resolve(state, wanted, history))
+
+
+def find_all(state: StateDirectory, words: Iterable[str]) -> tuple[list[str], bool]:
+    """The ids that are meant, each once; what cannot be found is told, does not stop the rest, and gives False."""
+    found: dict[str, None] = {}
+    complete = True
+    for word in words:
+        try:
+            found[find(state, word)] = None
+        except StateError as error:
+            messages.say(str(error))
+            complete = False
+    return list(found), complete
+
+
+def only_run(given: Parsed, command: str) -> str:
+    """The one word of a command about one run. UsageError when there is none, or more."""
+    if len(given.words) != 1:
+        what = "no run was given" if not given.words else f"{command} is about one run, {len(given.words)} were given"
+        raise UsageError(what, remedy=f"write holdfast {command} ID; holdfast ps --all lists the ids")
+    return given.words[0]
+
+
+def filters_of(given: Parsed) -> Filters:
+    """The filters of a command line."""
+    return Filters(
+        session=given.last("--session"),
+        name=given.last("--name"),
+        statuses=tuple(_words(given, "--status")),
+        causes=tuple(_words(given, "--cause")),
+        labels=tuple(pair(text, "--label", "NAME=VALUE") for text in given.all("--label")),
+    )
+
+
+def open_index(state: StateDirectory) -> Index:
+    """The index, with a line to stderr when it had to be made again."""
+    from ..state.index import Index
+
+    index = Index.open(state)
+    for warning in index.warnings:
+        messages.say(warning)
+    return index
+
+
+def live_entries(state: StateDirectory, filters: Filters) -> list[Entry]:
+    """The matching runs that are not over, oldest first; those that cannot be read are told and left out."""
+    from ..state.entry import look
+
+    found = []
+    for run_id in state.live_ids():
+        entry = look(state, run_id)
+        if entry is not None and entry.problem is not None:
+            messages.say(f"{entry.problem} (run {run_id})")
+        if entry is not None and not entry.final and filters.matches(entry):
+            found.append(entry)
+    return sorted(found, key=lambda entry: (entry.begun_ns, entry.run_id))
+
+
+def read_record(state: StateDirectory, run_id: str) -> Record:
+    """The record of a run, finished if its guard is gone. The caller closes it. JournalError: it cannot be read."""
+    record = Record(state, run_id)
+    try:
+        _read(state, record)
+    except BaseException:
+        record.close()
+        raise
+    return record
+
+
+def damage_of(record: Record) -> str | None:
+    """What is wrong with this run's journal, with what to do about it; None when nothing is."""
+    kept = os.path.join(record.path, recovery.DAMAGED)
+    if record.reader.damage is not None:
+        what = f"the journal is damaged {record.reader.damage}"
+        return f"{what} (run {record.run_id}): what came before that is shown; doctor looks at the rest"
+    if os.path.exists(kept):
+        return f"the journal was damaged (run {record.run_id}): what was found is kept in {kept}"
+    return None
+
+
+def _read(state: StateDirectory, record: Record) -> None:
+    from ..errors import JournalDamagedError
+
+    try:
+        record.read()
+    except JournalDamagedError:
+        # No journal at all. With its guard gone it is finished as lost, and what was there is kept beside it.
+        if rundir.guard_state(record.fd, has_facts=True) != "gone" or recovery.finish(state, record.run_id) is None:
+            raise
+        record.read()
+    if record.unfinished:
+        recover(state, record.run_id)
+        record.read()
+
+
+def _history(state: StateDirectory, text: str) -> list[str]:
+    try:
+        with open_index(state) as index:
+            return index.find_prefix(text)
+    except StateError:
+        # The index is a convenience: a directory that cannot be written can still be read.
+        return [name for name in state.all_ids() if name.startswith(text)][:_MANY]
+
+
+def _whole(state: StateDirectory, run_id: str) -> str:
+    path = state.run_path(run_id)
+    if not os.path.exists(os.path.join(path, rundir.JOURNAL)):
+        remedy = "look at it, then remove it: holdfast prune, or by hand"
+        raise StateError(f"its directory {path} holds no journal", run_id=run_id, remedy=remedy)
+    return run_id
+
+
+def _words(given: Parsed, flag: str) -> list[str]:
+    return [word for text in given.all(flag) for word in text.split(",") if word]

@@ -1,0 +1,183 @@
+"""`holdfast ps`: the runs there are."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from ..durations import parse_duration
+from ..errors import StateError
+from ..state.directory import default_path
+from . import messages, table
+from .command import JSON, Command, die_with_reader, no_words, open_state, show_json
+from .finding import LABEL, SESSION, filters_of, open_index
+from .options import Option, UsageError
+from .plain import command_line, local_time, span
+from .table import Cell, Column
+
+if TYPE_CHECKING:
+    from ..state.directory import StateDirectory
+    from ..state.entry import Entry
+    from .options import Parsed
+
+STATUSES = ("succeeded", "failed", "timed_out", "cancelled", "lost")
+_COLUMNS = (
+    Column("RUN"),
+    Column("STATE"),
+    Column("BEGUN"),
+    Column("TIME", right=True),
+    Column("SESSION"),
+    Column("NAME"),
+    Column("COMMAND", gives_way=True),
+)
+_LIMIT = 200
+_CLEAR = "\x1b[H\x1b[2J"
+
+
+def act(given: Parsed) -> int:
+    no_words(given, "ps")
+    unknown = [word for text in given.all("--status") for word in text.split(",") if word not in STATUSES]
+    if unknown:
+        raise UsageError(f"--status {unknown[0]!r} is unknown", remedy=f"use one of {', '.join(STATUSES)}")
+    die_with_reader()
+    if given.has("--watch"):
+        return _watch(given)
+    _show(given, _list(given))
+    return 0
+
+
+def _list(given: Parsed) -> list[Entry]:
+    """The matching runs, newest first."""
+    state = _state(given)
+    if state is None:
+        return []
+    filters = filters_of(given)
+    limit = _limit(given)
+    with open_index(state) as index:
+        entries = [entry for entry in index.refresh() if filters.matches(entry)]
+        if not _wants_all(given):
+            return entries
+        page = index.list(filters, limit or max(1, index.count()))
+    if page.cursor is not None:
+        messages.say(f"only the newest {limit} ended runs are shown: --limit 0 shows all")
+    live = {entry.run_id for entry in entries}
+    entries += [entry for entry in page.entries if entry.run_id not in live]
+    return sorted(entries, key=lambda entry: (entry.begun_ns, entry.run_id), reverse=True)
+
+
+def _state(given: Parsed) -> StateDirectory | None:
+    """None: nobody has started a run here yet, which is an empty list. One that was named has to be there."""
+    if given.has("--state-dir") or os.path.lexists(default_path()):
+        return open_state(given)
+    return None
+
+
+def _wants_all(given: Parsed) -> bool:
+    return given.has("--all") or given.has("--status") or given.has("--cause")
+
+
+def _limit(given: Parsed) -> int:
+    text = given.last("--limit")
+    if text is None:
+        return _LIMIT
+    if not (text.isascii() and text.isdigit()):
+        raise UsageError(f"--limit {text!r} is not a number", remedy="give how many ended runs to show; 0 is all")
+    return int(text)
+
+
+def _show(given: Parsed, entries: list[Entry]) -> None:
+    if given.has("--json"):
+        show_json([{**entry.report, "guard": entry.guard} for entry in entries])
+        return
+    rows = _nested(entries) if given.has("--tree") else [(entry, "") for entry in entries]
+    table.show_table(_COLUMNS, [_row(entry, indent) for entry, indent in rows])
+    for entry in entries:
+        if entry.problem is not None:
+            messages.say(f"run {entry.run_id}: {entry.problem}")
+
+
+def _row(entry: Entry, indent: str) -> list[Cell | str]:
+    report = entry.report
+    return [
+        indent + entry.run_id,
+        _state_cell(entry),
+        local_time(entry.begun_ns or None),
+        _time(entry),
+        report.get("session") or "-",
+        report.get("name") or "-",
+        command_line(report.get("argv")),
+    ]
+
+
+def _state_cell(entry: Entry) -> Cell:
+    report = entry.report
+    if report.get("state") is None:
+        return Cell("unreadable", "bad")
+    if report["status"] is None:
+        return Cell(report["state"], "busy")
+    text = f"{report['status']}/{report['cause']}"
+    return Cell(text if report["state"] == "settled" else f"{report['state']} ({text})", table.TONES[report["status"]])
+
+
+def _time(entry: Entry) -> str:
+    if entry.report.get("duration_s") is not None or entry.final:
+        return span(entry.report.get("duration_s"))
+    return span(max(0.0, time.time() - entry.begun_ns / 1e9))
+
+
+def _nested(entries: list[Entry]) -> list[tuple[Entry, str]]:
+    """Each run below the run it was started in; one whose parent is not listed stands by itself."""
+    listed = {entry.run_id for entry in entries}
+    below: dict[str | None, list[Entry]] = {}
+    for entry in entries:
+        parent = entry.report.get("parent")
+        below.setdefault(parent if parent in listed and parent != entry.run_id else None, []).append(entry)
+    rows: list[tuple[Entry, str]] = []
+    left = [(entry, 0) for entry in reversed(below.pop(None, []))]
+    while left:
+        entry, depth = left.pop()
+        rows.append((entry, "  " * (depth - 1) + "└ " if depth else ""))
+        left += [(child, depth + 1) for child in reversed(below.pop(entry.run_id, []))]
+    # Ids are given by users: two runs can name each other. They are shown all the same.
+    return rows + [(entry, "") for rest in below.values() for entry in rest]
+
+
+def _watch(given: Parsed) -> int:
+    interval_s = parse_duration(given.last("--interval") or "1s", field="--interval")
+    if interval_s < 0.1:
+        raise UsageError("--interval is too short", remedy="100ms is the shortest")
+    try:
+        while True:
+            try:
+                entries = _list(given)
+            except StateError as error:
+                messages.say(str(error))  # said, and looked at again: it may be busy for a moment
+                entries = []
+            if os.isatty(1):
+                messages.show(_CLEAR)
+            _show(given, entries)
+            time.sleep(interval_s)
+    except KeyboardInterrupt:
+        return 0
+
+
+COMMAND = Command(
+    "ps [OPTIONS]",
+    "List the runs that are not over, newest first; with --all, those that are, too.",
+    (
+        Option("--all", None, "also the runs that ended"),
+        SESSION,
+        Option("--status", "STATUS", f"ended like this: {', '.join(STATUSES)}", many=True),
+        Option("--cause", "CAUSE", "ended for this cause: exit, deadline, user, ...", many=True),
+        LABEL,
+        Option("--name", "NAME", "the runs of this name"),
+        Option("--limit", "COUNT", f"at most so many ended runs, 0 is all (default {_LIMIT})"),
+        Option("--tree", None, "runs started inside a run below it"),
+        Option("--watch", None, "again and again, until Ctrl-C"),
+        Option("--interval", "DURATION", "how often --watch looks (default 1s)"),
+        JSON,
+    ),
+    act,
+    "--status and --cause mean --all: a run has neither before its verdict.\n",
+)

@@ -1,0 +1,47 @@
+"""`holdfast reap --session`: close a session for good."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..state.sessions import close, counts
+from . import messages
+from .command import JSON, Command, no_words, open_state
+from .options import Option, UsageError
+from .plain import plain
+from .stopping import tell
+
+if TYPE_CHECKING:
+    from .options import Parsed
+
+
+def act(given: Parsed) -> int:
+    no_words(given, "reap")
+    session = given.last("--session")
+    if session is None:
+        raise UsageError("no session was given", remedy="write holdfast reap --session NAME")
+    # Made when it is missing: a session can be closed before its first run, which is then refused.
+    state = open_state(given, create=True)
+    closing = close(state, session, reason=given.last("--reason") or "", now=given.has("--now"))
+    code = tell(closing.runs, closing.problems, as_json=given.has("--json"))
+    if not given.has("--json"):
+        number = counts(closing.runs)
+        messages.show(
+            f"session {plain(session)} is closed: {number['confirmed']} confirmed gone, "
+            f"{number['survivors']} with survivors, {number['unknown']} unknown\n"
+        )
+    return code
+
+
+COMMAND = Command(
+    "reap --session NAME [OPTIONS]",
+    "Close a session: end its runs, and refuse every later one.",
+    (
+        Option("--session", "NAME", "the session; it stays closed"),
+        Option("--now", None, "go to the last rung, SIGKILL, at once"),
+        Option("--reason", "TEXT", "why, for the record"),
+        JSON,
+    ),
+    act,
+    "Exit codes: 0 every process is confirmed gone, 1 not confirmed, 125 Holdfast failed.\n",
+)

@@ -1,0 +1,101 @@
+"""`holdfast show`: the report of one run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..projections.exit_code import OWN_FAILURE
+from . import messages
+from .command import JSON, Command, die_with_reader, open_state, show_json
+from .finding import damage_of, find, only_run, read_record
+from .plain import command_line, local_time, plain, size, span
+
+if TYPE_CHECKING:
+    from ..state.record import Record
+    from .options import Parsed
+
+
+def act(given: Parsed) -> int:
+    text = only_run(given, "show")
+    state = open_state(given)
+    die_with_reader()
+    with read_record(state, find(state, text)) as record:
+        report = {**record.report(), "run_id": record.run_id}
+        damage = damage_of(record)
+        if given.has("--json"):
+            show_json({**report, "guard": record.guard} | ({"problem": damage} if damage else {}))
+        else:
+            messages.show(_text(report, record))
+    if damage is None:
+        return 0
+    messages.say(damage)
+    return OWN_FAILURE
+
+
+def _text(report: dict[str, Any], record: Record) -> str:
+    lines = [(name, value) for name, value in _fields(report, record) if value not in (None, "", "-")]
+    return "".join(f"{name:<13}{value}\n" for name, value in lines)
+
+
+def _fields(report: dict[str, Any], record: Record) -> list[tuple[str, str | None]]:
+    output, usage = report["output"], report["usage"]
+    cpu = None if usage["cpu_user_s"] is None else usage["cpu_user_s"] + usage["cpu_system_s"]
+    return [
+        ("run", record.run_id),
+        ("name", _plain(report["name"])),
+        ("command", command_line(report["argv"])),
+        ("state", _state(report, record)),
+        ("reason", _plain(report["reason"])),
+        ("exit code", _plain(report["exit_code"])),
+        ("signal", _plain(report["signal"])),
+        ("session", _plain(report["session"])),
+        ("parent", _plain(report["parent"])),
+        ("labels", ", ".join(f"{plain(name)}={plain(value)}" for name, value in report["labels"].items())),
+        ("process", _plain(report["pid"])),
+        ("begun", local_time(record.begun_ns)),
+        ("started", report["started_at"]),
+        ("verdict", report["verdict_at"]),
+        ("exited", report["exited_at"]),
+        ("settled", report["settled_at"]),
+        ("duration", span(report["duration_s"])),
+        ("tree", _tree(report)),
+        ("stragglers", _plain(report["stragglers"] or None)),
+        ("escalated", "yes, to SIGKILL" if report["escalated"] else None),
+        ("containment", report["containment"]),
+        ("output", _output(output)),
+        ("used", None if cpu is None else f"{span(cpu)} of cpu, {size(usage['max_rss_bytes'])} of memory at most"),
+        ("directory", plain(record.path)),
+    ]
+
+
+def _plain(value: object) -> str | None:
+    return None if value is None else plain(value)
+
+
+def _state(report: dict[str, Any], record: Record) -> str:
+    verdict = "no verdict yet" if report["status"] is None else f"{report['status']}, cause {report['cause']}"
+    guard = "" if report["state"] == "settled" else f"; its guard is {record.guard}"
+    return f"{report['state']}: {verdict}{guard}"
+
+
+def _tree(report: dict[str, Any]) -> str | None:
+    if report["state"] != "settled":
+        return None
+    pids = report["survivors"]
+    return f"{report['tree']}: process {', '.join(map(str, pids))}" if pids else str(report["tree"])
+
+
+def _output(output: dict[str, Any]) -> str:
+    text = f"{size(output['stdout_bytes'])} stdout, {size(output['stderr_bytes'])} stderr"
+    text += f", {size(output['late_bytes'])} of it late" if output["late_bytes"] else ""
+    text += f", {size(output['dropped_bytes'])} dropped" if output["dropped_bytes"] else ""
+    return text + ("; not complete" if output["complete"] is False else "")
+
+
+COMMAND = Command(
+    "show ID [--json]",
+    "Show what is known of a run: its report.",
+    (JSON,),
+    act,
+    "The beginning of an id is enough when it is the only one.\n",
+)

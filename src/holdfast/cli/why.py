@@ -1,0 +1,87 @@
+"""`holdfast why`: the evidence of a run, and what in it decided."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..journal.reader import JournalReader
+from ..live import CHUNKS_BYTES
+from ..projections.exit_code import OWN_FAILURE
+from . import messages
+from .command import JSON, Command, die_with_reader, open_state, show_json
+from .finding import damage_of, find, only_run, read_record
+from .plain import command_line, plain, utc_time
+from .timeline import Event, spells, timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..journal.reader import Chunk
+    from ..state.record import Record
+    from .options import Parsed
+
+_MARKS = {"decided": "=>", "late": " ~", "": "  "}
+
+
+def act(given: Parsed) -> int:
+    text = only_run(given, "why")
+    state = open_state(given)
+    die_with_reader()
+    with read_record(state, find(state, text)) as record:
+        reader = record.reader
+        events = timeline(reader.header, reader.facts, record.outcome, spells(_output(record)))
+        damage = damage_of(record)
+        if given.has("--json"):
+            _show_json(record, events)
+        else:
+            messages.show(_text(record, events))
+    if damage is None:
+        return 0
+    messages.say(damage)
+    return OWN_FAILURE
+
+
+def _output(record: Record) -> Iterator[Chunk]:
+    """All output up to where the facts were read, a piece at a time: a journal can be larger than memory."""
+    reader = JournalReader(record.fd, run_id=record.run_id)
+    while chunks := reader.read(CHUNKS_BYTES):
+        yield from chunks
+
+
+def _show_json(record: Record, events: list[Event]) -> None:
+    report = record.report()
+    told = [
+        {"at_s": event.at_s, "fact": event.fact, "words": event.words, "mark": event.mark or None} for event in events
+    ]
+    fields = ("state", "status", "cause", "reason", "verdict_at")
+    show_json({"run_id": record.run_id, **{name: report[name] for name in fields}, "timeline": told})
+
+
+def _text(record: Record, events: list[Event]) -> str:
+    report = record.report()
+    verdict = f"{report['state']}, no verdict yet"
+    if report["status"] is not None:
+        verdict = f"{report['status']}, cause {report['cause']}: {plain(report['reason'])}"
+    lines = [f"run {record.run_id}: {command_line(report['argv'])}", verdict, f"begun {utc_time(record.begun_ns)}", ""]
+    lines += [f"{_MARKS[event.mark]} {_at(event):>12}  {event.words}" for event in events]
+    lines.append("")
+    if report["status"] is not None:
+        lines.append("=> decided the outcome; what came after it adds detail and changes nothing.")
+    if any(event.mark == "late" for event in events):
+        lines.append(" ~ came too late to count.")
+    if report["state"] != "settled":
+        lines.append(f"The run goes on: holdfast logs -f {record.run_id} follows it.")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _at(event: Event) -> str:
+    return "?" if event.at_s is None else f"+{event.at_s:.3f}s"
+
+
+COMMAND = Command(
+    "why ID [--json]",
+    "Tell what happened to a run, when, and what of it decided the outcome.",
+    (JSON,),
+    act,
+    "Times count from the moment the run was asked for.\n",
+)
