@@ -155,9 +155,14 @@ class Index:
 
     def rebuild(self) -> int:
         """Make the index again from the journals, whatever state it is in; returns how many runs it has then."""
-        with self._lock.exclusive():
-            self.close()
-            self._replace(aside=None)
+        try:
+            with self._lock.exclusive():
+                self.close()
+                rebuilding.rebuild(self.state)
+        except sqlite3.Error as error:
+            raise database.as_state_error(error, self.path) from None
+        except OSError as error:
+            raise state_error(error, self.state.path) from None
         return self.count()
 
     def _run(self, operation: Callable[[sqlite3.Connection], T]) -> T:
@@ -203,13 +208,12 @@ class Index:
             self._identity = identity
         return self._connection
 
-    def _replace(self, aside: str | None) -> None:
-        """`aside` says why the present one is to be kept for a look; without it, it is removed."""
-        kept = rebuilding.move_aside(self.path) if aside else None
-        count = rebuilding.rebuild(self.state)
-        if kept or (aside and count):
+    def _replace(self, why: str) -> None:
+        kept = rebuilding.move_aside(self.path)
+        made = rebuilding.rebuild(self.state)
+        if kept or made.known:  # otherwise it was only not made yet
             moved = f"; it was moved to {kept}" if kept else ""
-            self.warnings.append(f"the index {self.path} {aside}{moved}; made again from {count} journals")
+            self.warnings.append(f"the index {self.path} {why}{moved}; made again from {made.ended} journals")
 
     def close(self) -> None:
         """Close the file. Any method opens it again."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import database
 from .entry import look
@@ -34,8 +34,15 @@ def move_aside(path: str) -> str | None:
     return moved
 
 
-def rebuild(state: StateDirectory) -> int:
-    """Make the index from every run directory; returns how many ended runs it has.
+class Rebuilt(NamedTuple):
+    """How many ended runs the index has now, and how many of them an earlier index must have had."""
+
+    ended: int
+    known: int
+
+
+def rebuild(state: StateDirectory) -> Rebuilt:
+    """Make the index from every run directory.
 
     A run that cannot be read is in it with its problem; a run that is not over gets its mark in `live`. OSError, and
     sqlite3.Error, when the new file cannot be written: the old one is as it was.
@@ -60,7 +67,7 @@ def rebuild(state: StateDirectory) -> int:
     os.rename(aside, state.index_path)
     for run_id in ended & live:
         state.unmark_live(run_id)
-    return len(ended)
+    return Rebuilt(len(ended), len(ended - live))
 
 
 def _fill(state: StateDirectory, connection: sqlite3.Connection, run_ids: list[str], live: set[str]) -> set[str]:

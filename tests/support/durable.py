@@ -1,0 +1,185 @@
+"""Runs with a directory, for tests: real ones under a real guard, and journals made by hand."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from holdfast.durable import launch_durable
+from holdfast.guard import control
+from holdfast.guard.leftovers import clean_up
+from holdfast.identity import boot_id
+from holdfast.journal.codec import encode, encode_fact, journal_preamble
+from holdfast.journal.facts import OUTPUT
+from holdfast.journal.reader import JournalReader
+from holdfast.outcome import decide
+from holdfast.spec import make_spec
+from holdfast.state import rundir
+from holdfast.state.record import Record
+
+from .readiness import is_ready, names_in
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from holdfast.state.directory import StateDirectory
+
+BOUND_S = 30.0
+USAGE = {"user_us": 1, "system_us": 2, "max_rss_kib": 3}
+_LOCKS = """
+import fcntl, os, sys
+fd = os.open(sys.argv[1], os.O_RDWR)
+fcntl.lockf(fd, fcntl.LOCK_EX, 1, int(sys.argv[2]), 0)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+class DurableRun:
+    """A real run in a state directory, started by this process. On leaving, its guard is gone, and reaped."""
+
+    def __init__(self, state: StateDirectory, argv: Sequence[str], **options: Any) -> None:
+        options.setdefault("lifetime", "detached")
+        self.state = state
+        self.spec = make_spec(argv, **options)
+        self.run_id = self.spec.run_id
+        self.handle = launch_durable(state, self.spec)
+
+    def let_go(self) -> None:
+        """Go away as an owner does that dies: only the guard is left."""
+        self.handle.control.close()
+
+    def record(self) -> Record:
+        """The record as it is now; to be closed."""
+        return Record(self.state, self.run_id).read()
+
+    def until_ready(self) -> dict[str, int]:
+        """Wait for the command's ready line."""
+        reader, seen = JournalReader(self.handle.journal), b""
+        end = time.monotonic() + BOUND_S
+        while not is_ready(seen):
+            self.handle.control.send(control.read(0))  # armed, then read, then waited: see there
+            seen += b"".join(chunk.data for chunk in reader.read())
+            if not is_ready(seen):
+                self._poll(end)
+                assert self.handle.control.recv(control.PACKET_MAX), f"ended before it was ready: {seen!r}"
+        return names_in(seen)
+
+    def until_ended(self) -> None:
+        """Wait until the guard has written its end and is gone."""
+        end = time.monotonic() + BOUND_S
+        if self.handle.pidfd >= 0:
+            self._poll(end, self.handle.pidfd)
+
+    def kill_guard(self) -> None:
+        """SIGKILL, and wait until it has happened."""
+        signal.pidfd_send_signal(self.handle.pidfd, signal.SIGKILL)
+        self.until_ended()
+
+    def _poll(self, end: float, fd: int | None = None) -> None:
+        poll = select.poll()
+        poll.register(self.handle.control.fileno() if fd is None else fd, select.POLLIN)
+        if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
+            raise AssertionError(f"nothing happened within {BOUND_S} s")
+
+    def _clean_up(self) -> None:
+        """End what a killed guard leaves; its record stays as it is."""
+        reader = JournalReader(self.handle.journal)
+        reader.scan()
+        started = decide(reader.facts).started
+        if not reader.ended and started is not None:
+            clean_up(self.run_id, started.detail["cgroup"])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        handle = self.handle
+        try:
+            signal.pidfd_send_signal(handle.pidfd, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        os.waitid(os.P_PIDFD, handle.pidfd, os.WEXITED)
+        self._clean_up()
+        handle.control.close()
+        for fd in (handle.journal, handle.pidfd, handle.input, handle.heartbeat):
+            if fd is not None:
+                os.close(fd)
+
+
+def run_to_end(state: StateDirectory, argv: Sequence[str] = ("/bin/true",), **options: Any) -> str:
+    """A real run from its start to its end; returns its id. It is still marked live: nobody has looked yet."""
+    with DurableRun(state, argv, **options) as run:
+        run.until_ended()
+        return run.run_id
+
+
+class HeldLock:
+    """Another process that holds the lock of a guard (byte 0) or a launcher (byte 1) on a journal."""
+
+    def __init__(self, path: str, byte: int = 0) -> None:
+        self.argv = [sys.executable, "-c", _LOCKS, os.path.join(path, rundir.JOURNAL), str(byte)]
+
+    def __enter__(self) -> Self:
+        self.process = subprocess.Popen(self.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"ready\n"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def facts_of_success(at_ns: int) -> list[tuple[str, dict[str, Any]]]:
+    """What the journal of /bin/true says after its beginning."""
+    del at_ns
+    counts = {"stdout_bytes": 5, "stderr_bytes": 0, "late_bytes": 0, "dropped_bytes": 0}
+    return [
+        ("started", {"pid": 4_000_001, "guard_pid": 4_000_000, "start_ticks": 1, "containment": "subreaper"}),
+        ("exited", {"wait_status": 0, **USAGE}),
+        ("tree", {"how": "gone", "count": 0}),
+        ("drained", {"how": "eof", **counts}),
+        ("end", USAGE),
+    ]
+
+
+def journal_bytes(
+    run_id: str,
+    facts: Sequence[tuple[str, dict[str, Any]]] | None = None,
+    *,
+    begun_ns: int | None = None,
+    boot: str | None = None,
+    spec: bytes = b'{"argv": ["/bin/true"]}',
+) -> bytes:
+    """A journal made by hand; without facts that of a success, with five bytes of output."""
+    at_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    wall_ns = time.time_ns() if begun_ns is None else begun_ns
+    data = journal_preamble(run_id, boot or boot_id() or "unknown", wall_ns, at_ns, spec)
+    for number, (kind, detail) in enumerate(facts_of_success(at_ns) if facts is None else facts):
+        data += encode_fact(kind, detail, at_ns=at_ns + number * 1_000_000)
+        if kind == "started":
+            data += encode(OUTPUT, b"hello", at_ns=at_ns, stream=1)
+    return data
+
+
+def put_run(state: StateDirectory, run_id: str, journal: bytes | None = None, *, live: bool = True) -> str:
+    """A run directory made by hand; returns its path."""
+    path = state.run_path(run_id)
+    os.mkdir(path, 0o700)
+    with open(os.path.join(path, rundir.JOURNAL), "wb") as file:
+        file.write(journal_bytes(run_id) if journal is None else journal)
+    if live:
+        state.mark_live(run_id)
+    return path
