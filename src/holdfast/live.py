@@ -37,7 +37,8 @@ from .guard.launch import launch, set_window_size
 from .journal.facts import CAUSES, Detail, make_fact
 from .journal.reader import JournalReader
 from .result import Result, report_of
-from .spec import make_spec
+from .spec import _argv as check_argv
+from .spec import make_spec, new_run_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,10 +57,28 @@ _MARGIN_S = 3.0
 
 
 def new_spec(argv: Sequence[Text], options: SpecOptions) -> RunSpec:
-    """The checked spec; a run started inside another run is its child unless the caller says otherwise."""
+    """The checked spec; a run started inside another run is its child unless the caller says otherwise.
+
+    Options that were checked for the last run are not checked again, as long as they are plain values: a program that
+    starts thousands of runs starts them all alike. SpecError as from `make_spec`.
+    """
+    global _checked
     if "parent" not in options:
         options["parent"] = parent_run_id(os.environ)
-    return make_spec(argv, **options)
+    key = tuple([(name, value.__class__, value) for name, value in options.items()])
+    if _checked is not None and _checked[0] == key:
+        arguments = check_argv(argv)
+        if sum(map(len, arguments)) < _SHORT_ARGV:  # more than that is counted, in `make_spec`
+            return _checked[1]._replace(argv=arguments, run_id=new_run_id())
+    spec = make_spec(argv, **options)
+    if "run_id" not in options and all(kind in _PLAIN for _name, kind, _value in key):
+        _checked = (key, spec)
+    return spec
+
+
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+_SHORT_ARGV = 1 << 16
+_checked: tuple[tuple[Any, ...], RunSpec] | None = None
 
 
 class LiveRun:
@@ -188,12 +207,12 @@ class LiveRun:
                 continue
             if not packet:
                 return True
-            match control.decode(packet):
-                case control.Wake():
-                    self.armed = False  # perhaps it was another wake; arming once too often costs a packet
-                case control.Answer(ticket, error) if ticket in self._asked:
-                    self._asked.discard(ticket)
-                    self.answers[ticket] = error
+            news = control.decode(packet)
+            if isinstance(news, control.Wake):
+                self.armed = False  # perhaps it was another wake; arming once too often costs a packet
+            elif news is not None and news.ticket in self._asked:
+                self._asked.discard(news.ticket)
+                self.answers[news.ticket] = news.error
 
     def _receive(self) -> bytes:
         """The next packet; a descriptor that comes with it is the command's input, which we asked for."""

@@ -27,11 +27,13 @@ from ..environment import GUARD
 from ..errors import RESOURCE_ERRNOS, GuardError, ResourceError, SpecError
 from ..identity import boot_id
 from ..journal.codec import journal_preamble
+from ..spec import _printable as printable
 from ..spec import public_spec
 from . import containment, parts
 
 if TYPE_CHECKING:
     from _socket import socket
+    from collections.abc import Callable, Iterable
     from typing import Any, NoReturn
 
     from ..spec import RunSpec
@@ -116,8 +118,7 @@ class _Launching:
 
     def run(self, wake_output: bool, window_bytes: int, window_size: tuple[int, int] | None) -> GuardHandle:
         spec = self.spec
-        journal_fd = self.open_journal()
-        trusted = os.fstat(journal_fd).st_size
+        journal_fd, trusted = self.open_journal()
         heartbeat = self.open_heartbeat()
         spec_fd = self.give(_memory_file("holdfast-spec"), FD_SPEC)
         encoded = parts.encode_spec(
@@ -143,19 +144,20 @@ class _Launching:
         self.close_theirs()  # before the next descriptor is asked for, so that this one is not the one too many
         return GuardHandle(control, journal_fd, _pidfd(pid), pid, input_fd, heartbeat, trusted)
 
-    def open_journal(self) -> int:
-        """Our own reading side; the guard gets the writing one."""
+    def open_journal(self) -> tuple[int, int]:
+        """Our own reading side, and how long it is already; the guard gets the writing one."""
         durable = self.durable
         if durable is None:
             journal = self.keep(_memory_file("holdfast-journal"))
-            os.pwrite(journal, beginning(self.spec), 0)
+            written = os.pwrite(journal, beginning(self.spec), 0)
             self.hand_over(journal, FD_JOURNAL)
-            return journal
+            return journal, written
         self.hand_over(durable.journal, FD_JOURNAL)
         self.hand_over(durable.listener, FD_LISTEN)
         self.hand_over(durable.directory, FD_DIRECTORY)
         # An open file of its own: the other one carries the launcher's lock and must be gone when the guard is.
-        return self.keep(os.open(os.path.join(durable.path, "journal"), os.O_RDONLY | os.O_CLOEXEC))
+        journal = self.keep(os.open(os.path.join(durable.path, "journal"), os.O_RDONLY | os.O_CLOEXEC))
+        return journal, os.fstat(journal).st_size
 
     def open_stdin(self, window_size: tuple[int, int] | None) -> int | None:
         """Prepare the command's stdin; returns our own writing end when there is one."""
@@ -249,26 +251,44 @@ def set_window_size(terminal: int, rows: int, columns: int) -> None:
 
 def beginning(spec: RunSpec) -> bytes:
     """What a journal begins with: preamble, header and the spec, without environment values."""
-    # What is not set is left out: the check over these bytes is the dearest part of a launch.
-    public = {
-        name: value
-        for name, value in public_spec(spec).items()
-        if value is not None and value is not False and value != []
-    }
+    global _known_json
+    known = _known_json  # read once: another thread may replace it
+    key = parts.but_for_names(spec)
+    if known is None or known[0] != key:
+        known = _known_json = (key, _unnamed_json(spec))
+    names = _json({"run_id": spec.run_id, "argv": [printable(argument) for argument in spec.argv]})
+    spec_json = names[:-1] + b", " + known[1][1:]
     boottime_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    return journal_preamble(spec.run_id, boot_id() or "unknown", time.time_ns(), boottime_ns, _json(public))
+    return journal_preamble(spec.run_id, boot_id() or "unknown", time.time_ns(), boottime_ns, spec_json)
+
+
+_known_json: tuple[tuple[object, ...], bytes] | None = None
+
+
+def _unnamed_json(spec: RunSpec) -> bytes:
+    public = public_spec(spec)
+    del public["run_id"], public["argv"]
+    # What is not set is left out.
+    is_set = {name: value for name, value in public.items() if value is not None and value is not False and value != []}
+    return _json(is_set)
 
 
 def _json(value: dict[str, Any]) -> bytes:
+    return "".join(_encode_json(value, 0)).encode()
+
+
+def _json_encoder() -> Callable[[dict[str, Any], int], Iterable[str]]:
     # The json package compiles regular expressions for its decoder; its encoder in C does without.
     try:
         from _json import encode_basestring_ascii, make_encoder
     except ImportError:
         import json
 
-        return json.dumps(value).encode()
-    encoder = make_encoder(None, repr, encode_basestring_ascii, None, ": ", ", ", False, False, False)
-    return "".join(encoder(value, 0)).encode()
+        return lambda value, _level: json.dumps(value)
+    return make_encoder(None, repr, encode_basestring_ascii, None, ": ", ", ", False, False, False)
+
+
+_encode_json = _json_encoder()
 
 
 def _pidfd(pid: int) -> int:

@@ -15,9 +15,9 @@ from ..environment import HEARTBEAT, child_environment, environment_block
 from ..environment import RUN_ID as RUN_ID_VARIABLE
 from ..journal.codec import FRAME
 from ..journal.facts import MARK
+from ..spec import RunSpec
 
 if TYPE_CHECKING:
-    from ..spec import RunSpec
     from .containment import Containment
 
 OPTIONS, ARGV, ENV, CWD, LADDER, RUN_ID, CGROUP, MEMORY_GROUP, PIDS_GROUP = range(32, 41)
@@ -49,12 +49,33 @@ def encode_spec(
     listens: bool = False,
 ) -> bytes:
     """All frames of the spec, in one piece."""
+    global _known_parts
+    known = _known_parts  # read once: another thread may replace it
+    key = (but_for_names(spec), containment, wake_output, window_bytes, listens, os.getpid())
+    if known is None or known[0] != key:
+        flags = _flags(spec, containment, wake_output, listens)
+        known = _known_parts = (key, _unnamed_parts(spec, containment, flags, window_bytes))
+    argv = "\0".join(spec.argv)
+    names = _part(RUN_ID, spec.run_id.encode() + b"\0") + _part(ARGV, os.fsencode(argv) + b"\0")
+    return known[1] + names + _part(ENV, _environment(spec, heartbeat))
+
+
+def but_for_names(spec: RunSpec) -> tuple[object, ...]:
+    """What a run has in common with others of its kind: all but the command and the id.
+
+    A program starts many runs that differ in nothing else, and what is made of these fields is remembered.
+    """
+    return spec[1:_RUN_ID_FIELD] + spec[_RUN_ID_FIELD + 1 :]
+
+
+_RUN_ID_FIELD = RunSpec._fields.index("run_id")
+_known_parts: tuple[tuple[object, ...], bytes] | None = None
+
+
+def _unnamed_parts(spec: RunSpec, containment: Containment, flags: int, window_bytes: int) -> bytes:
     parts = [
-        _part(OPTIONS, _options(spec, _flags(spec, containment, wake_output, listens), window_bytes)),
+        _part(OPTIONS, _options(spec, flags, window_bytes)),
         _part(LADDER, b"".join(_RUNG.pack(rung.signal, 0, _ns(rung.wait_s)) for rung in spec.ladder)),
-        _part(RUN_ID, spec.run_id.encode() + b"\0"),
-        _part(ARGV, b"".join(os.fsencode(argument) + b"\0" for argument in spec.argv)),
-        _part(ENV, _environment(spec, heartbeat)),
     ]
     if spec.cwd is not None:
         parts.append(_text(CWD, spec.cwd))
