@@ -1,15 +1,16 @@
 #include "cgroup.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "procfs.h"
 
-enum { NESTING_MAX = 16 };
+enum { NESTING_MAX = 16, LET_GO_ROUNDS = 64 };
 
 static void group_make(struct group *group, const char *base, const char *name) {
     group->base = group->leaf = -1;
@@ -71,12 +72,18 @@ void cgroup_make(struct cgroup *cgroup, const struct spec *spec) {
     limit_or_drop(&cgroup->pids, "pids.max", options->processes, cgroup->name);
 }
 
-void cgroup_enter(const struct cgroup *cgroup) {
-    const int leaves[] = {cgroup->entered_at_clone ? -1 : cgroup->unified.leaf, cgroup->memory.leaf, cgroup->pids.leaf};
-    for (size_t i = 0; i < sizeof leaves / sizeof leaves[0]; i++) {
-        if (leaves[i] >= 0)
-            write_small(leaves[i], "cgroup.procs", "0");
+static void take_or_drop(struct group *group, int pid, const char *name) {
+    if (group->leaf >= 0 && !set_number(group->leaf, "cgroup.procs", (uint64_t)pid))
+        remove_group(group, name);
+}
+
+void cgroup_take(struct cgroup *cgroup, int pid) {
+    if (!cgroup->entered_at_clone) {
+        take_or_drop(&cgroup->unified, pid, cgroup->name);
+        cgroup->controls = cgroup->controls && cgroup->unified.leaf >= 0;
     }
+    take_or_drop(&cgroup->memory, pid, cgroup->name);
+    take_or_drop(&cgroup->pids, pid, cgroup->name);
 }
 
 bool cgroup_keeps_memory(const struct cgroup *cgroup) { return cgroup->controls || cgroup->memory.leaf >= 0; }
@@ -123,12 +130,34 @@ int cgroup_kill(const struct cgroup *cgroup) {
     return write_small(cgroup->unified.leaf, "cgroup.kill", "1") ? members : -1;
 }
 
-void cgroup_release(const struct cgroup *cgroup, int pid) {
-    const int bases[] = {cgroup->unified.base, cgroup->memory.base, cgroup->pids.base};
-    for (size_t i = 0; i < sizeof bases / sizeof bases[0]; i++) {
-        if (bases[i] >= 0)
-            set_number(bases[i], "cgroup.procs", (uint64_t)pid);
+/* Moves members up until there are none: they may fork while we do it. A group that cannot be emptied keeps its leaf. */
+static void let_go(const struct group *group) {
+    char text[4096];
+    for (int round = 0; group->leaf >= 0 && round < LET_GO_ROUNDS; round++) {
+        if (read_small(group->leaf, "cgroup.procs", text, sizeof text) <= 0)
+            return;
+        for (const char *line = text; *line != '\0'; line += strcspn(line, "\n") + (strchr(line, '\n') != NULL))
+            set_number(group->base, "cgroup.procs", strtoull(line, NULL, 10)); /* refused: it has just ended */
     }
+}
+
+void cgroup_let_go(const struct cgroup *cgroup) {
+    let_go(&cgroup->unified);
+    let_go(&cgroup->memory);
+    let_go(&cgroup->pids);
+}
+
+struct removal {
+    int directory;
+    int depth;
+};
+
+static bool remove_tree(int base, const char *name, int depth);
+
+static void remove_inner(const char *name, bool is_directory, void *context) {
+    const struct removal *removal = context;
+    if (is_directory)
+        remove_tree(removal->directory, name, removal->depth);
 }
 
 /* Removes `name` in `base` with all it contains. A nested guard that was killed leaves its own leaf in ours. */
@@ -137,19 +166,11 @@ static bool remove_tree(int base, const char *name, int depth) {
         return true;
     if (depth == 0)
         return false;
-    int directory = openat(base, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (directory < 0)
+    struct removal removal = {openat(base, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC), depth - 1};
+    if (removal.directory < 0)
         return false;
-    DIR *entries = fdopendir(directory);
-    if (entries == NULL) {
-        close(directory);
-        return false;
-    }
-    for (struct dirent *entry = readdir(entries); entry != NULL; entry = readdir(entries)) {
-        if (entry->d_type == DT_DIR && entry->d_name[0] != '.')
-            remove_tree(directory, entry->d_name, depth - 1);
-    }
-    closedir(entries);
+    each_entry(removal.directory, remove_inner, &removal);
+    close(removal.directory);
     return unlinkat(base, name, AT_REMOVEDIR) == 0;
 }
 

@@ -30,8 +30,11 @@ struct cgroup {
 /* No cgroup at all: what everything else here copes with. */
 void cgroup_none(struct cgroup *cgroup);
 void cgroup_make(struct cgroup *cgroup, const struct spec *spec);
-/* In the child before exec: enter what clone3 could not put it into. */
-void cgroup_enter(const struct cgroup *cgroup);
+/*
+ * Puts the held child into what clone3 could not put it into. A leaf that it cannot enter is given up: the report then
+ * says `subreaper`, and budgets are sampled.
+ */
+void cgroup_take(struct cgroup *cgroup, int pid);
 bool cgroup_keeps_memory(const struct cgroup *cgroup);
 bool cgroup_keeps_pids(const struct cgroup *cgroup);
 /* How often the kernel killed for memory, or refused a fork, in this run. */
@@ -40,7 +43,7 @@ uint64_t cgroup_refused_forks(const struct cgroup *cgroup);
 /* SIGKILL to every member at once; returns how many there were. -1 when that cannot be done here. */
 int cgroup_kill(const struct cgroup *cgroup);
 /* Stragglers that are to be left alone go where the guard itself is. */
-void cgroup_release(const struct cgroup *cgroup, int pid);
+void cgroup_let_go(const struct cgroup *cgroup);
 /* Removes the leaves, with what nested runs may have left inside. */
 void cgroup_remove(struct cgroup *cgroup);
 

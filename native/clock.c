@@ -10,6 +10,10 @@ uint64_t clock_now(void) { return read_clock(CLOCK_MONOTONIC); }
 
 uint64_t clock_boot(void) { return read_clock(CLOCK_BOOTTIME); }
 
+uint64_t clock_after(uint64_t from, uint64_t duration_ns) {
+    return duration_ns > UINT64_MAX - from ? UINT64_MAX : from + duration_ns;
+}
+
 void timer_set(struct timers *timers, enum timer timer, uint64_t due_ns) { timers->due_ns[timer] = due_ns; }
 
 void timer_off(struct timers *timers, enum timer timer) { timers->due_ns[timer] = 0; }

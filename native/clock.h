@@ -14,6 +14,8 @@ enum timer {
     TIMER_DEADLINE,
     TIMER_IDLE,
     TIMER_SAMPLE,
+    TIMER_TERMINAL, /* look again at a terminal that nobody had open */
+    TIMER_LISTEN,   /* accept again after the descriptors had run out */
     TIMER_RUNG,      /* the current rung's grace is over */
     TIMER_KILL_PASS, /* look again whether the last rung missed anybody */
     TIMER_KILL_WAIT, /* give up on what SIGKILL cannot end */
@@ -28,6 +30,9 @@ struct timers {
 
 uint64_t clock_now(void);  /* CLOCK_MONOTONIC */
 uint64_t clock_boot(void); /* CLOCK_BOOTTIME */
+
+/* `from` plus a duration that somebody asked for: never wraps round. */
+uint64_t clock_after(uint64_t from, uint64_t duration_ns);
 
 void timer_set(struct timers *timers, enum timer timer, uint64_t due_ns);
 void timer_off(struct timers *timers, enum timer timer);

@@ -28,6 +28,8 @@ enum control_news control_receive(struct control *control, int index, struct req
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2}; /* no control buffer: descriptors sent to us are refused */
     memset(&request->body, 0, 64); /* a short payload reads as zeros */
     ssize_t got = recvmsg(control->owners[index].fd, &message, MSG_DONTWAIT);
+    if (got < 0 && errno == ECONNRESET) /* it closed with our wakes unread: said once, ahead of what it sent before */
+        got = recvmsg(control->owners[index].fd, &message, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return CONTROL_NOTHING;
     request->owner = index;
@@ -43,8 +45,10 @@ enum control_news control_receive(struct control *control, int index, struct req
 
 int control_accept(struct control *control) {
     int fd = accept4(control->listener, NULL, NULL, SOCK_CLOEXEC);
-    if (fd < 0)
+    if (fd < 0) {
+        control->deaf = errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
         return -1;
+    }
     for (int i = 1; i < OWNERS_MAX; i++) {
         struct owner *owner = &control->owners[i];
         if (owner->fd >= 0)

@@ -36,6 +36,7 @@ struct request {
 struct control {
     struct owner owners[OWNERS_MAX]; /* [0] is the owner that started the run */
     int listener;                    /* -1: none */
+    bool deaf;                       /* accepting failed, for want of descriptors: not now */
 };
 
 void control_open(struct control *control, int first, int listener, bool wants_output);

@@ -39,6 +39,20 @@ static struct frame frame_make(uint16_t type, size_t length) {
     return (struct frame){.mark = FRAME_MARK, .type = type, .length = (uint32_t)length, .at_ns = clock_boot()};
 }
 
+/* True when [length, length + needed) and the facts' room behind it are ours. */
+static bool reserve(struct journal *journal, size_t needed) {
+    uint64_t wanted = journal->length + needed + FACTS_ROOM;
+    if (!journal->on_disk || wanted <= journal->reserved_to)
+        return true;
+    uint64_t from = journal->length;
+    uint64_t to = wanted + RESERVE_STEP;
+    if (fallocate(journal->fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) == 0) {
+        journal->reserved_to = to;
+        return true;
+    }
+    return errno != ENOSPC && errno != EDQUOT && errno != EFBIG; /* a file system that cannot reserve: the write itself will tell */
+}
+
 bool journal_open(struct journal *journal, int fd) {
     /*
      * The first byte is the guard's: a POSIX lock belongs to this process, the command we fork never holds it, and the
@@ -52,21 +66,8 @@ bool journal_open(struct journal *journal, int fd) {
     journal->fd = fd;
     journal->length = (uint64_t)status.st_size;
     journal->on_disk = status.st_nlink > 0; /* a memfd has no name */
+    reserve(journal, 0); /* room for facts; when even that is not to be had, writing them will tell */
     return true;
-}
-
-/* True when [length, length + needed) and the facts' room behind it are ours. */
-static bool reserve(struct journal *journal, size_t needed) {
-    uint64_t wanted = journal->length + needed + FACTS_ROOM;
-    if (!journal->on_disk || wanted <= journal->reserved_to)
-        return true;
-    uint64_t from = journal->length;
-    uint64_t to = wanted + RESERVE_STEP;
-    if (fallocate(journal->fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) == 0) {
-        journal->reserved_to = to;
-        return true;
-    }
-    return errno != ENOSPC && errno != EDQUOT; /* a file system that cannot reserve: the write itself will tell */
 }
 
 static bool write_whole(struct journal *journal, const void *head, size_t head_length, const void *body,
@@ -87,8 +88,8 @@ static bool write_whole(struct journal *journal, const void *head, size_t head_l
             if (journal->error == 0)
                 journal->error = written < 0 ? errno : EIO;
             /* Half a frame must not stay behind the next, shorter one. */
-            if (ftruncate(journal->fd, (off_t)journal->length) < 0)
-                return false;
+            if (ftruncate(journal->fd, (off_t)journal->length) == 0)
+                journal->reserved_to = 0; /* that gave the room ahead back, too */
             return false;
         }
         done += (size_t)written;

@@ -23,13 +23,14 @@ void ladder_await_last(struct run *run) {
     run->rung = run->spec.rungs;
     run->pass_ns = FIRST_PASS_NS;
     timer_off(&run->timers, TIMER_RUNG);
-    timer_set(&run->timers, TIMER_KILL_WAIT, now + run->spec.options.kill_wait_ns);
+    timer_set(&run->timers, TIMER_KILL_WAIT, clock_after(now, run->spec.options.kill_wait_ns));
     timer_set(&run->timers, TIMER_KILL_PASS, now + run->pass_ns);
 }
 
 static void collect(void *run) { run_collect(run); }
 
 void ladder_repeat_last(struct run *run) {
+    cgroup_kill(&run->cgroup);
     if (tree_kill(collect, run).pressing)
         run->pass_ns = 0; /* a storm: again at once, after a look at clocks and owners */
     else
@@ -58,7 +59,7 @@ void ladder_climb(struct run *run) {
         return;
     }
     run_collect(run); /* so that the walk meets the living */
-    record_signalled(run, rung->signal, run->rung - 1, tree_signal(rung->signal, true));
-    uint64_t due = now + rung->wait_ns;
+    record_signalled(run, rung->signal, run->rung - 1, tree_ask(rung->signal));
+    uint64_t due = clock_after(now, rung->wait_ns);
     timer_set(&run->timers, TIMER_RUNG, run->bound_ns > 0 && run->bound_ns < due ? run->bound_ns : due);
 }

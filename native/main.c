@@ -16,6 +16,10 @@
 #include <unistd.h>
 
 #include "run.h"
+#include "tree.h"
+
+enum { REQUESTS_AT_ONCE = 64 };
+#define LISTEN_AGAIN_NS 1000000000u
 
 static struct run run;
 
@@ -53,29 +57,24 @@ static void close_unless(uint32_t flags, int fd) {
 }
 
 static int take_signals(void) {
-    sigset_t taken;
+    sigset_t taken, all;
     sigemptyset(&taken);
     const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         sigaddset(&taken, numbers[i]);
     int fd = signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC);
-    /* Blocked as well: what a terminal or a broken pipe sends must not stop or end the one who watches. */
-    const int ignored[] = {SIGPIPE, SIGTTOU, SIGTTIN, SIGTSTP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
-    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
-        sigaddset(&taken, ignored[i]);
-    return sigprocmask(SIG_BLOCK, &taken, NULL) < 0 ? -1 : fd;
+    /* Everything is blocked: what a terminal, a broken pipe or a limit sends must not end the one who watches. */
+    sigfillset(&all);
+    return sigprocmask(SIG_SETMASK, &all, NULL) < 0 ? -1 : fd;
 }
 
 /* Watches the process that started us: a fork of it may keep the control socket open after it has died. */
-static void watch_owner(void) {
+static bool watch_owner(void) {
     run.owner_process = -1;
     if ((run.spec.options.flags & SPEC_OWNED) == 0 || run.spec.options.owner_pid <= 0)
-        return;
+        return true;
     run.owner_process = (int)syscall(SYS_pidfd_open, run.spec.options.owner_pid, 0);
-    if (getppid() != run.spec.options.owner_pid && run.owner_process >= 0) {
-        close(run.owner_process); /* it died before we looked: the control socket says so, or its fork speaks for it */
-        run.owner_process = -1;
-    }
+    return getppid() == run.spec.options.owner_pid; /* otherwise it died before we looked, and the number is nobody's */
 }
 
 /*
@@ -89,6 +88,8 @@ static void hand_over_stdin(void) {
         tcsetpgrp(0, run.leader);
     }
     dup2(1, 0);
+    if (chdir("/") < 0) /* the command has its directory; we would only keep its file system busy */
+        return;
 }
 
 /* ── requests ─────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -170,9 +171,7 @@ static void owner_left(int index) {
 
 static void serve(int index) {
     static struct request request;
-    for (;;) {
-        if (run.control.owners[index].fd < 0)
-            return;
+    for (int served = 0; served < REQUESTS_AT_ONCE && run.control.owners[index].fd >= 0; served++) {
         switch (control_receive(&run.control, index, &request)) {
         case CONTROL_NOTHING:
             return;
@@ -187,6 +186,8 @@ static void serve(int index) {
 
 static void welcome(void) {
     int index = control_accept(&run.control);
+    if (run.control.deaf)
+        timer_set(&run.timers, TIMER_LISTEN, clock_now() + LISTEN_AGAIN_NS);
     if (index < 0)
         return;
     const struct owner *owner = &run.control.owners[index];
@@ -217,10 +218,12 @@ static void drain_signals(int fd) {
         take_signal(&info);
 }
 
+/* Those that are due now: one that is set again for at once has to wait for the next turn, behind owners and output. */
 static void fire_timers(void) {
-    for (;;) {
+    const uint64_t now = clock_now();
+    for (int i = 0; i < TIMER_COUNT && run.phase != PHASE_ENDED; i++) {
         enum timer timer = timers_next(&run.timers);
-        if (run.phase == PHASE_ENDED || timer == TIMER_COUNT || run.timers.due_ns[timer] > clock_now())
+        if (timer == TIMER_COUNT || run.timers.due_ns[timer] > now)
             return;
         run_timer(&run, timer);
     }
@@ -233,32 +236,50 @@ static void watch(struct pollfd *watched, int signals) {
     const bool waits = output_waits_for_owner(&run.output);
     watched[WATCH_SIGNALS] = (struct pollfd){signals, POLLIN, 0};
     watched[WATCH_OWNER] = (struct pollfd){run.owner_process, POLLIN, 0};
-    watched[WATCH_LISTENER] = (struct pollfd){run.control.listener, POLLIN, 0};
+    watched[WATCH_LISTENER] = (struct pollfd){run.control.deaf ? -1 : run.control.listener, POLLIN, 0};
     for (int i = 0; i < STREAM_COUNT; i++) /* without a descriptor, since POLLHUP cannot be masked */
-        watched[WATCH_STREAM + i] = (struct pollfd){waits ? -1 : run.output.streams[i].fd, POLLIN, 0};
+        watched[WATCH_STREAM + i] =
+            (struct pollfd){waits || run.output.streams[i].hung ? -1 : run.output.streams[i].fd, POLLIN, 0};
     for (int i = 0; i < OWNERS_MAX; i++)
         watched[WATCH_CONTROL + i] = (struct pollfd){run.control.owners[i].fd, POLLIN, 0};
 }
 
-static int wait_for_something(struct pollfd *watched) {
+/* Only descriptors that there are: the kernel refuses more entries than a process may have open files. */
+static void poll_present(struct pollfd *watched, const struct timespec *timeout) {
+    struct pollfd present[WATCH_COUNT];
+    int place[WATCH_COUNT], count = 0;
+    for (int i = 0; i < WATCH_COUNT; i++) {
+        if (watched[i].fd >= 0) {
+            place[count] = i;
+            present[count++] = watched[i];
+        }
+    }
+    if (ppoll(present, (nfds_t)count, timeout, NULL) < 0)
+        return; /* nothing is ready then, and clocks go on */
+    for (int i = 0; i < count; i++)
+        watched[place[i]].revents = present[i].revents;
+}
+
+static void wait_for_something(struct pollfd *watched) {
     const enum timer timer = timers_next(&run.timers);
     struct timespec timeout = {0, 0}; /* more dead to be taken away: look, but do not wait */
     if (!run.reap_again) {
-        if (timer == TIMER_COUNT)
-            return ppoll(watched, WATCH_COUNT, NULL, NULL);
+        if (timer == TIMER_COUNT) {
+            poll_present(watched, NULL);
+            return;
+        }
         const uint64_t now = clock_now(), due = run.timers.due_ns[timer];
         const uint64_t left = due > now ? due - now : 0;
         timeout = (struct timespec){(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
     }
-    return ppoll(watched, WATCH_COUNT, &timeout, NULL);
+    poll_present(watched, &timeout);
 }
 
 /* One turn: what the kernel reports first, requests next, then output, and clocks last: see the rule in run.h. */
 static void turn(int signals) {
     struct pollfd watched[WATCH_COUNT];
     watch(watched, signals);
-    if (wait_for_something(watched) < 0 && errno != EINTR)
-        return;
+    wait_for_something(watched);
     run_exec_answered(&run); /* not waited for: a failure is followed by SIGCHLD, and success is no news */
     if (watched[WATCH_SIGNALS].revents)
         drain_signals(signals);
@@ -323,6 +344,7 @@ static void prepare(void) {
     if (stdio.err > 2 && stdio.err != stdio.out)
         close(stdio.err);
     run.leader = held ? run.spawned.pid : 0;
+    tree_begin(run.leader);
     hand_over_stdin();
     if (!held)
         run_never_started(&run, &failure);
@@ -343,10 +365,15 @@ int main(void) {
         return GUARD_NO_SETUP;
     const uint32_t flags = run.spec.options.flags;
     control_open(&run.control, GUARD_FD_CONTROL, (flags & SPEC_LISTEN) ? GUARD_FD_LISTEN : -1, flags & SPEC_WAKE_OUTPUT);
-    watch_owner();
+    const bool owner_lives = watch_owner();
     prepare();
+    /* What was asked for before the start comes before it: the command is never executed. */
     if (run.phase == PHASE_HELD)
-        serve(0); /* a stop that was asked for before the start: the command is never executed */
+        serve(0);
+    if (run.phase == PHASE_HELD)
+        drain_signals(signals);
+    if (!owner_lives && run.control.owners[0].fd >= 0 && run.phase != PHASE_ENDED)
+        owner_left(0);
     if (run.phase == PHASE_HELD)
         run_start(&run);
     run_announce(&run);

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { BUFFER_SIZE = 256 * 1024, PIPE_DEFAULT = 64 * 1024, PIPE_LARGE = 1024 * 1024, RELAX_OVER = 32 * 1024 };
+enum { BUFFER_SIZE = 256 * 1024, PIPE_DEFAULT = 64 * 1024, PIPE_LARGE = 1024 * 1024, RELAX_OVER = 32 * 1024, TERMINAL_BACKLOG = 64 * 1024 };
 
 static unsigned char buffer[BUFFER_SIZE] __attribute__((aligned(4096)));
 
@@ -36,7 +36,8 @@ void output_prepare(struct output *output, struct journal *journal, const struct
 }
 
 bool output_open(struct output *output, int terminal, bool merge, struct child_stdio *stdio) {
-    if (terminal >= 0) {
+    output->terminal = terminal >= 0;
+    if (output->terminal) {
         output->streams[0].fd = terminal;
         *stdio = (struct child_stdio){0, 0};
         return fcntl(terminal, F_SETFL, O_NONBLOCK) == 0;
@@ -47,12 +48,16 @@ bool output_open(struct output *output, int terminal, bool merge, struct child_s
     return merge || open_pipe(&output->streams[1], &stdio->err);
 }
 
+static bool is_beyond_window(const struct output *output) {
+    return output->window > 0 && output->journal->length - output->consumed > output->window;
+}
+
 static void record(struct output *output, int index, const unsigned char *data, size_t length, bool late) {
     struct stream *stream = &output->streams[index];
-    size_t room = length;
+    size_t room = late && is_beyond_window(output) ? 0 : length; /* no longer made to wait, and nobody reads: not kept */
     if (output->cap > 0) {
         uint64_t left = output->seen_bytes < output->cap ? output->cap - output->seen_bytes : 0;
-        room = left < length ? (size_t)left : length;
+        room = left < room ? (size_t)left : room;
     }
     output->seen_bytes += length;
     output->dropped_bytes += length - room;
@@ -83,11 +88,15 @@ bool output_read(struct output *output, int index) {
     ssize_t got = read(stream->fd, buffer, sizeof buffer);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
-    if (got <= 0) { /* end of file; a terminal says EIO when nobody has it open any more */
-        close(stream->fd);
-        stream->fd = -1;
+    if (got <= 0) { /* end of file; a terminal says EIO when nobody has it open, which may change while the run goes on */
+        stream->hung = output->terminal && !output->final;
+        if (!stream->hung) {
+            close(stream->fd);
+            stream->fd = -1;
+        }
         return false;
     }
+    stream->hung = false;
     size_t length = (size_t)got, on_time = length;
     if (length > output->touched)
         output->touched = length;
@@ -113,16 +122,26 @@ void output_read_all(struct output *output, uint64_t bound) {
     }
 }
 
+static uint64_t waiting_bytes(const struct stream *stream) {
+    int waiting = 0;
+    return stream->fd >= 0 && ioctl(stream->fd, FIONREAD, &waiting) == 0 && waiting > 0 ? (uint64_t)waiting : 0;
+}
+
+bool output_will_be_over_cap(const struct output *output) {
+    return output->cap > 0 && output->seen_bytes + waiting_bytes(&output->streams[0]) +
+                                      waiting_bytes(&output->streams[1]) > output->cap;
+}
+
 void output_fence(struct output *output) {
     if (output->fenced)
         return;
+    /* A terminal's FIONREAD does not see what is behind its 4 KiB; reading brings that forward before it says EAGAIN. */
+    for (uint64_t until = output->seen_bytes + TERMINAL_BACKLOG;
+         output->terminal && output->seen_bytes < until && output_read(output, 0);)
+        continue;
     output->fenced = true;
-    for (int index = 0; index < STREAM_COUNT; index++) {
-        struct stream *stream = &output->streams[index];
-        int waiting = 0;
-        if (stream->fd >= 0 && ioctl(stream->fd, FIONREAD, &waiting) == 0 && waiting > 0)
-            stream->on_time = (uint64_t)waiting;
-    }
+    for (int index = 0; index < STREAM_COUNT; index++)
+        output->streams[index].on_time = waiting_bytes(&output->streams[index]);
 }
 
 bool output_at_end(const struct output *output) { return output->streams[0].fd < 0 && output->streams[1].fd < 0; }
@@ -130,7 +149,7 @@ bool output_at_end(const struct output *output) { return output->streams[0].fd <
 bool output_over_cap(const struct output *output) { return output->cap > 0 && output->seen_bytes > output->cap; }
 
 bool output_waits_for_owner(const struct output *output) {
-    return output->window > 0 && !output->fenced && output->journal->length - output->consumed > output->window;
+    return !output->fenced && is_beyond_window(output);
 }
 
 void output_close(struct output *output) {

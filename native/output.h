@@ -23,6 +23,7 @@ enum { STREAM_COUNT = 2 }; /* stdout or the terminal, stderr */
 struct stream {
     int fd; /* -1: at end of file, or never opened */
     bool enlarged;
+    bool hung; /* a terminal that nobody has open just now: somebody may open it again */
     uint64_t bytes;   /* recorded */
     uint64_t on_time; /* behind the fence: how many of the next bytes are still on time */
 };
@@ -30,6 +31,8 @@ struct stream {
 struct output {
     struct journal *journal;
     struct stream streams[STREAM_COUNT];
+    bool terminal;
+    bool final; /* the end has come: nobody will open the terminal again */
     bool fenced;
     bool drops;         /* over the cap: drop and count */
     uint64_t cap;       /* 0: none */
@@ -51,6 +54,8 @@ void output_read_all(struct output *output, uint64_t bound);
 void output_fence(struct output *output);
 bool output_at_end(const struct output *output);
 bool output_over_cap(const struct output *output);
+/* The same, with what is still in the pipes. */
+bool output_will_be_over_cap(const struct output *output);
 bool output_waits_for_owner(const struct output *output);
 void output_close(struct output *output);
 /* A quiet moment: give the pages of a large read back. */

@@ -4,7 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+enum { DIRECTORY_ENTRY = 4 }; /* DT_DIR */
 
 ssize_t read_small(int directory, const char *path, char *buffer, size_t size) {
     int fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
@@ -25,6 +28,26 @@ bool write_small(int directory, const char *path, const char *text) {
     bool whole = write(fd, text, (size_t)length) == length;
     close(fd);
     return whole;
+}
+
+void each_entry(int directory, void (*visit)(const char *name, bool is_directory, void *context), void *context) {
+    struct entry { /* linux_dirent64 */
+        uint64_t inode;
+        int64_t offset;
+        uint16_t length;
+        uint8_t type;
+        char name[];
+    };
+    _Alignas(uint64_t) char buffer[4096];
+    for (long got = syscall(SYS_getdents64, directory, buffer, sizeof buffer); got > 0;
+         got = syscall(SYS_getdents64, directory, buffer, sizeof buffer)) {
+        for (long at = 0; at < got;) {
+            const struct entry *entry = (const struct entry *)(const void *)(buffer + at);
+            if (strcmp(entry->name, ".") != 0 && strcmp(entry->name, "..") != 0)
+                visit(entry->name, entry->type == DIRECTORY_ENTRY, context);
+            at += entry->length;
+        }
+    }
 }
 
 bool find_number(const char *text, const char *key, uint64_t *number) {
@@ -63,7 +86,8 @@ bool read_stat(pid_t pid, struct process_stat *out) {
 }
 
 bool catches_signal(pid_t pid, int signal) {
-    char path[40], text[4096];
+    static char text[128 * 1024]; /* the groups of a process come before, and there may be 65,536 */
+    char path[40];
     snprintf(path, sizeof path, "/proc/%d/status", pid);
     if (read_small(AT_FDCWD, path, text, sizeof text) <= 0)
         return false;

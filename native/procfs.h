@@ -21,6 +21,9 @@ bool write_small(int directory, const char *path, const char *text);
 /* The decimal number behind `key` in lines of the form "key number". */
 bool find_number(const char *text, const char *key, uint64_t *number);
 
+/* Calls back for every entry of an open directory but "." and ".."; allocates nothing, unlike readdir. */
+void each_entry(int directory, void (*visit)(const char *name, bool is_directory, void *context), void *context);
+
 bool read_stat(pid_t pid, struct process_stat *out);
 /* True when the process has a handler of its own for the signal. */
 bool catches_signal(pid_t pid, int signal);

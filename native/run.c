@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +15,8 @@
 
 enum { SURVIVORS_TEXT = 6000, READ_AT_ONCE = 8 << 20 };
 #define REAP_SLICE_NS 10000000u
+#define TERMINAL_AGAIN_NS 100000000u
+#define SAMPLE_SHARE 10u /* sampling a huge tree takes at most a tenth of the time */
 
 static int64_t microseconds(struct timeval time) { return (int64_t)time.tv_sec * 1000000 + time.tv_usec; }
 
@@ -53,8 +56,6 @@ static void finish(struct run *run, enum drain_end how) {
     run->phase = PHASE_ENDED;
 }
 
-static void release_from_cgroup(int pid, void *cgroup) { cgroup_release(cgroup, pid); }
-
 /* The tree is gone, given up on, or to be left alone: only output is still of interest. */
 static void begin_drain(struct run *run, enum tree_end how) {
     char survivors[SURVIVORS_TEXT];
@@ -65,15 +66,18 @@ static void begin_drain(struct run *run, enum tree_end how) {
     if (how == TREE_SURVIVORS && tree.count == 0)
         tree.how = TREE_UNKNOWN; /* no ECHILD, but nobody to be seen either */
     output_fence(&run->output);
+    run->output.final = true;
     journal_fact_text(&run->journal, FACT_TREE, &tree, sizeof tree, survivors, length);
     run->phase = PHASE_DRAINING;
     memset(&run->timers, 0, sizeof run->timers);
     const struct spec_options *options = &run->spec.options;
-    const uint64_t now = clock_now(), idle = now + options->drain_idle_ns;
+    const uint64_t now = clock_now(), idle = clock_after(now, options->drain_idle_ns);
     timer_set(&run->timers, TIMER_DRAIN_IDLE, idle);
     /* Behind a normal exit the whole of it has one bound, stragglers included. */
-    timer_set(&run->timers, TIMER_DRAIN, run->bound_ns == 0 ? now + options->drain_ns : run->bound_ns > idle ? run->bound_ns : idle);
+    uint64_t bound = run->bound_ns == 0 ? clock_after(now, options->drain_ns) : run->bound_ns;
+    timer_set(&run->timers, TIMER_DRAIN, bound > idle ? bound : idle);
     output_read_all(&run->output, READ_AT_ONCE);
+    control_wake_readers(&run->control, run->journal.length);
     if (output_at_end(&run->output))
         finish(run, DRAIN_EOF);
 }
@@ -112,14 +116,19 @@ static void leader_left(struct run *run) {
         run->phase = PHASE_LINGERING;
         break;
     case STRAGGLERS_LEAVE:
-        tree_each(release_from_cgroup, &run->cgroup);
+        cgroup_let_go(&run->cgroup);
         begin_drain(run, TREE_SURVIVORS);
         break;
     case STRAGGLERS_KILL:
     default:
-        run->bound_ns = clock_now() + run->spec.options.drain_ns;
+        run->bound_ns = clock_after(clock_now(), run->spec.options.drain_ns);
         begin_stop(run);
     }
+}
+
+static void record_output_limit(struct run *run) {
+    struct fact_limit limit = {.what = LIMIT_OUTPUT, .limit = run->output.cap, .seen = run->output.seen_bytes};
+    journal_fact(&run->journal, FACT_LIMIT, &limit, sizeof limit);
 }
 
 static void spawn_failed(struct run *run, const struct fact_spawn_failed *failure) {
@@ -156,13 +165,15 @@ static bool record_budgets(struct run *run) {
 static void leader_exited(struct run *run, int wait_status, const struct rusage *usage) {
     struct fact_spawn_failed failure;
     run->leader = 0;
-    if (run->phase == PHASE_RUNNING && spawn_poll(&run->spawned, &failure) == SPAWN_FAILED) {
+    if (spawn_poll(&run->spawned, &failure) == SPAWN_FAILED && run->phase == PHASE_RUNNING) {
         spawn_failed(run, &failure);
         return;
     }
     if (run->started_ns == 0 || run->spawned.failed)
         return; /* that was our own helper: the command never ran */
     record_budgets(run); /* the kernel killed it for memory, or it gave up without forks: that came before the exit */
+    if (run->phase == PHASE_RUNNING && !run->output.drops && output_will_be_over_cap(&run->output))
+        record_output_limit(run); /* so did what it wrote */
     struct fact_exited exited = {
         .wait_status = wait_status,
         .user_us = microseconds(usage->ru_utime),
@@ -172,7 +183,14 @@ static void leader_exited(struct run *run, int wait_status, const struct rusage 
     journal_fact(&run->journal, FACT_EXITED, &exited, sizeof exited);
 }
 
+/* A command that asked to be traced got us as its tracer, and would stand still for ever: we do not trace, it goes on. */
+static bool was_traced(pid_t pid, int signal_number) {
+    return ptrace(PTRACE_DETACH, pid, NULL, signal_number == SIGTRAP ? 0 : signal_number) == 0;
+}
+
 static void leader_changed(struct run *run, int wait_status, const struct rusage *usage) {
+    if (WIFSTOPPED(wait_status) && was_traced(run->leader, WSTOPSIG(wait_status)))
+        return;
     if (WIFSTOPPED(wait_status)) {
         struct fact_stopped stopped = {.signal = WSTOPSIG(wait_status)};
         journal_fact(&run->journal, FACT_STOPPED, &stopped, sizeof stopped);
@@ -242,17 +260,21 @@ static void arm_clocks(struct run *run, uint64_t now) {
     const struct spec_options *options = &run->spec.options;
     run->deadline_ns = options->deadline_ns;
     if (options->deadline_ns > 0)
-        timer_set(&run->timers, TIMER_DEADLINE, now + options->deadline_ns);
+        timer_set(&run->timers, TIMER_DEADLINE, clock_after(now, options->deadline_ns));
     if (options->deadline_ns > options->warn_before_ns && options->warn_before_ns > 0)
-        timer_set(&run->timers, TIMER_WARN, now + options->deadline_ns - options->warn_before_ns);
+        timer_set(&run->timers, TIMER_WARN, clock_after(now, options->deadline_ns - options->warn_before_ns));
     activity_start(&run->activity, (options->flags & SPEC_IDLE_HEARTBEAT) ? GUARD_FD_HEARTBEAT : -1, now);
     if (options->idle_ns > 0)
-        timer_set(&run->timers, TIMER_IDLE, now + ((options->flags & SPEC_IDLE_CPU) ? options->idle_ns / 4 : options->idle_ns));
+        timer_set(&run->timers, TIMER_IDLE, clock_after(now, (options->flags & SPEC_IDLE_CPU) ? options->idle_ns / 4 : options->idle_ns));
     if (options->memory_bytes > 0 || options->processes > 0)
         timer_set(&run->timers, TIMER_SAMPLE, now + SAMPLE_EVERY_NS);
 }
 
 void run_start(struct run *run) {
+    if (run->leader == 0) { /* somebody killed it while it was held */
+        run_never_started(run, &(struct fact_spawn_failed){STEP_SETUP, ESRCH});
+        return;
+    }
     record_started(run);
     journal_flush(&run->journal); /* hold before exec: the record comes first */
     run->phase = PHASE_RUNNING;
@@ -309,7 +331,7 @@ int run_extend(struct run *run, uint64_t by_ns) {
     if (run->deadline_ns == 0)
         return EINVAL;
     uint64_t limit = run->deadline_ns + by_ns;
-    if (limit < run->deadline_ns || (options->ceiling_ns > 0 && limit > options->ceiling_ns))
+    if (limit < run->deadline_ns || limit > UINT64_MAX / 4 || (options->ceiling_ns > 0 && limit > options->ceiling_ns))
         return ERANGE;
     run->deadline_ns = limit;
     struct fact_extended extended = {limit};
@@ -328,7 +350,7 @@ int run_signal(struct run *run, int number, enum signal_scope scope) {
         return ESRCH;
     struct reach reach = {0};
     if (scope == SCOPE_TREE)
-        reach = tree_signal(number, false);
+        reach = tree_signal(number);
     else if (kill(run->leader, number) == 0)
         reach.reached = 1;
     else
@@ -353,11 +375,10 @@ void run_owner_gone(struct run *run, pid_t pid, uid_t uid) {
 /* ── output and clocks ────────────────────────────────────────────────────────────────────────────────────────── */
 
 static void stop_over_output(struct run *run) {
-    struct fact_limit limit = {.what = LIMIT_OUTPUT, .limit = run->output.cap, .seen = run->output.seen_bytes};
     run_reap(run);
     if (!is_deciding(run))
         return;
-    journal_fact(&run->journal, FACT_LIMIT, &limit, sizeof limit);
+    record_output_limit(run);
     begin_stop(run);
 }
 
@@ -367,9 +388,11 @@ void run_output(struct run *run, int stream) {
         if (run->spec.options.flags & SPEC_IDLE_OUTPUT)
             activity_seen(&run->activity, now);
         if (run->phase == PHASE_DRAINING)
-            timer_set(&run->timers, TIMER_DRAIN_IDLE, now + run->spec.options.drain_idle_ns);
+            timer_set(&run->timers, TIMER_DRAIN_IDLE, clock_after(now, run->spec.options.drain_idle_ns));
         control_wake_readers(&run->control, run->journal.length);
     }
+    if (run->output.streams[stream].hung)
+        timer_set(&run->timers, TIMER_TERMINAL, clock_now() + TERMINAL_AGAIN_NS);
     if (output_over_cap(&run->output) && !run->output.drops && is_deciding(run))
         stop_over_output(run);
     if (run->phase == PHASE_DRAINING && output_at_end(&run->output))
@@ -398,9 +421,14 @@ static void check_idle(struct run *run) {
 }
 
 static void check_budgets(struct run *run) {
-    timer_set(&run->timers, TIMER_SAMPLE, clock_now() + SAMPLE_EVERY_NS);
     run_reap(run);
-    if (is_deciding(run) && record_budgets(run))
+    if (!is_deciding(run))
+        return;
+    const uint64_t before = clock_now();
+    const bool spent = record_budgets(run);
+    const uint64_t after = clock_now(), cost = (after - before) * SAMPLE_SHARE;
+    timer_set(&run->timers, TIMER_SAMPLE, after + (cost > SAMPLE_EVERY_NS ? cost : SAMPLE_EVERY_NS));
+    if (spent)
         begin_stop(run);
 }
 
@@ -432,6 +460,12 @@ void run_timer(struct run *run, enum timer timer) {
         break;
     case TIMER_SAMPLE:
         check_budgets(run);
+        break;
+    case TIMER_TERMINAL:
+        run_output(run, 0);
+        break;
+    case TIMER_LISTEN:
+        run->control.deaf = false;
         break;
     case TIMER_RUNG:
         run_reap(run);

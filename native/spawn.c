@@ -88,8 +88,7 @@ static void reset_signals(void) {
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static _Noreturn void become_command(const struct spec *spec, const struct cgroup *cgroup, struct child_stdio stdio,
-                                     int hold, pid_t guard) {
+static _Noreturn void become_command(const struct spec *spec, struct child_stdio stdio, int hold, pid_t guard) {
     /* Set from the guard's only thread: it fires when that thread, and so the guard, dies. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         fail(hold, STEP_SETUP, errno);
@@ -97,7 +96,6 @@ static _Noreturn void become_command(const struct spec *spec, const struct cgrou
         _exit(126); /* the guard died before the line above */
     if (setpgid(0, 0) < 0)
         fail(hold, STEP_SETUP, errno);
-    cgroup_enter(cgroup);
     if (dup2(stdio.out, 1) < 0 || dup2(stdio.err, 2) < 0)
         fail(hold, STEP_STDIO, errno);
     char go;
@@ -135,7 +133,7 @@ bool spawn_held(struct spawned *spawned, const struct spec *spec, struct cgroup 
     spawned->pid = fork_into(cgroup);
     if (spawned->pid == 0) {
         close(ends[0]);
-        become_command(spec, cgroup, stdio, ends[1], guard);
+        become_command(spec, stdio, ends[1], guard);
     }
     int error = errno;
     close(ends[1]);
@@ -144,6 +142,7 @@ bool spawn_held(struct spawned *spawned, const struct spec *spec, struct cgroup 
         *failure = (struct fact_spawn_failed){STEP_FORK, error};
         return false;
     }
+    cgroup_take(cgroup, spawned->pid);
     spawned->hold = ends[0];
     spawned->failed = false;
     return true;
@@ -155,6 +154,8 @@ enum spawn_news spawn_poll(struct spawned *spawned, struct fact_spawn_failed *fa
     if (spawned->hold < 0)
         return SPAWN_RUNNING;
     ssize_t got = recv(spawned->hold, failure, sizeof *failure, MSG_DONTWAIT);
+    if (got < 0 && errno == ECONNRESET) /* it failed before it read our go-ahead; what it said is behind this */
+        got = recv(spawned->hold, failure, sizeof *failure, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return SPAWN_PENDING;
     close(spawned->hold);

@@ -1,6 +1,5 @@
 #include "tree.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -22,11 +21,13 @@ enum { LIST_MAX = 8192, PID_MAX = 1 << 22 };
 struct process {
     pid_t pid;
     pid_t parent;
+    bool is_guard; /* of a nested run; looked at only when the walk stops there */
 };
 
 /* Untouched pages of these cost nothing; a tree larger than the list is worked through in several passes. */
 static struct process list[LIST_MAX];
 static size_t listed;
+static pid_t leader; /* whom we know without /proc */
 static unsigned char seen[PID_MAX / 8] __attribute__((aligned(4096)));
 static bool stopping;     /* stop whoever is found the moment it is found */
 static size_t newly_found; /* while stopping */
@@ -35,7 +36,7 @@ static int send_checked(const struct process *process, int signal);
 static bool is_new(pid_t pid);
 
 static void add(pid_t pid, pid_t parent) {
-    const struct process found = {pid, parent};
+    const struct process found = {pid, parent, false};
     /* Here and not after the walk: a process that forks and exits every 300 us would be gone by then. */
     if (stopping && is_new(pid)) {
         send_checked(&found, SIGSTOP);
@@ -45,13 +46,13 @@ static void add(pid_t pid, pid_t parent) {
         list[listed++] = found;
 }
 
-/* The file is a row of decimal PIDs, each followed by a space; it may be longer than our buffer. */
-static void add_children_of_thread(pid_t pid, const char *thread) {
+/* The file is a row of decimal PIDs, each followed by a space; it may be longer than our buffer. False: unreadable. */
+static bool add_children_of_thread(pid_t pid, const char *thread) {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%d/task/%s/children", pid, thread);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return;
+        return false;
     pid_t child = 0;
     ssize_t got;
     while ((got = read(fd, text, sizeof text)) > 0) {
@@ -65,6 +66,12 @@ static void add_children_of_thread(pid_t pid, const char *thread) {
         }
     }
     close(fd);
+    return true;
+}
+
+static void add_children_of_entry(const char *name, bool is_directory, void *pid) {
+    if (is_directory && strlen(name) < 16)
+        add_children_of_thread(*(const pid_t *)pid, name);
 }
 
 static void add_children(pid_t pid) {
@@ -78,14 +85,11 @@ static void add_children(pid_t pid) {
         add_children_of_thread(pid, path);
         return;
     }
-    DIR *threads = opendir(path);
-    if (threads == NULL)
+    int threads = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (threads < 0)
         return;
-    for (struct dirent *thread = readdir(threads); thread != NULL; thread = readdir(threads)) {
-        if (thread->d_name[0] != '.' && strlen(thread->d_name) < 16)
-            add_children_of_thread(pid, thread->d_name);
-    }
-    closedir(threads);
+    each_entry(threads, add_children_of_entry, &pid);
+    close(threads);
 }
 
 static bool is_guard(pid_t pid) {
@@ -107,20 +111,28 @@ static bool is_our_zombie(const struct process *process) {
 
 /* Breadth first, so parents come before their children. */
 static void list_tree(bool into_nested_guards) {
+    char self[16];
     listed = 0;
-    add_children(getpid());
+    snprintf(self, sizeof self, "%d", getpid());
+    if (!add_children_of_thread(getpid(), self) && leader > 0)
+        add(leader, getpid()); /* no /proc to look at: at least the one we know, and nothing is claimed of the others */
     for (size_t i = 0; i < listed; i++) {
-        if (!is_our_zombie(&list[i]) && (into_nested_guards || !is_guard(list[i].pid)))
+        if (is_our_zombie(&list[i]))
+            continue;
+        list[i].is_guard = !into_nested_guards && is_guard(list[i].pid);
+        if (!list[i].is_guard)
             add_children(list[i].pid);
     }
 }
+
+void tree_begin(int pid) { leader = pid; }
 
 static int send_checked(const struct process *process, int signal) {
     if (process->parent == getpid())
         return kill(process->pid, signal);
     int fd = (int)syscall(SYS_pidfd_open, process->pid, 0);
     if (fd < 0)
-        return errno == ESRCH || errno == EINVAL ? -1 : kill(process->pid, signal);
+        return -1; /* it is gone, or there is no descriptor to be sure of it with: never signal on a guess */
     struct process_stat status;
     int result = -1;
     if (read_stat(process->pid, &status) && (status.parent == process->parent || status.parent == getpid()))
@@ -140,20 +152,28 @@ static void send_to(const struct process *process, int signal, struct reach *rea
         reach->refused++;
 }
 
-struct reach tree_signal(int signal, bool then_continue) {
+struct reach tree_ask(int signal) {
     struct reach reach = {0};
+    const bool understood = signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
     list_tree(false);
     for (size_t i = 0; i < listed; i++) {
-        send_to(&list[i], signal, &reach);
-        if (then_continue)
-            send_checked(&list[i], SIGCONT);
+        send_to(&list[i], list[i].is_guard && !understood ? SIGTERM : signal, &reach);
+        send_checked(&list[i], SIGCONT);
     }
+    return reach;
+}
+
+struct reach tree_signal(int signal) {
+    struct reach reach = {0};
+    list_tree(true);
+    for (size_t i = 0; i < listed; i++)
+        send_to(&list[i], signal, &reach);
     return reach;
 }
 
 struct reach tree_warn(int signal) {
     struct reach reach = {0};
-    list_tree(false);
+    list_tree(true);
     for (size_t i = 0; i < listed; i++) {
         if (catches_signal(list[i].pid, signal))
             send_to(&list[i], signal, &reach);
@@ -244,10 +264,4 @@ int tree_survivors(char *text, size_t size, size_t *length) {
             *length += (size_t)line;
     }
     return count;
-}
-
-void tree_each(void (*visit)(int pid, void *context), void *context) {
-    list_tree(true);
-    for (size_t i = 0; i < listed; i++)
-        visit(list[i].pid, context);
 }

@@ -29,12 +29,16 @@ struct tree_usage {
     uint64_t cpu_ticks;
 };
 
+/* Whom to signal when there is no /proc. */
+void tree_begin(int leader);
 /*
- * One signal to every process, parents first. With `then_continue` SIGCONT follows, so that a stopped process can act
- * on it. A nested guard gets the signal but the tree below it does not: it runs its own ladder there, and its record
- * can say `parent`.
+ * A rung: the signal to every process, parents first, and SIGCONT after it, so that a stopped process can act on it. A
+ * nested guard gets it (or SIGTERM, if it is one that guards do not take) but the tree below it does not: the nested
+ * guard runs its own ladder there, and its record can say `parent`.
  */
-struct reach tree_signal(int signal, bool then_continue);
+struct reach tree_ask(int signal);
+/* One signal to every process, nested runs included. */
+struct reach tree_signal(int signal);
 /* The signal only to those that have a handler for it. */
 struct reach tree_warn(int signal);
 /*
@@ -47,6 +51,5 @@ int tree_count(void);
 struct tree_usage tree_usage(void);
 /* One line per live process: "PID START_TICKS STATE WAIT_CHANNEL ERRNO\n". Returns how many there are in all. */
 int tree_survivors(char *text, size_t size, size_t *length);
-void tree_each(void (*visit)(int pid, void *context), void *context);
 
 #endif

@@ -43,6 +43,7 @@ FIRST_FREE = 10
 
 # What the guard takes or waits for must not be ignored; the command's own dispositions the guard resets itself.
 _GUARD_SIGNALS = (1, 2, 15, 17)  # SIGHUP, SIGINT, SIGTERM, SIGCHLD
+_HELD_SIGNALS = (1, 2, 15)  # blocked from the first instruction on: to a guard they are a request, also before it listens
 _PACKAGED_GUARD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "holdfast-guard")
 
 
@@ -138,7 +139,7 @@ class _Launching:
             {},  # the command's environment travels in the spec; the guard needs none
             file_actions=self.actions,
             setsid=True,
-            setsigmask=(),
+            setsigmask=_HELD_SIGNALS,
             setsigdef=_GUARD_SIGNALS,
         )
         self.close_theirs()  # before the next descriptor is asked for, so that this one is not the one too many
