@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from itertools import islice, product
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from ..errors import ResourceError, SpecError, StateError
+from ..errors import ResourceError, StateError
 from . import database, queries, rebuilding, rundir
 from .directory import StateDirectory, state_error
 from .entry import Entry, Filters, look
 from .filelock import FileLock
+from .listing import Listing, make_cursor
 from .rows import entry_of, put
 
 if TYPE_CHECKING:
@@ -138,15 +139,10 @@ class Index:
 
     def list(self, filters: Filters | None = None, limit: int = 50, cursor: str | None = None) -> Page:
         """A page of the ended runs, newest first. SpecError: the cursor is not one of ours."""
-        statement = _Listing(filters or Filters(), cursor)
-        rows: Rows = []
-        # One ordered query for each combination: a single one with IN would have to sort all that match.
-        for text, parameters in statement.queries():
-            rows += self._select(text, {**parameters, "limit": limit + 1})
-        rows.sort(key=lambda row: (row[1], row[0]), reverse=True)
+        rows = Listing(filters or Filters(), cursor).rows(self._select, limit + 1)
         entries = [entry_of(row) for row in rows[:limit]]
         more = len(rows) > limit and entries
-        return Page(entries, f"{entries[-1].begun_ns}.{entries[-1].run_id}" if more else None)
+        return Page(entries, make_cursor(entries[-1].begun_ns, entries[-1].run_id) if more else None)
 
     def _select(self, text: str, parameters: dict[str, Any]) -> Rows:
         return self._run(lambda connection: connection.execute(text, parameters).fetchall())
@@ -228,50 +224,6 @@ class Index:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-class _Listing:
-    """The queries for one page: pieces of `queries.sql`, put together; values only ever as parameters."""
-
-    def __init__(self, filters: Filters, cursor: str | None) -> None:
-        self.filters = filters
-        self.cursor = None if cursor is None else _parse_cursor(cursor)
-        # A label leads only when no column does: both can be selective, but a label costs a lookup for each row.
-        self.by_label = bool(filters.labels) and not any(filters.columns().values())
-        self.driver = "labels" if self.by_label else "runs"
-
-    def queries(self) -> Iterable[tuple[str, dict[str, Any]]]:
-        conditions, parameters = self._common()
-        for status, cause in product(self.filters.statuses or (None,), self.filters.causes or (None,)):
-            own = [_SQL[f"where_{name}"] for name, value in (("status", status), ("cause", cause)) if value]
-            text = _SQL["page"].format(
-                source=_SQL["from_labels" if self.by_label else "from_runs"],
-                conditions=" AND ".join([*conditions, *own]) or "TRUE",
-                driver=self.driver,
-            )
-            yield text, {**parameters, "status": status, "cause": cause}
-
-    def _common(self) -> tuple[list[str], dict[str, Any]]:
-        filters = self.filters
-        wanted: dict[str, Any] = {**filters.columns(), "since": filters.since_ns, "until": filters.until_ns}
-        conditions = [_SQL[f"where_{name}"] for name, value in wanted.items() if value is not None]
-        parameters: dict[str, Any] = {**filters.columns(), "since_ns": filters.since_ns, "until_ns": filters.until_ns}
-        for number, (label, value) in enumerate(filters.labels):
-            leads = self.by_label and number == 0
-            conditions.append(_SQL["where_label" if leads else "where_also_label"].replace("{number}", str(number)))
-            parameters.update({f"label_{number}": label, f"value_{number}": value})
-        if self.cursor is not None:
-            conditions.append(_SQL["where_after"])
-            parameters.update({"after_ns": self.cursor[0], "after_id": self.cursor[1]})
-        return [condition.format(driver=self.driver) for condition in conditions], parameters
-
-
-def _parse_cursor(cursor: str) -> tuple[int, str]:
-    number, dot, run_id = cursor.partition(".")
-    if not (dot and run_id and number.isascii() and number.isdigit() and len(number) < 20):
-        remedy = "use the cursor of the page before, as it is"
-        raise SpecError(f"{cursor[:60]!r} is no cursor", field="cursor", remedy=remedy)
-    return int(number), run_id
 
 
 def _identity(path: str) -> tuple[int, int] | None:

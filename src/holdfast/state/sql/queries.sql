@@ -1,4 +1,5 @@
--- Every statement the index uses, by name. Names in braces are other pieces of this file, put in by index.py.
+-- Every statement the index uses, by name. What is in braces is put in by listing.py: other pieces of this file, names of
+-- columns, numbers of parameters; never a value.
 
 -- name: put_run
 INSERT INTO runs (
@@ -53,8 +54,16 @@ runs
 -- name: from_labels
 labels CROSS JOIN runs ON runs.run_id = labels.run_id
 
+-- name: probe
+SELECT count(*) FROM (SELECT 1 FROM runs WHERE {column} = :{column} LIMIT :limit);
+
+-- name: probe_label
+SELECT count(*) FROM (
+    SELECT 1 FROM labels WHERE label = :label_{number} AND value = :value_{number} LIMIT :limit
+);
+
 -- name: where_label
-labels.label = :label_0 AND labels.value = :value_0
+labels.label = :label_{number} AND labels.value = :value_{number}
 
 -- name: where_also_label
 EXISTS (
@@ -63,20 +72,8 @@ EXISTS (
         AND also.begun_ns = runs.begun_ns AND also.run_id = runs.run_id
 )
 
--- name: where_status
-runs.status = :status
-
--- name: where_cause
-runs.cause = :cause
-
--- name: where_session
-runs.session = :session
-
--- name: where_parent
-runs.parent = :parent
-
--- name: where_name
-runs.name = :name
+-- name: where_column
+{plus}runs.{column} = :{column}
 
 -- name: where_since
 {driver}.begun_ns >= :since_ns

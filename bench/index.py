@@ -1,0 +1,158 @@
+"""How listing and filtering take longer with history: 1,000 ended runs against 100,000, rows written directly.
+
+`python -m bench.index` prints the median of each query at both sizes and their ratio, and the time of a rebuild from
+real journals, which is the price of losing the index.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import sqlite3
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+from holdfast.journal.codec import encode_fact, journal_preamble
+from holdfast.projections.report import report
+from holdfast.state.database import writing
+from holdfast.state.directory import StateDirectory
+from holdfast.state.entry import Entry, Filters
+from holdfast.state.index import Index
+from holdfast.state.rows import put
+
+SIZES = (1_000, 100_000)
+REPEATS = 40
+PAGE = 20
+ALLOWED = 2.0
+BEGIN_NS = 1_700_000_000_000_000_000
+OUTCOMES = (("succeeded", "exit"),) * 80 + (("failed", "exit"),) * 15 + (("timed_out", "deadline"),) * 4
+USAGE = {"user_us": 1, "system_us": 2, "max_rss_kib": 3}
+
+FILTERS = {
+    "no filter": Filters(),
+    "a session": Filters(session="session-3"),
+    "a session and a status": Filters(session="session-3", statuses=("failed",)),
+    "a status": Filters(statuses=("lost",)),
+    "two statuses": Filters(statuses=("failed", "timed_out")),
+    "a cause": Filters(causes=("deadline",)),
+    "a name": Filters(name="name-7"),
+    "a parent": Filters(parent="nobody"),
+    "a common label": Filters(labels=(("kind", "build"),)),
+    "a label": Filters(labels=(("ticket", "T-5"),)),
+    "a label and a status": Filters(labels=(("kind", "build"),), statuses=("failed",)),
+    "two labels": Filters(labels=(("kind", "build"), ("ticket", "T-5"))),
+    "a session and a label": Filters(session="session-3", labels=(("kind", "build"),)),
+    "a session without that label": Filters(session="session-3", labels=(("kind", "nothing"),)),
+    "no such session, a label": Filters(session="nobody", labels=(("kind", "build"),)),
+    "two that never meet (unbounded)": Filters(session="session-3", labels=(("team", "4"),)),
+    "the middle of time": Filters(until_ns=BEGIN_NS + 500 * 1_000_000),
+}
+
+
+def make_entries(count: int) -> list[Entry]:
+    """A history in which most succeed; at both sizes there is enough of each kind to fill a page."""
+    chance = random.Random(1)
+    template = report({"run_id": "x", "wall_ns": BEGIN_NS, "boottime_ns": 0}, {"argv": ["claude", "-p", "hello"]}, ())
+    evidence = [{"at_s": 0.1, "fact": "signalled", "signal": 15, "rung": 0, "reached": 1, "refused": 0}] * 7
+    entries = []
+    for number in range(count):
+        status, cause = OUTCOMES[number % 99] if number % 17 else ("lost", "guard")
+        labels = {"kind": chance.choice(("build", "test")), "team": str(number % 10), "ticket": f"T-{number % 16}"}
+        own = {
+            "run_id": f"run{number:09}",
+            "status": status,
+            "cause": cause,
+            "session": f"session-{number % 5}",
+            "name": f"name-{number % 12}",
+            "labels": labels,
+            "state": "settled",
+            "evidence": evidence,
+        }
+        entries.append(Entry(f"run{number:09}", BEGIN_NS + number * 1_000_000, {**template, **own}, None, 4096, 8192))
+    return entries
+
+
+def fill(index: Index, count: int) -> float:
+    """Write the rows; returns the seconds that took."""
+    entries = make_entries(count)
+    begin = time.perf_counter()
+    connection = sqlite3.connect(index.path, isolation_level=None)
+    connection.execute("PRAGMA foreign_keys = ON")
+    with writing(connection):
+        put(connection, entries)
+    connection.close()
+    return time.perf_counter() - begin
+
+
+def median_ms(act: Callable[[], object]) -> float:
+    """The median of several times, after one that warms up."""
+    act()
+    times = []
+    for _ in range(REPEATS):
+        begin = time.perf_counter()
+        act()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times) * 1000
+
+
+def measure(index: Index, count: int) -> dict[str, float]:
+    """The median of each query in milliseconds."""
+    deep = f"{BEGIN_NS + count // 2 * 1_000_000}.run{count // 2:09}"
+    found = {name: median_ms(lambda given=filters: index.list(given, PAGE)) for name, filters in FILTERS.items()}  # type: ignore[misc]
+    found["a page in the middle"] = median_ms(lambda: index.list(limit=PAGE, cursor=deep))
+    found["one run by id"] = median_ms(lambda: index.get(f"run{count // 2:09}"))
+    found["the beginning of an id"] = median_ms(lambda: index.find_prefix(f"run{count // 2:09}"[:-1]))
+    found["refresh, nothing live"] = median_ms(index.refresh)
+    return found
+
+
+def rebuild_rate(directory: str, count: int = 2_000) -> float:
+    """Runs per second that a rebuild takes in from real journals."""
+    state = StateDirectory.open(f"{directory}/rebuild")
+    for number in range(count):
+        path = state.run_path(f"run{number:09}")
+        os.mkdir(path)
+        spec = json.dumps(
+            {"argv": ["claude", "-p", "hello"], "session": "s", "grace_s": 10.0, "ladder": "TERM:10s,KILL"}
+        )
+        data = journal_preamble(f"run{number:09}", "boot", BEGIN_NS, 1, spec.encode())
+        detail = {"pid": 1, "guard_pid": 2, "start_ticks": 1, "containment": "cgroup"}
+        data += encode_fact("started", detail, at_ns=2) + encode_fact("exited", {"wait_status": 0, **USAGE}, at_ns=3)
+        data += encode_fact("tree", {"how": "gone", "count": 0}, at_ns=4) + encode_fact("end", USAGE, at_ns=5)
+        with open(f"{path}/journal", "wb") as file:
+            file.write(data)
+    begin = time.perf_counter()
+    with Index.open(state):
+        return count / (time.perf_counter() - begin)
+
+
+def main() -> int:
+    """Print the table; 1 when a query takes longer than allowed at the larger size."""
+    directory = tempfile.mkdtemp(prefix="holdfast-bench-index-")
+    try:
+        results = {}
+        for count in SIZES:
+            with Index.open(StateDirectory.open(f"{directory}/{count}")) as index:
+                took = fill(index, count)
+                results[count] = measure(index, count)
+                print(f"{count:>7} rows written in {took:.2f} s ({count / took:,.0f}/s)")
+        worst = 0.0
+        print(f"{'median of ' + str(REPEATS):32} {SIZES[0]:>10} {SIZES[1]:>10}  ratio")
+        for name, small in results[SIZES[0]].items():
+            large = results[SIZES[1]][name]
+            worst = max(worst, 0.0 if "unbounded" in name else large / small)
+            print(f"{name:32} {small:8.3f}ms {large:8.3f}ms  {large / small:5.2f}")
+        print(f"worst ratio {worst:.2f}, allowed {ALLOWED}")
+        print(f"rebuild from journals: {rebuild_rate(directory):,.0f} runs/s")
+        return int(worst > ALLOWED)
+    finally:
+        shutil.rmtree(directory)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
