@@ -11,14 +11,15 @@ from .errors import RunNotFoundError, SessionClosedError, SpecError
 from .guard.launch import Durable, GuardHandle, beginning, launch
 from .live import LiveRun
 from .spec import make_spec
-from .state import recovery, rundir
-from .state.record import Record
+from .state import rundir
 
+# Starting a run needs none of what reading one back needs; that is imported where it is used.
 if TYPE_CHECKING:
     from _socket import socket
 
     from .spec import RunSpec
     from .state.directory import StateDirectory
+    from .state.record import Record
 
 _START_BOUND_S = 10.0
 _PUBLIC_TO_OPTION = {
@@ -82,6 +83,8 @@ def adopt(state: StateDirectory, run_id: str) -> LiveRun:
 
     RunNotFoundError: there is no such run. JournalError: its journal cannot be read.
     """
+    from .state.record import Record
+
     deadline = time.monotonic() + _START_BOUND_S
     while True:
         with Record(state, run_id) as record:
@@ -98,6 +101,9 @@ def adopt(state: StateDirectory, run_id: str) -> LiveRun:
 
 def recover(state: StateDirectory, run_id: str, *, within_s: float = 10.0) -> None:
     """See to it that this run's record has an end; waits (bounded) while somebody else is at it."""
+    from .state import recovery
+    from .state.record import Record
+
     deadline = time.monotonic() + within_s
     while True:
         recovery.finish(state, run_id)

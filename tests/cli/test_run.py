@@ -97,6 +97,40 @@ def test_a_lost_guard_is_125(child: Children) -> None:
     assert b"holdfast: lost: the guard died before it recorded an end" in stderr
 
 
+def press(process: subprocess.Popen[bytes], number: int) -> None:
+    """Send a signal again and again until it ends; one too soon after another counts as the same one."""
+    for _ in range(100):
+        if process.poll() is not None:
+            return
+        process.send_signal(number)
+        try:
+            process.wait(0.1)
+        except subprocess.TimeoutExpired:
+            continue
+    raise AssertionError("it does not end")
+
+
+def test_a_guard_that_answers_nothing_is_given_up(child: Children) -> None:
+    process = start("run", *child("exits_on_term"))
+    assert process.stdout is not None
+    ready = read_until(process.stdout.fileno(), b"\n")
+    os.kill(int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()), signal.SIGSTOP)
+    press(process, signal.SIGINT)
+    code, _, stderr = finish(process)
+    assert code == 125
+    assert b"holdfast: lost: " in stderr
+    assert not Path(f"/proc/{int(ready.split(b'pid=')[1])}/cmdline").read_text()
+
+
+def test_no_descriptors_left_is_one_line() -> None:
+    for limit in range(11, 20):
+        line = f"ulimit -n {limit}; exec {sys.executable} -m holdfast.cli.main run echo done"
+        done = subprocess.run(["sh", "-c", line], capture_output=True, stdin=subprocess.DEVNULL, check=False)
+        assert (done.returncode, done.stdout) in ((0, b"done\n"), (125, b"")), (limit, done)
+        if done.returncode:
+            assert "Too many open files" in told(done)
+
+
 # Words.
 
 
@@ -224,6 +258,16 @@ def test_closed_streams_do_no_harm() -> None:
     assert subprocess.run(["sh", "-c", closed], check=False).returncode == 5
 
 
+def test_one_sink_for_both_streams_on_one_pipe() -> None:
+    """Else what is left over of one stream would be written after the next piece of the other."""
+    script = "from holdfast.cli.sink import open_sinks; s = open_sinks(); print(s['stdout'] is s['stderr'])"
+    shared = subprocess.run(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True
+    )
+    apart = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert (shared.stdout, apart.stdout) == (b"True\n", b"False\n")
+
+
 # Input and environment.
 
 
@@ -283,14 +327,7 @@ def test_a_second_signal_kills(child: Children, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.stdout is not None
     read_until(process.stdout.fileno(), b"got 15")
-    presses = 0
-    while process.poll() is None:  # pressing until it ends; a press too soon after another counts as the same one
-        process.send_signal(signal.SIGINT)
-        presses += 1
-        try:
-            process.wait(0.1)
-        except subprocess.TimeoutExpired:
-            assert presses < 50
+    press(process, signal.SIGINT)
     assert finish(process)[0] == 130
     told = json.loads(report.read_text())
     assert (told["status"], told["escalated"], told["tree"]) == ("cancelled", True, "gone")
@@ -372,7 +409,9 @@ def test_nothing_outlives_a_killed_holdfast(child: Children) -> None:
 
 
 def test_report(tmp_path: Path) -> None:
-    report = tmp_path / "report.json"
+    place = tmp_path / "place"
+    place.mkdir()
+    report = place / "report.json"
     report.write_text("old")
     done = holdfast(
         "run",
@@ -385,7 +424,7 @@ def test_report(tmp_path: Path) -> None:
         "sh",
         "-c",
         "cat report.json; exit 4",
-        cwd=tmp_path,
+        cwd=place,
     )
     assert (done.returncode, done.stdout) == (4, b"old")  # replaced at the end, in one step
     written = json.loads(report.read_text())
@@ -396,7 +435,7 @@ def test_report(tmp_path: Path) -> None:
         {"a": "b"},
     )
     assert written["output"]["stdout_bytes"] == 3
-    assert os.listdir(tmp_path) == ["report.json"]
+    assert os.listdir(place) == ["report.json"]
 
 
 def test_report_to_a_descriptor_and_a_fifo(tmp_path: Path) -> None:
@@ -408,9 +447,9 @@ def test_report_to_a_descriptor_and_a_fifo(tmp_path: Path) -> None:
     assert done.stdout == b"hello\n"
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    nobody = holdfast("run", "--report", str(fifo), "touch", str(tmp_path / "trace"))
-    assert nobody.returncode == 125
-    assert os.listdir(tmp_path) == ["fifo"]  # found out before the start
+    trace = tmp_path / "trace"
+    assert holdfast("run", "--report", str(fifo), "touch", str(trace)).returncode == 125
+    assert not trace.exists()  # found out before the start
 
 
 def test_a_report_that_cannot_be_written_in_the_end(tmp_path: Path) -> None:

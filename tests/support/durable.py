@@ -60,6 +60,10 @@ class DurableRun:
         """The record as it is now; to be closed."""
         return Record(self.state, self.run_id).read()
 
+    def record_path(self) -> str:
+        """The run's directory."""
+        return self.state.run_path(self.run_id)
+
     def until_ready(self) -> dict[str, int]:
         """Wait for the command's ready line."""
         reader, seen = JournalReader(self.handle.journal), b""

@@ -1,4 +1,4 @@
-"""Guards under conditions: started late, as another user, or with a clock that jumps."""
+"""Guards under conditions: late to start, of another user, or with a clock that jumps."""
 
 from __future__ import annotations
 

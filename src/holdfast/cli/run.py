@@ -6,17 +6,20 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-from ..live import LiveRun, new_spec
+from ..environment import STATE_DIR
+from ..live import new_spec
 from ..outcome import decide
 from ..projections.exit_code import OWN_FAILURE, exit_code
 from . import messages
 from .foreground import Foreground
 from .interrupts import STOPS, Interrupts
 from .options import Option, Parsed, UsageError, pair, parse, usage
+from .place import start
 
 if TYPE_CHECKING:
     from typing import Any
 
+    from ..live import LiveRun
     from ..spec import RunSpec, SpecOptions
     from .keyboard import Keyboard
     from .report_file import ReportFile
@@ -39,7 +42,7 @@ OPTIONS = (
     Option("--env-file", "PATH", "set the variables of a file of NAME=VALUE lines", many=True),
     Option("--env-keep", "PATTERN", "pass a variable on that is stripped by default", many=True),
     Option("--env-drop", "PATTERN", "strip a variable", many=True),
-    Option("--stdin", "null|inherit|PATH", "the command's stdin (default inherit)"),
+    Option("--stdin", "null|inherit|PATH", "the command's stdin (default inherit); with --detach null|pipe|PATH"),
     Option("--pty", None, "give it a terminal (default: when stdin, stdout, stderr are one)"),
     Option("--no-pty", None, "never give it a terminal"),
     Option("--merge", None, "stderr goes to stdout, in the order of writing"),
@@ -52,7 +55,9 @@ OPTIONS = (
     Option("--label", "NAME=VALUE", "a label, for the report", many=True),
     Option("--name", "NAME", "a name, for the report"),
     Option("--id", "ID", "the run id (default: a new one)"),
-    Option("--lifetime", "owner", "the run ends with holdfast (the only one in this version)"),
+    Option("--lifetime", "LIFETIME", "it ends with holdfast (owner), its session (session), or by itself (detached)"),
+    Option("--detach", None, "print the run id and return; the run goes on (lifetime detached, or session)"),
+    Option("--state-dir", "PATH", "where the run is kept (default: HOLDFAST_STATE_DIR, or your own state directory)"),
     Option("--report", "PATH", "write the final report there, as JSON"),
     Option("--quiet", None, "no line about how it ended"),
     Option("--help", None, "this text"),
@@ -92,6 +97,7 @@ _AS_GIVEN = {
     "--session": "session",
     "--name": "name",
     "--id": "run_id",
+    "--lifetime": "lifetime",
 }
 
 
@@ -102,18 +108,19 @@ def run(arguments: list[str]) -> int:
         messages.show(usage(_HEAD, OPTIONS, _TAIL))
         return 0
     spec = spec_of(given)
+    if given.has("--detach"):
+        from .detach import detach
+
+        return detach(given, spec)
     report = _report_file(given)
     interrupts = Interrupts()
-    return _Command(spec, interrupts, report, quiet=given.has("--quiet"), late=given.has("--late")).run()
+    return _Command(spec, given, interrupts, report).run()
 
 
 def spec_of(given: Parsed) -> RunSpec:
     """The checked spec of a command line. UsageError or SpecError names the option that is wrong."""
     if not given.words:
         raise UsageError("no command was given", remedy="write holdfast run [OPTIONS] -- COMMAND [ARG]...")
-    if (lifetime := given.last("--lifetime")) not in (None, "owner"):
-        remedy = "this version has none yet: leave it out"
-        raise UsageError(f"--lifetime {lifetime!r} needs a state directory", remedy=remedy)
     if given.has("--pty") and given.has("--no-pty"):
         raise UsageError("--pty and --no-pty were both given", remedy="leave one of them out")
     options: SpecOptions = {name: given.last(flag) for flag, name in _AS_GIVEN.items() if given.has(flag)}  # type: ignore[assignment]
@@ -126,22 +133,41 @@ def spec_of(given: Parsed) -> RunSpec:
         options["labels"] = labels
     options["pty"] = _wants_pty(given)
     if not options["pty"] or given.has("--stdin"):
-        stdin = given.last("--stdin") or "inherit"
-        options["stdin"] = (
-            "./pipe" if stdin == "pipe" else stdin
-        )  # only a file can be meant: there is no pipe to write to
+        options["stdin"] = _stdin(given)
+    if given.has("--detach"):
+        options["lifetime"] = _detached(given.last("--lifetime"))
     return new_spec(given.words, options)
 
 
+def _stdin(given: Parsed) -> str:
+    stdin = given.last("--stdin")
+    if not given.has("--detach"):
+        # Only a file can be meant by `pipe`: in the foreground there is none to write to.
+        return "./pipe" if stdin == "pipe" else stdin or "inherit"
+    if stdin == "inherit":
+        remedy = "use null, a file, or pipe, to which holdfast attach can write"
+        raise UsageError("--stdin inherit would hold the caller's stdin open after --detach", remedy=remedy)
+    return stdin or "null"
+
+
+def _detached(lifetime: str | None) -> str:
+    if lifetime == "owner":
+        remedy = "use --lifetime detached or session, or leave it out"
+        raise UsageError("--lifetime owner would end the run as soon as --detach returns", remedy=remedy)
+    return lifetime or "detached"
+
+
 def _wants_pty(given: Parsed) -> bool:
-    if given.has("--pty"):
-        return True
+    if given.has("--pty") or given.has("--detach"):
+        return given.has("--pty")
     others = given.has("--no-pty") or given.has("--stdin") or given.has("--merge")
     return not others and all(os.isatty(fd) for fd in (0, 1, 2))
 
 
 def _variables(given: Parsed) -> dict[str, str]:
     variables: dict[str, str] = {}
+    if (state := given.last("--state-dir")) is not None:
+        variables[STATE_DIR] = os.path.abspath(state)  # a run started inside this one is kept beside it
     for path in given.all("--env-file"):
         from .environment_file import read_environment
 
@@ -166,14 +192,13 @@ def _report_file(given: Parsed) -> ReportFile | None:
 class _Command:
     """One foreground run from start to exit code."""
 
-    def __init__(
-        self, spec: RunSpec, interrupts: Interrupts, report: ReportFile | None, *, quiet: bool, late: bool
-    ) -> None:
+    def __init__(self, spec: RunSpec, given: Parsed, interrupts: Interrupts, report: ReportFile | None) -> None:
         self.spec = spec
+        self.given = given
         self.interrupts = interrupts
         self.report = report
-        self.quiet = quiet
-        self.late = late
+        self.quiet = given.has("--quiet")
+        self.late = given.has("--late")
 
     def run(self) -> int:
         early = self.interrupts.take()
@@ -183,17 +208,17 @@ class _Command:
         try:
             foreground = self._stay(live, early)
             code = self._tell(live, foreground)
-            return code if self.report is None else self._write_report(live.result().report, code)
+            return code if self.report is None else self._write_report(live.report(), code)
         finally:
             live.reap(wait=live.ended)
             live.close()
 
     def _start(self) -> LiveRun:
         if not self.spec.pty:
-            return LiveRun.start(self.spec, wake_output=True, windowed=True)
+            return start(self.given, self.spec)
         from .terminal import window_size
 
-        return LiveRun.start(self.spec, wake_output=True, windowed=True, window_size=window_size())
+        return start(self.given, self.spec, window_size())
 
     def _never_start(self, number: int) -> int:
         """A stop that was asked before the start: the command is never executed."""

@@ -43,7 +43,7 @@ FIRST_FREE = 10
 
 # What the guard takes or waits for must not be ignored; the command's own dispositions the guard resets itself.
 _GUARD_SIGNALS = (1, 2, 15, 17)  # SIGHUP, SIGINT, SIGTERM, SIGCHLD
-_HELD_SIGNALS = (1, 2, 15)  # blocked from the first instruction on: to a guard they are a request, also before it listens
+_HELD_SIGNALS = (1, 2, 15)  # blocked from its first instruction on: to a guard they are requests, never its death
 _PACKAGED_GUARD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "holdfast-guard")
 
 
