@@ -1,0 +1,35 @@
+"""Where a run of the command line is kept: in the state directory, so that every other command finds it.
+
+A run matters more than its record. When nobody named a directory and the default one cannot be used, the run takes
+place all the same, in memory, with one line that says why. A directory that was named has to work.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ..environment import STATE_DIR
+from ..errors import RunExistsError, SessionClosedError, StateError
+from ..live import LiveRun
+from ..state.directory import StateDirectory
+from . import messages
+
+if TYPE_CHECKING:
+    from ..spec import RunSpec
+    from .options import Parsed
+
+
+def start(given: Parsed, spec: RunSpec, window_size: tuple[int, int] | None = None) -> LiveRun:
+    """Start a run in the foreground. StateError when its directory cannot be used and has to be; else as LiveRun."""
+    named = given.last("--state-dir") or os.environ.get(STATE_DIR)
+    try:
+        state = StateDirectory.open(named)
+        return LiveRun.start(spec, wake_output=True, window_size=window_size, state=state)
+    except (RunExistsError, SessionClosedError):
+        raise  # the directory works: it is what says no
+    except StateError as error:
+        if named or spec.lifetime != "owner":
+            raise
+        messages.say(f"this run is not kept: {error}")
+    return LiveRun.start(spec, wake_output=True, windowed=True, window_size=window_size)

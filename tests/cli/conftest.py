@@ -1,0 +1,29 @@
+"""Every command line of a test has a state directory of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .commands import Runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def state_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the runs of this test are, apart from its other files; not made before the first run."""
+    path = tmp_path_factory.mktemp("state") / "holdfast"
+    monkeypatch.setenv("HOLDFAST_STATE_DIR", str(path))
+    return path
+
+
+@pytest.fixture
+def runs(state_directory: Path) -> Iterator[Runs]:
+    """Starts detached runs through the command line; those that are left are ended, whatever the test did."""
+    started = Runs(state_directory)
+    yield started
+    started.end_all()
