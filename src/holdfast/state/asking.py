@@ -1,9 +1,9 @@
 """Asking live runs for something, from any process: connect to the guard, send, wait for the answer or for the end.
 
-Stopping many. Every run is asked first, newest first, and only then waited for: their ladders run side by side. The
-guard's socket only wakes us; whether a run is over, and whether its tree is gone, is read from its journal. A run that
-is still starting has its socket already, and finds the request there. Each wait is bounded by the run's own ladder as
-its journal has it; when the bound passes, the answer is `unknown`, because nobody saw the end.
+Stopping many. Every run is asked first, in the order given, and only then waited for: their ladders run side by side.
+The guard's socket only wakes us; whether a run is over, and whether its tree is gone, is read from its journal. A run
+that is still starting has its socket already, and finds the request there. Each wait is bounded by the run's own ladder
+as its journal has it; when the bound passes, the answer is `unknown`, because nobody saw the end.
 
 Rejected: signalling the guard's process. It would need no socket, but says neither why nor by whom the run was stopped.
 """
@@ -34,6 +34,7 @@ ANSWER_S = 5.0
 STARTING_S = 10.0
 _MARGIN_S = 3.0
 _RETRY_S = 0.05  # how soon a guard that has no room for us is tried again
+_IN_ORDER_S = 0.1  # how long the next run waits until this one has taken its request
 _AT_ONCE = 200  # runs that are asked side by side: each takes two descriptors
 _DEFAULTS = {"grace_s": 10.0, "kill_wait_s": 5.0, "drain_s": 2.0}
 _OF_TREE = {"gone": "confirmed", "survivors": "survivors"}
@@ -138,13 +139,17 @@ class Asking:
         except OSError:
             return 0
 
-    def _await(self, ticket: int, end: float) -> bool:
+    def wait_readable(self, within_s: float) -> bool:
+        """Wait until the guard has sent something, or has gone; False when the time is over."""
         assert self.socket is not None
         poll = select.poll()
         poll.register(self.socket.fileno(), select.POLLIN)
+        return bool(poll.poll(max(0.0, within_s) * 1000))
+
+    def _await(self, ticket: int, end: float) -> bool:
         is_open = True
         while is_open and ticket not in self._answers:
-            if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
+            if not self.wait_readable(end - time.monotonic()):
                 self.problem = "its guard does not answer; is it stopped?"
                 return False
             is_open = self.receive()
@@ -250,7 +255,11 @@ class _Stopping:
         except HoldfastError as error:
             return Stopped(run_id, "unknown", False, None, str(error))
         self.waiting[asking] = 0.0
-        return self._step(asking)
+        done = self._step(asking)
+        if done is None and asking.sent:
+            # Its answer comes when the request is on record. So the order is kept, unless a guard does not react.
+            asking.wait_readable(_IN_ORDER_S)
+        return done
 
     def _turn(self) -> list[Stopped]:
         """Wait for news of any of them, or for a bound, and go on with those that are concerned."""

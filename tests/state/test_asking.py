@@ -1,0 +1,236 @@
+"""Asking live runs from another process: requests, answers, and what is confirmed about the end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import threading
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.errors import RequestError, RunNotFoundError
+from holdfast.guard import control
+from holdfast.state import asking, rundir
+from holdfast.state.asking import Asking, stop_all
+from tests.support.durable import DurableRun, HeldLock, facts_of_success, journal_bytes, put_run, run_to_end
+from tests.support.evidence import Stopwatch
+from tests.support.processes import is_gone
+
+if TYPE_CHECKING:
+    from _socket import socket
+
+    from holdfast.state.directory import StateDirectory
+    from tests.support.children import Children
+
+pytestmark = pytest.mark.guard
+READY = ["sh", "-c", "echo ready; exec sleep 60"]
+
+
+def fill_queue(run: DurableRun) -> list[socket]:
+    """Connect to a guard that accepts nobody until there is no room."""
+    connections = []
+    for _ in range(100):
+        try:
+            connections.append(rundir.connect(run.record_path()))
+        except BlockingIOError:
+            return connections
+    raise AssertionError("a queue without end")
+
+
+class TestStopping:
+    def test_confirms_what_is_on_record(self, state: StateDirectory) -> None:
+        with DurableRun(state, READY) as run:
+            run.until_ready()
+            run.let_go()
+            (stopped,) = stop_all(state, [run.run_id], cause="user", reason="not needed")
+            assert (stopped.how, stopped.asked, stopped.problem) == ("confirmed", True, None)
+            assert stopped.report is not None
+            assert (stopped.report["status"], stopped.report["cause"]) == ("cancelled", "user")
+            assert "not needed" in stopped.report["reason"]
+            assert stopped.report["tree"] == "gone"
+            assert is_gone(stopped.report["pid"])
+
+    def test_all_ladders_run_side_by_side(self, state: StateDirectory, child: Children) -> None:
+        argv = child("ignores_term")
+        with ExitStack() as stack, Stopwatch() as watch:
+            runs = [stack.enter_context(DurableRun(state, argv, grace=0.5)) for _ in range(6)]
+            for run in runs:
+                run.until_ready()
+            run_ids = [run.run_id for run in reversed(runs)]
+            results = stop_all(state, run_ids)
+            assert [stopped.run_id for stopped in results] == run_ids
+            assert {stopped.how for stopped in results} == {"confirmed"}
+            reports = [stopped.report or {} for stopped in results]
+            assert all(report["escalated"] for report in reports)
+            asked = [report["verdict_at"] for report in reports]
+            assert asked == sorted(asked)  # the order that was given
+        assert watch.seconds < 6 * 0.5
+
+    def test_now_goes_to_the_last_rung(self, state: StateDirectory, child: Children) -> None:
+        with DurableRun(state, child("ignores_term"), grace=60) as run, Stopwatch() as watch:
+            run.until_ready()
+            (stopped,) = stop_all(state, [run.run_id], now=True)
+            assert stopped.how == "confirmed"
+        assert watch.seconds < 20
+
+    def test_one_that_is_over_is_not_asked(self, state: StateDirectory) -> None:
+        run_id = run_to_end(state)
+        (stopped,) = stop_all(state, [run_id])
+        assert (stopped.how, stopped.asked) == ("confirmed", False)
+        assert stopped.report is not None
+        assert stopped.report["status"] == "succeeded"
+
+    def test_one_whose_guard_is_gone_is_finished(self, state: StateDirectory) -> None:
+        with DurableRun(state, READY) as run:
+            run.until_ready()
+            run.kill_guard()
+            (stopped,) = stop_all(state, [run.run_id])
+        assert stopped.report is not None
+        assert (stopped.report["status"], stopped.asked) == ("lost", False)
+        assert stopped.how == ("confirmed" if stopped.report["tree"] == "gone" else "unknown")
+
+    def test_a_guard_that_dies_while_it_is_asked(self, state: StateDirectory, child: Children) -> None:
+        with DurableRun(state, child("ignores_term"), grace=60) as run:
+            run.until_ready()
+            results = []
+            thread = threading.Thread(target=lambda: results.extend(stop_all(state, [run.run_id])))
+            thread.start()
+            run._poll(time.monotonic() + 30)  # noqa: SLF001 - the wake of the verdict
+            run.kill_guard()
+            thread.join(30)
+        (stopped,) = results
+        assert stopped.report is not None
+        assert (stopped.report["status"], stopped.report["cause"]) == ("cancelled", "user")  # it was recorded
+
+    def test_a_stopped_guard_is_unknown_after_the_bound(
+        self, state: StateDirectory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(asking, "_MARGIN_S", 0.1)
+        with DurableRun(state, READY, grace=0, kill_wait=0.1, drain=0.1) as run:
+            run.until_ready()
+            signal.pidfd_send_signal(run.handle.pidfd, signal.SIGSTOP)
+            with Stopwatch() as watch:
+                (stopped,) = stop_all(state, [run.run_id])
+            assert stopped.how == "unknown"
+            assert "bound" in str(stopped.problem)
+            assert 0.2 < watch.seconds < 5
+            signal.pidfd_send_signal(run.handle.pidfd, signal.SIGCONT)
+            run.until_ended()  # the request was there when it woke up
+            with run.record() as record:
+                assert record.outcome.cause == "user"
+
+    def test_a_full_queue_of_connections_does_not_block(
+        self, state: StateDirectory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(asking, "_MARGIN_S", 0.1)
+        with DurableRun(state, READY, grace=0, kill_wait=0.1, drain=0.1) as run:
+            run.until_ready()
+            signal.pidfd_send_signal(run.handle.pidfd, signal.SIGSTOP)
+            connections = fill_queue(run)
+            (stopped,) = stop_all(state, [run.run_id])
+            assert stopped.how == "unknown"
+            assert "cannot be reached" in str(stopped.problem)
+            for connection in connections:
+                connection.close()
+            signal.pidfd_send_signal(run.handle.pidfd, signal.SIGCONT)
+            (stopped,) = stop_all(state, [run.run_id])
+            assert stopped.how == "confirmed"
+
+    def test_a_guard_without_room_is_asked_again(self, state: StateDirectory) -> None:
+        with DurableRun(state, READY) as run:
+            run.until_ready()
+            others = [rundir.connect(run.record_path()) for _ in range(15)]  # as many as it takes besides its owner
+            for other in others:
+                other.send(control.heartbeat(1))
+                assert other.recv(4096)
+            asker = Asking(state, run.run_id)
+            thread = threading.Thread(target=lambda: results.extend(stop_all(state, [run.run_id])))
+            results: list[asking.Stopped] = []
+            thread.start()
+            with asker, pytest.raises(RequestError):
+                asker.ask(control.heartbeat, within_s=0.2)
+            for other in others:
+                other.close()
+            thread.join(30)
+            assert results[0].how == "confirmed"
+
+    def test_a_run_that_is_given_up_before_it_started(self, state: StateDirectory) -> None:
+        path = put_run(state, "soon", journal_bytes("soon", []))
+        results: list[asking.Stopped] = []
+        with HeldLock(path, byte=1):
+            asker = Asking(state, "soon")
+            assert asker.look() == "live"
+            assert asker.record.guard == "starting"
+            assert asker.bound_s(now=True) >= asking.STARTING_S
+            thread = threading.Thread(target=lambda: results.extend(stop_all(state, ["soon"])))
+            thread.start()
+            rundir.discard(state, "soon")
+        thread.join(30)
+        asker.close()
+        (stopped,) = results
+        assert (stopped.how, stopped.asked) == ("confirmed", False)
+
+    def test_unreadable_and_missing_ones_stop_nobody(self, state: StateDirectory) -> None:
+        put_run(state, "foreign", journal_bytes("foreign").replace(b"HOLDFAST\x01", b"HOLDFAST\x63", 1))
+        put_run(state, "noise", os.urandom(100))
+        with DurableRun(state, READY) as run:
+            run.until_ready()
+            results = stop_all(state, ["foreign", "noise", "nobody", run.run_id])
+        assert [stopped.how for stopped in results] == ["unknown", "unknown", "confirmed", "confirmed"]
+        assert "version" in str(results[0].problem)
+
+    def test_the_bound_is_that_of_the_record(self, state: StateDirectory) -> None:
+        for run_id, spec, expected in (
+            ("plain", b'{"ladder": "INT:2s,TERM:8s,KILL", "kill_wait_s": 1.0, "drain_s": 3.0}', 14.0),
+            ("grace", b'{"grace_s": 4.0}', 11.0),
+            ("zero", b'{"grace_s": 0.0, "ladder": "TERM:0s,KILL", "kill_wait_s": 0.0, "drain_s": 0.0}', 0.0),
+            ("broken", b"?", 17.0),
+        ):
+            put_run(state, run_id, journal_bytes(run_id, facts_of_success(0)[:1], spec=spec))
+            with Asking(state, run_id) as asker:
+                asker.record.read()
+                assert asker.bound_s(now=False) == pytest.approx(expected + 3.0), run_id
+
+
+class TestRequests:
+    def test_extend(self, state: StateDirectory) -> None:
+        with DurableRun(state, READY, timeout=100, max_timeout=200) as run:
+            run.until_ready()
+            asking.extend(state, run.run_id, 50)
+            with run.record() as record:
+                extended = [fact for fact in record.reader.facts if fact.kind == "extended"]
+                assert [fact.detail["limit_ns"] for fact in extended] == [150_000_000_000]
+            with pytest.raises(RequestError) as raised:
+                asking.extend(state, run.run_id, 500)
+            assert raised.value.errno == errno.ERANGE
+            assert raised.value.run_id == run.run_id
+
+    def test_signal(self, state: StateDirectory) -> None:
+        script = "trap 'exit 7' USR1; echo ready; while :; do read line; done"
+        with DurableRun(state, ["sh", "-c", script], stdin="pipe") as run:
+            run.until_ready()
+            asking.send_signal(state, run.run_id, signal.SIGUSR1)
+            run.until_ended()
+            with run.record() as record:
+                assert record.outcome.exit_code == 7
+
+    def test_too_late(self, state: StateDirectory) -> None:
+        run_id = run_to_end(state)
+        with pytest.raises(RequestError, match="over") as raised:
+            asking.extend(state, run_id, 1)
+        assert raised.value.errno == errno.ESRCH
+        with pytest.raises(RunNotFoundError, match="nobody"):
+            asking.extend(state, "nobody", 1)
+
+    def test_no_answer_is_bounded(self, state: StateDirectory) -> None:
+        with DurableRun(state, READY) as run:
+            run.until_ready()
+            signal.pidfd_send_signal(run.handle.pidfd, signal.SIGSTOP)
+            with Asking(state, run.run_id) as asker, pytest.raises(RequestError) as raised:
+                asker.ask(control.heartbeat, within_s=0.2)
+            assert raised.value.errno == errno.ETIMEDOUT
+            signal.pidfd_send_signal(run.handle.pidfd, signal.SIGCONT)
