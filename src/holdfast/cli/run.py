@@ -251,20 +251,17 @@ class _Command:
 
     def _tell(self, live: LiveRun, foreground: Foreground) -> int:
         """Say how it ended when the exit code alone does not, and return that code."""
-        code = exit_code(live.outcome)
         broken = {name: sink.broken for name, sink in foreground.sinks.items() if sink.broken}
         reader_gone = any(number in (errno.EPIPE, errno.EIO) for number in broken.values())
+        failures = [f"{name}: {os.strerror(number)}" for name, number in broken.items()]
+        if foreground.undelivered and live.outcome.cause == "exit" and not foreground.given_up_by:
+            failures.append("its reader did not read in time")
+        if failures and not reader_gone:
+            messages.say(f"output could not be passed on: {', '.join(failures)}; run {self.spec.run_id}")
+            return OWN_FAILURE
         if not self.quiet and not reader_gone and (line := messages.verdict(live.outcome, self.spec)):
             messages.say(line)
-        if foreground.given_up_by:
-            return 128 + foreground.given_up_by
-        failed = [f"{name}: {os.strerror(number)}" for name, number in broken.items()]
-        if foreground.undelivered and live.outcome.cause == "exit":
-            failed.append("its reader did not read in time")
-        if failed and not reader_gone:
-            messages.say(f"output could not be passed on: {', '.join(failed)}; run {self.spec.run_id}")
-            return OWN_FAILURE
-        return code
+        return 128 + foreground.given_up_by if foreground.given_up_by else exit_code(live.outcome)
 
     def _write_report(self, report: dict[str, Any], code: int) -> int:
         assert self.report is not None
