@@ -140,6 +140,19 @@ def test_output_is_handed_over_and_not_kept(child: Children) -> None:
     assert (result.status, result.stdout, result.stderr) == ("succeeded", b"", b"")
 
 
+def test_much_output_comes_whole(tmp_path: Path) -> None:
+    script = 'head -c 60000000 /dev/urandom | tee "$0"; echo end >&2'
+    result = holdfast.run(["sh", "-c", script, str(tmp_path / "copy")])
+    assert result.stdout == (tmp_path / "copy").read_bytes()
+    assert result.stderr == b"end\n"
+
+
+def test_input_goes_on_while_output_never_pauses() -> None:
+    script = "yes & cat >/dev/null; kill $!"
+    result = holdfast.run(["sh", "-c", script], input=bytes(4 << 20), on_output=lambda _: None, timeout=60)
+    assert result.status == "succeeded"
+
+
 class StumbledError(Exception):
     pass
 

@@ -371,10 +371,14 @@ class LiveRun:
         """The report as far as the record was read."""
         return report_of(self.reader, self.facts)
 
-    def result(self) -> Result:
-        """All of it, for a settled run. Collects the output, except in a windowed run, whose consumer has had it."""
+    def result(self, output: tuple[bytes, bytes] | None = None) -> Result:
+        """All of it, for a settled run. Collects the output unless the caller has it already.
+
+        In a windowed run the consumer has had it, and it is gone.
+        """
         reader = self.reader
-        output = (b"", b"") if self.windowed else (reader.collect("stdout"), reader.collect("stderr"))
+        if output is None:
+            output = (b"", b"") if self.windowed else (reader.collect("stdout"), reader.collect("stderr"))
         return Result(self.spec.run_id, self.outcome, output, self.facts, reader)
 
     def close_control(self) -> None:

@@ -129,6 +129,9 @@ class Run:
         """Outcome, output and report, when all is over. JournalError: it cannot be read."""
         await self._until_settled()
         self._check_open()
+        reader = self._live.reader
+        if not self._live.windowed and reader.stdout_bytes + reader.stderr_bytes > CHUNKS_BYTES:
+            return await anyio.to_thread.run_sync(self._live.result)  # copying a gigabyte takes a second
         return self._live.result()
 
     def output(self, *, late: bool = False) -> Output:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+from io import BytesIO
 from typing import TYPE_CHECKING
 
 from .errors import JournalError, RequestError, SpecError
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from .spec import SpecOptions, Text
 
 _KILLED_S = 5.0
+_FIRST_LOOK_MS = 20
+_LAST_LOOK_MS = 60_000
 
 
 def run(
@@ -43,8 +46,9 @@ def run(
     streaming = on_output is not None
     live = LiveRun.start(spec, wake_output=streaming, windowed=streaming)
     try:
-        _Waiting(live, input, on_output).until_settled()
-        return live.result()
+        waiting = _Waiting(live, input, on_output)
+        waiting.until_settled()
+        return waiting.result()
     except BaseException:
         _end(live)
         raise
@@ -58,12 +62,15 @@ def run(
 class _Waiting:
     """The poll loop of one blocking run."""
 
-    __slots__ = ("data", "live", "on_output", "output", "poll")
+    __slots__ = ("data", "gathered", "live", "look_ms", "on_output", "output", "poll", "released")
 
     def __init__(self, live: LiveRun, data: bytes | None, on_output: Callable[[Chunk], object] | None) -> None:
         self.live = live
         self.on_output = on_output
         self.output = None if on_output is None else JournalReader(live.journal, trusted=live.trusted)
+        self.released = 0
+        self.gathered: _Gathered | None = None
+        self.look_ms = _FIRST_LOOK_MS
         self.data = memoryview(_typed(data) if data and live.spec.pty else data or b"")
         self.poll = select.poll()
         self.poll.register(live.control.fileno(), select.POLLIN)
@@ -71,16 +78,39 @@ class _Waiting:
             self.poll.register(live.input, select.POLLOUT)
 
     def until_settled(self) -> None:
+        while True:
+            ended = self.live.ended  # looked at first: what was recorded before the end is then in what is read next
+            more = self.deliver(ended)
+            if ended and not more:
+                return
+            if not ended:
+                self.serve(more)
+
+    def serve(self, more: bool) -> None:
+        """Wait for the guard, and for room in the command's stdin; not at all when there is more to deliver."""
         live, control = self.live, self.live.control.fileno()
-        while not live.ended:
-            for fd, _ in self.poll.poll():
-                if fd != control:
-                    self.feed(fd)
-                    continue
-                live.on_readable()
-                if live.guard_lost:
-                    live.clean_up()
-            self.deliver()
+        events = self.poll.poll(0 if more else None if self.output else self.look_ms)
+        for fd, _ in events:
+            if fd != control:
+                self.feed(fd)
+                continue
+            live.on_readable()
+            if live.guard_lost:
+                live.clean_up()
+        if not events and self.output is None:
+            self.look()
+
+    def look(self) -> None:
+        """Much output is gathered while the command still runs, on the other core; little is not worth waking for."""
+        live = self.live
+        live.refresh()
+        self.look_ms = min(self.look_ms * 2, _LAST_LOOK_MS)
+        if live.reader.stdout_bytes + live.reader.stderr_bytes >= CHUNKS_BYTES:
+            self.output = JournalReader(live.journal, trusted=live.trusted)
+            self.on_output = self.gathered = _Gathered()
+
+    def result(self) -> Result:
+        return self.live.result(None if self.gathered is None else self.gathered.output())
 
     def feed(self, fd: int) -> None:
         """Write some of the input; at its end, or when nobody reads it any more (which is no error), close it."""
@@ -92,21 +122,49 @@ class _Waiting:
             self.poll.unregister(fd)  # a closed number would be polled as whatever is opened next
             live.close_input()
 
-    def deliver(self) -> None:
-        """Hand over everything there is, then arm, then look again: what came in between is not left lying."""
-        if self.output is None or self.on_output is None:
-            return
-        armed_at = -1
-        while True:
-            chunks = self.output.read(CHUNKS_BYTES)
+    def deliver(self, ended: bool) -> bool:
+        """Hand over some of the output that is there; True when there may be more."""
+        if self.output is None:
+            return False
+        if self.take(self.output):
+            if self.live.windowed:
+                self.arm(self.output)
+            return True
+        if ended:
+            return False
+        self.arm(self.output)
+        return self.take(self.output)  # once more after arming: what came in between wakes nobody
+
+    def arm(self, output: JournalReader) -> None:
+        if not self.live.windowed:
+            self.live.arm_output()
+        elif output.position != self.released or not self.live.armed:
+            self.released = output.position
+            self.live.arm_output(self.released)
+
+    def take(self, output: JournalReader) -> bool:
+        chunks = output.read(CHUNKS_BYTES)
+        if self.on_output is not None:
             for chunk in chunks:
                 if not chunk.late:
                     self.on_output(chunk)
-            if not chunks and (armed_at == self.output.position or self.live.ended):
-                return
-            if not chunks or self.output.position - armed_at >= CHUNKS_BYTES:
-                armed_at = self.output.position
-                self.live.arm_output(armed_at)
+        return bool(chunks)
+
+
+class _Gathered:
+    """Output on its way into a result, one growing piece of memory for each stream."""
+
+    __slots__ = ("stderr", "stdout")
+
+    def __init__(self) -> None:
+        self.stdout = BytesIO()
+        self.stderr = BytesIO()
+
+    def __call__(self, chunk: Chunk) -> None:
+        (self.stdout if chunk.stream == "stdout" else self.stderr).write(chunk.data)
+
+    def output(self) -> tuple[bytes, bytes]:
+        return self.stdout.getvalue(), self.stderr.getvalue()
 
 
 def _typed(data: bytes) -> bytes:
