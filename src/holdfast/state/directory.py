@@ -108,8 +108,9 @@ class StateDirectory:
         return os.path.join(self.runs_path, run_id)
 
     def has(self, run_id: str) -> bool:
-        """Whether there is a run of exactly this id."""
-        return os.path.isdir(self.run_path(run_id))
+        """Whether there is a run of exactly this id; what is no plain name is no id."""
+        is_name = run_id == os.path.basename(run_id) and run_id[:1] not in ("", ".") and "\0" not in run_id
+        return is_name and os.path.isdir(self.run_path(run_id))
 
     def live_ids(self) -> list[str]:
         """The runs whose end is not in the index, oldest first."""

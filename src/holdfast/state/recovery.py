@@ -71,7 +71,7 @@ def _finish_locked(path: str, run_id: str, fd: int) -> Recovered | None:
     why, cleaned = _clean(run_id, reader)
     end = reader.position if reader is not None else 0
     os.ftruncate(fd, end)
-    os.pwrite(fd, _ending(run_id, reader, why, cleaned), end)
+    rundir.write_whole(fd, _ending(run_id, reader, why, cleaned), end)
     os.fsync(fd)
     _remove_socket(path)
     return Recovered(run_id, cleaned.how, cleaned.survivors, damage)
@@ -89,7 +89,7 @@ def _read(fd: int, run_id: str) -> tuple[JournalReader | None, str | None]:
 
 def _clean(run_id: str, reader: JournalReader | None) -> tuple[str, Cleaned]:
     header = _header(reader)
-    if header.get("boot_id") not in (None, boot_id()):
+    if header.get("boot_id") not in (None, "unknown", boot_id()):
         return "host", Cleaned("gone")  # nothing outlives a reboot
     started = outcomes.decide(reader.facts).started if reader is not None else None
     return "guard", clean_up(run_id, None if started is None else started.detail["cgroup"])

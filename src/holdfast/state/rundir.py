@@ -64,7 +64,7 @@ def prepare(state: StateDirectory, spec: RunSpec, beginning: bytes) -> Prepared:
         journal = os.open(os.path.join(hidden, JOURNAL), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         opened.append(journal)
         _lock(journal, _LAUNCHER_BYTE)
-        _write_whole(journal, beginning)
+        write_whole(journal, beginning, 0)
         listener = _listen(directory)
         state.mark_live(run_id)
         _rename_new(hidden, path)
@@ -219,8 +219,9 @@ def _rename_new(hidden: str, path: str) -> None:
     os.rename(hidden, path)
 
 
-def _write_whole(fd: int, data: bytes) -> None:
-    if os.pwrite(fd, data, 0) != len(data):
+def write_whole(fd: int, data: bytes, offset: int) -> None:
+    """Write all of it there. OSError: also when only a part had room."""
+    if os.pwrite(fd, data, offset) != len(data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
