@@ -1,0 +1,245 @@
+"""Recovery: a run whose guard is gone gets its end, once, and nobody's process is touched but its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.errors import JournalVersionError
+from holdfast.identity import read_identity
+from holdfast.spec import new_run_id
+from holdfast.state import recovery
+from holdfast.state.record import Record
+from tests.support.durable import USAGE, DurableRun, HeldLock, facts_of_success, journal_bytes, put_run
+from tests.support.evidence import kinds
+from tests.support.processes import is_gone, own_children, wait_exited
+
+if TYPE_CHECKING:
+    from holdfast.outcome import Outcome
+    from holdfast.state.directory import StateDirectory
+    from tests.support.children import Children
+
+STARTED = facts_of_success(0)[:1]
+
+
+def outcome_of(state: StateDirectory, run_id: str) -> Outcome:
+    with Record(state, run_id) as record:
+        record.read()
+        assert record.reader.ended
+        return record.outcome
+
+
+class TestOutcome:
+    @pytest.mark.guard
+    def test_a_killed_guard(self, state: StateDirectory, child: Children, contained: str) -> None:
+        """The leader dies with its guard; what it had started dies here."""
+        known = own_children()
+        with DurableRun(state, child("daemonises")) as run:
+            names = run.until_ready()
+            run.kill_guard()
+            recovered = recovery.finish(state, run.run_id)
+            assert recovered is not None
+            assert recovered.survivors == ()
+            assert recovered.how == ("gone" if contained == "cgroup" else "unknown")
+            outcome = outcome_of(state, run.run_id)
+            assert (outcome.status, outcome.cause, outcome.state) == ("lost", "guard", "settled")
+            assert outcome.exit_code is None  # nobody saw it
+            if contained == "cgroup":
+                assert all(is_gone(pid) or wait_exited(pid) for pid in names.values())
+            assert not os.path.exists(os.path.join(run.record_path(), "guard.sock"))
+            assert recovery.finish(state, run.run_id) is None
+        for pid in own_children() - known:
+            os.kill(pid, signal.SIGKILL)  # cleared its environment, and there was no cgroup: nobody could know it
+            os.waitpid(pid, 0)
+
+    @pytest.mark.parametrize(
+        ("facts", "expected"),
+        [
+            ([], ("lost", "guard")),
+            (STARTED, ("lost", "guard")),
+            ([*STARTED, ("deadline", {"limit_ns": 1})], ("timed_out", "deadline")),
+            ([*STARTED, ("exited", {"wait_status": 0, **USAGE})], ("succeeded", "exit")),
+            (
+                [*STARTED, ("stop_asked", {"cause": "session", "signal": 0, "by_pid": 1, "by_uid": 0})],
+                ("cancelled", "session"),
+            ),
+            ([("spawn_failed", {"step": "exec", "error": 2})], ("failed", "spawn")),
+        ],
+    )
+    def test_what_was_decided_stays(
+        self, state: StateDirectory, facts: list[tuple[str, dict[str, object]]], expected: tuple[str, str]
+    ) -> None:
+        put_run(state, "one", journal_bytes("one", facts))
+        assert recovery.finish(state, "one") is not None
+        outcome = outcome_of(state, "one")
+        assert (outcome.status, outcome.cause, outcome.state) == (*expected, "settled")
+
+    def test_another_boot(self, state: StateDirectory) -> None:
+        """Fixture 29: the same PID and start time after a reboot; the boot id tells, and nothing is signalled."""
+        run_id = new_run_id()  # nobody else's token: what carries it is killed
+        with subprocess.Popen(["sleep", "60"], env={"HOLDFAST_RUN_ID": run_id, **os.environ}) as stranger:
+            try:
+                put_run(state, run_id, journal_bytes(run_id, self.started_as(stranger.pid), boot="another-boot"))
+                recovered = recovery.finish(state, run_id)
+                assert recovered is not None
+                assert recovered.how == "gone"  # nothing outlives a reboot
+                outcome = outcome_of(state, run_id)
+                assert (outcome.status, outcome.cause) == ("lost", "host")
+                assert outcome.ended is not None
+                assert outcome.started is not None
+                assert outcome.ended.at_ns >= outcome.started.at_ns
+                assert stranger.poll() is None
+            finally:
+                stranger.kill()
+
+    def test_a_number_that_went_to_somebody_else(self, state: StateDirectory) -> None:
+        """Fixture 28: the PID on record is now a stranger's, who is left alone; a process with the token is not."""
+        run_id = new_run_id()
+        with (
+            subprocess.Popen(["sleep", "60"]) as stranger,
+            subprocess.Popen(["sleep", "60"], env={**os.environ, "HOLDFAST_RUN_ID": run_id}) as own,
+            subprocess.Popen(["sleep", "60"], env={**os.environ, "HOLDFAST_RUN_ID": run_id + "1"}) as others,
+        ):
+            try:
+                put_run(state, run_id, journal_bytes(run_id, self.started_as(stranger.pid)))
+                recovered = recovery.finish(state, run_id)
+                assert recovered is not None
+                assert (recovered.how, recovered.survivors) == ("unknown", ())
+                assert (stranger.poll(), others.poll()) == (None, None)
+                assert own.wait() == -signal.SIGKILL  # the control: what carries the token is killed
+            finally:
+                for process in (stranger, own, others):
+                    process.kill()
+
+    @staticmethod
+    def started_as(pid: int) -> list[tuple[str, dict[str, object]]]:
+        identity = read_identity(pid)
+        assert identity is not None
+        return [("started", {**STARTED[0][1], "pid": pid, "start_ticks": identity.start_ticks})]
+
+
+class TestOnlyOnce:
+    def test_a_living_guard_is_left_alone(self, state: StateDirectory) -> None:
+        path = put_run(state, "one", journal_bytes("one", STARTED))
+        before = Path(path, "journal").read_bytes()
+        with HeldLock(path):
+            assert recovery.finish(state, "one") is None
+        assert Path(path, "journal").read_bytes() == before
+
+    def test_a_starting_one_is_left_alone(self, state: StateDirectory) -> None:
+        path = put_run(state, "one", journal_bytes("one", []))
+        with HeldLock(path, byte=1):
+            assert recovery.finish(state, "one") is None
+        assert recovery.finish(state, "one") is not None
+
+    def test_an_ended_one_is_left_alone(self, state: StateDirectory) -> None:
+        path = put_run(state, "one")
+        before = Path(path, "journal").read_bytes()
+        assert recovery.finish(state, "one") is None
+        assert recovery.finish(state, "nobody") is None
+        assert Path(path, "journal").read_bytes() == before
+
+    def test_many_at_once_write_one_end(self, state: StateDirectory) -> None:
+        names = [f"r{number}" for number in range(40)]
+        for name in names:
+            put_run(state, name, journal_bytes(name, STARTED))
+        script = """
+import sys
+from holdfast.state import recovery
+from holdfast.state.directory import StateDirectory
+state = StateDirectory.open(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+print(sum(recovery.finish(state, name) is not None for name in state.live_ids()), flush=True)
+"""
+        argv = [sys.executable, "-c", script, state.path]
+        others = [subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+        for other in others:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "ready\n"
+        for other in others:
+            assert other.stdin is not None
+            other.stdin.write("go\n")
+            other.stdin.flush()
+        assert sum(int(other.communicate()[0]) for other in others) == len(names)
+        for name in names:
+            with Record(state, name) as record:
+                record.read()
+                assert kinds(record.reader.facts) == ["started", "tree", "lost", "end"]
+
+    def test_one_that_died_at_any_byte_is_redone(self, state: StateDirectory) -> None:
+        beginning = journal_bytes("one", STARTED)
+        path = Path(put_run(state, "one", beginning), "journal")
+        assert recovery.finish(state, "one") is not None
+        whole = path.read_bytes()
+        for length in range(len(beginning), len(whole)):
+            path.write_bytes(whole[:length])
+            assert recovery.finish(state, "one") is not None, length
+            outcome = outcome_of(state, "one")
+            assert (outcome.status, outcome.cause) == ("lost", "guard")
+            with Record(state, "one") as record:
+                record.read()
+                assert record.reader.damage is None
+
+
+class TestDamage:
+    def test_what_cannot_be_read_is_kept(self, state: StateDirectory) -> None:
+        data = journal_bytes("one")
+        broken = data.replace(b"HLDF", b"HLDG")
+        path = Path(put_run(state, "one", data[:16] + broken[16:]))
+        recovered = recovery.finish(state, "one")
+        assert recovered is not None
+        assert "byte 16" in str(recovered.damage)
+        assert (path / "journal.damaged").read_bytes() == data[:16] + broken[16:]
+        assert outcome_of(state, "one").status == "lost"
+
+    def test_noise_gets_a_beginning_and_an_end(self, state: StateDirectory) -> None:
+        noise = os.urandom(1000)
+        path = Path(put_run(state, "one", noise))
+        assert recovery.finish(state, "one") is not None
+        assert (path / "journal.damaged").read_bytes() == noise
+        with Record(state, "one") as record:
+            record.read()
+            assert record.reader.header is not None
+            assert record.reader.header["run_id"] == "one"
+            assert (record.report()["status"], record.report()["run_id"]) == ("lost", "one")
+
+    def test_a_foreign_version_is_not_touched(self, state: StateDirectory) -> None:
+        data = journal_bytes("one").replace(b"HOLDFAST\x01", b"HOLDFAST\x63", 1)
+        path = Path(put_run(state, "one", data), "journal")
+        with pytest.raises(JournalVersionError, match="one"):
+            recovery.finish(state, "one")
+        assert path.read_bytes() == data
+
+    @pytest.mark.root
+    def test_a_full_disk_is_an_error_and_can_be_redone(self, tmp_path: Path) -> None:
+        from holdfast.state.directory import StateDirectory
+
+        mount = tmp_path / "small"
+        mount.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=0700", "tmpfs", str(mount)], check=True)
+        try:
+            state = StateDirectory.open(str(mount / "state"))
+            text = b'{"argv": ["x"]}'
+            size = len(journal_bytes("one", STARTED, spec=text))
+            text = b'{"argv": ["%s"]}' % (b"x" * (4096 - size - 7))  # up to the end of a page: no room behind it
+            put_run(state, "one", journal_bytes("one", STARTED, spec=text))
+            with (mount / "filler").open("wb", buffering=0) as file:
+                try:
+                    while file.write(b"x" * 4096):
+                        pass
+                except OSError:
+                    pass
+            with pytest.raises(OSError, match="No space"):
+                recovery.finish(state, "one")
+            (mount / "filler").unlink()
+            assert recovery.finish(state, "one") is not None
+            assert outcome_of(state, "one").status == "lost"
+        finally:
+            subprocess.run(["umount", str(mount)], check=True)
