@@ -524,7 +524,9 @@ async def test_a_thousand_live_runs() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 8192)) if hard > 0 else 8192, hard))
     try:
         async with Supervisor() as supervisor:
-            runs = [await supervisor.start(["cat"], stdin="pipe" if n % 2 else "null") for n in range(1000)]
+            # A guard built with sanitizers takes a hundred times the memory; fewer of those show as much.
+            count = 100 if "HOLDFAST_GUARD" in os.environ else 1000
+            runs = [await supervisor.start(["cat"], stdin="pipe" if n % 2 else "null") for n in range(count)]
             for run in runs:
                 await run.close_stdin()
             statuses = {(await run.wait()).status for run in runs}
