@@ -1,13 +1,13 @@
 /*
  * storms [LIVE]: a fork storm: every process keeps starting others, half of them in sessions of their own, and goes
- * away itself once it is replaced. Bounded three times over, so that a bug cannot take the machine down: LIVE (at most
+ * away itself once it is replaced, all in hundredths of a second. Bounded three times over, so that a bug cannot take the machine down: LIVE (at most
  * 400) at once, TOTAL in all, and the life of each process. A killed process still counts as live, so kills make the
  * storm smaller.
  */
 #include "child.h"
 #include <sys/mman.h>
 
-enum { MOST_LIVE = 400, TOTAL = 50000 };
+enum { MOST_LIVE = 400, TOTAL = 50000, PACE_MS = 10 };
 
 static struct {
     int live, total;
@@ -45,7 +45,7 @@ static _Noreturn void rage(int most, unsigned seed)
         } else if (__atomic_add_fetch(&storm->total, 1, __ATOMIC_SEQ_CST) < TOTAL && start(&seed) == 1) {
             _exit(0); /* replaced: the successor has this one's place */
         }
-        pause_until_ns(now_ns() + 300000);
+        pause_for_ms(PACE_MS);
         while (waitpid(-1, NULL, WNOHANG) > 0)
             ;
     }
