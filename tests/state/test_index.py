@@ -179,6 +179,35 @@ class TestBrokenRuns:
             assert entry.problem is None, entry.run_id
         assert index.count() == len(lengths)
 
+    @pytest.mark.parametrize(
+        "spec",
+        [
+            b'{"session": 5, "name": ["x"], "parent": {"a": 1}, "labels": {"a": 1}}',
+            b'{"session": "\\ud800", "name": "\\udfff", "labels": {"\\ud800": "\\ud800"}, "argv": "\\ud800"}',
+            b'{"labels": [1, 2]}',
+            b'{"labels": "text"}',
+            b'{"labels": {"a": null, "b": [1]}}',
+            b'{"argv": 7}',
+            b'{"argv": {"a": 1e999}, "queued_at": 99}',
+            b"[" * 100_000,
+            b"7",
+            b"null",
+        ],
+    )
+    def test_nonsense_in_whole_frames_stops_nobody(self, state: StateDirectory, index: Index, spec: bytes) -> None:
+        put_run(state, "good")
+        put_run(state, "odd", journal_bytes("odd", spec=spec))
+        assert index.refresh() == []
+        assert sorted(ids(index)) == ["good", "odd"]
+        assert index.rebuild() == 2
+
+    @pytest.mark.parametrize("begun_ns", [-1, 1 << 63, 10**40])
+    def test_impossible_times_stop_nobody(self, state: StateDirectory, index: Index, begun_ns: int) -> None:
+        put_run(state, "good")
+        put_run(state, "odd", journal_bytes("odd", begun_ns=begun_ns))
+        assert index.refresh() == []
+        assert sorted(ids(index)) == ["good", "odd"]
+
     def test_an_unreadable_one_waits_for_better_times(self, state: StateDirectory, index: Index) -> None:
         put_run(state, "good")
         path = Path(put_run(state, "loop")) / "journal"

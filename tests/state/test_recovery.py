@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.errors import JournalVersionError
+from holdfast.guard.leftovers import Cleaned
 from holdfast.identity import read_identity
 from holdfast.spec import new_run_id
 from holdfast.state import recovery
+from holdfast.state.index import Index
+from holdfast.state.prune import Bounds, prune
 from holdfast.state.record import Record
 from tests.support.durable import USAGE, DurableRun, HeldLock, facts_of_success, journal_bytes, put_run
 from tests.support.evidence import kinds
@@ -122,6 +125,28 @@ class TestOutcome:
         identity = read_identity(pid)
         assert identity is not None
         return [("started", {**STARTED[0][1], "pid": pid, "start_ticks": identity.start_ticks})]
+
+    def test_a_survivor_is_on_record_with_its_identity(
+        self, state: StateDirectory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Fixture 46: it stays registered; the run is kept as long as this very process lives."""
+        with subprocess.Popen(["sleep", "60"]) as survivor:
+            try:
+                monkeypatch.setattr(recovery, "clean_up", lambda *_: Cleaned("survivors", (survivor.pid,)))
+                put_run(state, "one", journal_bytes("one", STARTED))
+                recovered = recovery.finish(state, "one")
+                assert recovered is not None
+                assert recovered.survivors == (survivor.pid,)
+                tree = outcome_of(state, "one").tree
+                assert tree is not None
+                identity = read_identity(survivor.pid)
+                assert identity is not None
+                (found,) = tree.detail["survivors"]
+                assert (found["pid"], found["start_ticks"]) == identity[:2]
+                with Index.open(state) as index:
+                    assert [run_id for run_id, _ in prune(index, Bounds(runs=0)).kept] == ["one"]
+            finally:
+                survivor.kill()
 
 
 class TestOnlyOnce:

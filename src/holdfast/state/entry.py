@@ -118,7 +118,12 @@ def _read(state: StateDirectory, run_id: str) -> Entry:
     with Record(state, run_id) as record:
         record.read()
         reader = record.reader
-        report = record.report()
+        try:
+            report = record.report()
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            # Its frames are whole, but no Holdfast wrote what is in them. One such run must not stop the others.
+            message = f"what its journal says makes no sense ({type(error).__name__}: {error})"
+            raise JournalDamagedError(message, run_id=run_id, remedy="look who wrote it; prune removes it") from None
         problem = _problem(record, report.get("run_id"))
         report["run_id"] = run_id  # the directory's name is what it is found by
         return Entry(

@@ -62,9 +62,10 @@ class Record:
         """When the run was begun, in wall-clock nanoseconds; the journal's own age when it does not say."""
         try:
             wall_ns = (self.reader.header or {}).get("wall_ns")
-        except JournalError:
+        except (JournalError, RecursionError):
             wall_ns = None
-        return wall_ns if isinstance(wall_ns, int) else os.fstat(self.fd).st_mtime_ns
+        is_time = isinstance(wall_ns, int) and 0 <= wall_ns < 1 << 63
+        return int(wall_ns or 0) if is_time else os.fstat(self.fd).st_mtime_ns
 
     def report(self) -> dict[str, Any]:
         """The contract's report. JournalDamagedError when how the run was started cannot be read."""

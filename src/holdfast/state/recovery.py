@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import outcome as outcomes
 from ..errors import HoldfastError, JournalDamagedError
 from ..guard.leftovers import Cleaned, clean_up
-from ..identity import boot_id
+from ..identity import boot_id, read_identity
 from ..journal.codec import encode_fact, journal_preamble
 from ..journal.reader import JournalReader
 from . import rundir
@@ -112,13 +112,18 @@ def _ending(run_id: str, reader: JournalReader | None, why: str, cleaned: Cleane
     facts = reader.facts if reader is not None else []
     parts = [encode_fact("lost", {"why": why}, at_ns=now)]
     if not any(fact.kind == "tree" for fact in facts):
-        survivors = tuple(
-            {"pid": pid, "start_ticks": 0, "state": "?", "wait_channel": None, "error": 0} for pid in cleaned.survivors
-        )
+        survivors = tuple(_survivor(pid) for pid in cleaned.survivors)
         detail = {"how": cleaned.how, "count": len(survivors), "survivors": survivors}
         parts.insert(0, encode_fact("tree", detail, at_ns=now))
     parts.append(encode_fact("end", _NO_USAGE, at_ns=now))
     return beginning + b"".join(parts)
+
+
+def _survivor(pid: int) -> dict[str, object]:
+    # With its start: as long as this very process lives, the run is not forgotten.
+    identity = read_identity(pid)
+    ticks = 0 if identity is None else identity.start_ticks
+    return {"pid": pid, "start_ticks": ticks, "state": "?", "wait_channel": None, "error": 0}
 
 
 def _remove_socket(path: str) -> None:

@@ -17,6 +17,7 @@ _AS_REPORTED = (
     *("name", "session", "parent", "status", "cause", "state", "exit_code", "signal"),
     *("started_at", "verdict_at", "settled_at", "duration_s", "tree", "containment"),
 )
+_LARGEST = (1 << 63) - 1
 _ARGV_SHOWN = 1024  # characters; all of it is in the report
 
 
@@ -26,8 +27,8 @@ def put(connection: sqlite3.Connection, entries: Iterable[Entry]) -> None:
     for entry in entries:
         runs.append(_row(entry))
         reports.append({"run_id": entry.run_id, "report": json.dumps(entry.report)})
-        own = entry.report.get("labels") or {}
-        labels += [(label, value, entry.begun_ns, entry.run_id) for label, value in own.items()]
+        own = (entry.report.get("labels") or {}).items()
+        labels += [(_plain(label), _plain(value) or "", entry.begun_ns, entry.run_id) for label, value in own]
     connection.executemany(_SQL["forget"], [(run["run_id"],) for run in runs])  # with its report and labels
     connection.executemany(_SQL["put_run"], runs)
     connection.executemany(_SQL["put_report"], reports)
@@ -45,14 +46,23 @@ def _row(entry: Entry) -> dict[str, Any]:
     output = report.get("output") or {}
     argv = report.get("argv")
     return {
-        **{name: report.get(name) for name in _AS_REPORTED},
+        **{name: _plain(report.get(name)) for name in _AS_REPORTED},
         "run_id": entry.run_id,
         "begun_ns": entry.begun_ns,
-        "stdout_bytes": output.get("stdout_bytes"),
-        "stderr_bytes": output.get("stderr_bytes"),
+        "stdout_bytes": _plain(output.get("stdout_bytes")),
+        "stderr_bytes": _plain(output.get("stderr_bytes")),
         "journal_bytes": entry.journal_bytes,
         "disk_bytes": entry.disk_bytes,
         "problem": entry.problem,
         "labels": json.dumps(report.get("labels") or {}),
         "argv": None if argv is None else json.dumps(argv)[:_ARGV_SHOWN],
     }
+
+
+def _plain(value: Any) -> str | int | float | None:
+    """The value as SQLite can hold it. A journal that no Holdfast wrote may have anything where a name belongs."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()  # no lone surrogates
+    if isinstance(value, int):
+        return max(-_LARGEST, min(value, _LARGEST))
+    return value if value is None or isinstance(value, float) else json.dumps(value)
