@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import RequestError
+from ..errors import JournalError, RequestError
 from ..guard import control
 from ..projections.exit_code import OWN_FAILURE
 from ..state.asking import Asking, stop_all
 from . import messages
-from .command import JSON, Command, open_state, show_json
-from .finding import LABEL, SESSION, filters_of, find_all, live_entries
+from .command import JSON, Command, open_state, put, show_json
+from .finding import LABEL, SESSION, filters_of, find_all, live_entries, read_record
 from .options import Option, UsageError
 from .stopping import tell
 
@@ -28,6 +28,7 @@ def act(given: Parsed) -> int:
         )
     state = open_state(given)
     run_ids, complete = find_all(state, given.words)
+    _finish(state, run_ids)
     if selects:
         # Newest first: what a run started goes before the run itself.
         run_ids = [entry.run_id for entry in reversed(live_entries(state, filters_of(given)))]
@@ -39,6 +40,15 @@ def act(given: Parsed) -> int:
         return _ask_only(state, run_ids, reason, given, complete=complete)
     results = stop_all(state, run_ids, cause="user", reason=reason, now=given.has("--now"))
     return tell(results, as_json=given.has("--json"), complete=complete)
+
+
+def _finish(state: StateDirectory, run_ids: list[str]) -> None:
+    """A journal that is none is finished first, which ends what is left of its run."""
+    for run_id in run_ids:
+        try:
+            read_record(state, run_id).close()
+        except JournalError:
+            pass  # told with its result
 
 
 def _ask_only(state: StateDirectory, run_ids: list[str], reason: str, given: Parsed, *, complete: bool) -> int:
@@ -54,7 +64,7 @@ def _ask_only(state: StateDirectory, run_ids: list[str], reason: str, given: Par
     if given.has("--json"):
         show_json([{"run_id": run_id, "asked": what == "asked", "tree": "unknown"} for run_id, what in results.items()])
     else:
-        messages.show("".join(f"{run_id}  {what}\n" for run_id, what in results.items()))
+        put("".join(f"{run_id}  {what}\n" for run_id, what in results.items()))
     return 0 if complete else OWN_FAILURE
 
 

@@ -6,9 +6,8 @@ import os
 import signal
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import RESOURCE_ERRNOS, ResourceError
+from ..errors import RESOURCE_ERRNOS, HoldfastError, ResourceError
 from ..state.directory import StateDirectory, state_error
-from . import messages
 from .options import Option, Parsed, UsageError, parse, usage
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class Command(NamedTuple):
         given = parse_anywhere(self.table, arguments)
         if given.has("--help"):
             head = f"{self.about}\n\nusage: holdfast {self.usage}\n\n"
-            messages.show(usage(head, self.table, f"\n{self.more}" if self.more else ""))
+            put(usage(head, self.table, f"\n{self.more}" if self.more else ""))
             return 0
         try:
             return self.act(given)
@@ -81,7 +80,16 @@ def show_json(value: Any) -> None:
     """One JSON document on stdout. Control characters are escaped by JSON itself."""
     import json
 
-    messages.show(json.dumps(value, indent=2) + "\n")
+    put(json.dumps(value, indent=2) + "\n")
+
+
+def put(text: str | bytes, fd: int = 1) -> None:
+    """Print it, all of it. HoldfastError when that fails: an answer that is not there must not look like success."""
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
+    try:
+        write_all(fd, data)
+    except OSError as error:
+        raise HoldfastError(f"the output cannot be written: {error.strerror}") from None
 
 
 def die_with_reader() -> None:

@@ -6,8 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from . import messages
-from .command import Command
+from .command import Command, put
 from .main import COMMANDS
 from .options import UsageError
 
@@ -69,7 +68,7 @@ def act(given: Parsed) -> int:
     makers: dict[str, Callable[[], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
     if len(given.words) != 1 or given.words[0] not in makers:
         raise UsageError("completion needs the name of a shell", remedy="write holdfast completion bash|zsh|fish")
-    messages.show(makers[given.words[0]]())
+    put(makers[given.words[0]]())
     return 0
 
 

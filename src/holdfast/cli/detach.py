@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import HoldfastError
-from ..live import LiveRun
 from ..state.directory import StateDirectory
 from .command import write_all
 from .options import UsageError
+from .place import start_in
 
 if TYPE_CHECKING:
     from ..spec import RunSpec
@@ -28,7 +28,7 @@ def detach(given: Parsed, spec: RunSpec) -> int:
             "--report needs somebody who waits", remedy="leave it out, and use holdfast wait ID --json for the report"
         )
     state = StateDirectory.open(given.last("--state-dir"))
-    live = LiveRun.start(spec, window_size=_WINDOW if spec.pty else None, state=state)
+    live = start_in(state, spec, window_size=_WINDOW if spec.pty else None)
     live.close()
     try:
         write_all(1, f"{spec.run_id}\n".encode())

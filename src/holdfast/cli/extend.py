@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from ..durations import format_duration, parse_duration
 from ..errors import RequestError
 from ..state.asking import extend
-from . import messages
-from .command import Command, open_state
+from .command import Command, open_state, put
 from .finding import find, read_record
 from .options import UsageError
 
@@ -37,7 +36,7 @@ def act(given: Parsed) -> int:
     with read_record(state, run_id) as record:
         limits = [fact.detail["limit_ns"] for fact in record.reader.facts if fact.kind == "extended"]
     if limits:
-        messages.show(f"{run_id}  its deadline is now {format_duration(limits[-1] / 1e9)} after its start\n")
+        put(f"{run_id}  its deadline is now {format_duration(limits[-1] / 1e9)} after its start\n")
     return 0
 
 

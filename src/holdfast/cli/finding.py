@@ -125,7 +125,11 @@ def _read(state: StateDirectory, record: Record) -> None:
             raise
         record.read()
     if record.unfinished:
-        recover(state, record.run_id)
+        try:
+            recover(state, record.run_id)
+        except OSError as error:
+            # Somebody else's, or read-only: what is there can be shown all the same.
+            messages.say(f"the record cannot be finished (run {record.run_id}): {error.strerror}")
         record.read()
 
 

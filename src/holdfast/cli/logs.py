@@ -11,7 +11,7 @@ from ..journal.reader import JournalReader
 from ..live import CHUNKS_BYTES
 from ..projections.exit_code import OWN_FAILURE
 from . import messages
-from .command import Command, die_with_reader, open_state, write_all
+from .command import Command, die_with_reader, open_state, put
 from .finding import damage_of, find, only_run, read_record
 from .following import Followed
 from .log_lines import Lines
@@ -71,15 +71,15 @@ class Printer:
         if self.since_ns is not None and wall_ns < self.since_ns:
             return
         if self.lines is not None:
-            write_all(1, self.lines.add(chunk, wall_ns))
+            put(self.lines.add(chunk, wall_ns))
         else:
             # One stream alone is what was asked for, and that goes to stdout, whichever it is.
-            write_all(1 if self.stream else _STREAMS[chunk.stream], chunk.data)
+            put(chunk.data, 1 if self.stream else _STREAMS[chunk.stream])
 
     def end(self) -> None:
         """Print the lines that have no end."""
         if self.lines is not None:
-            write_all(1, self.lines.rest())
+            put(self.lines.rest())
 
 
 def _follow(state: StateDirectory, run_id: str, reader: JournalReader, printer: Printer) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..environment import STATE_DIR
 from ..errors import RunExistsError, SessionClosedError, StateError
 from ..live import LiveRun
-from ..state.directory import StateDirectory
+from ..state.directory import StateDirectory, state_error
 from . import messages
 
 if TYPE_CHECKING:
@@ -20,12 +20,22 @@ if TYPE_CHECKING:
     from .options import Parsed
 
 
+def start_in(
+    state: StateDirectory, spec: RunSpec, *, wake_output: bool = False, window_size: tuple[int, int] | None = None
+) -> LiveRun:
+    """Start a run that is kept. StateError when its directory cannot be made, else as LiveRun."""
+    try:
+        return LiveRun.start(spec, wake_output=wake_output, window_size=window_size, state=state)
+    except OSError as error:
+        raise state_error(error, state.path, spec.run_id) from None
+
+
 def start(given: Parsed, spec: RunSpec, window_size: tuple[int, int] | None = None) -> LiveRun:
     """Start a run in the foreground. StateError when its directory cannot be used and has to be; else as LiveRun."""
     named = given.last("--state-dir") or os.environ.get(STATE_DIR)
     try:
         state = StateDirectory.open(named)
-        return LiveRun.start(spec, wake_output=True, window_size=window_size, state=state)
+        return start_in(state, spec, wake_output=True, window_size=window_size)
     except (RunExistsError, SessionClosedError):
         raise  # the directory works: it is what says no
     except StateError as error:

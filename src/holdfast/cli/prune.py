@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..durations import parse_duration, parse_size
 from ..state import prune
 from . import messages
-from .command import JSON, Command, no_words, open_state, show_json
+from .command import JSON, Command, no_words, open_state, put, show_json
 from .finding import open_index
 from .options import Option, UsageError
 from .plain import plain, size
@@ -44,9 +44,9 @@ def _plan(index: Index, bounds: prune.Bounds, given: Parsed) -> int:
     if given.has("--json"):
         show_json([candidate._asdict() for candidate in candidates])
         return 0
-    messages.show("".join(f"{run.run_id}  {size(run.disk_bytes)}  {run.why}\n" for run in candidates))
+    put("".join(f"{run.run_id}  {size(run.disk_bytes)}  {run.why}\n" for run in candidates))
     total = sum(run.disk_bytes for run in candidates)
-    messages.show(f"would remove {_runs(len(candidates))} and free {size(total)}\n")
+    put(f"would remove {_runs(len(candidates))} and free {size(total)}\n")
     return 0
 
 
@@ -58,7 +58,7 @@ def _prune(index: Index, bounds: prune.Bounds, given: Parsed) -> int:
         return 0
     for run_id, why in done.kept:
         messages.say(plain(f"run {run_id} stays: {why}"))
-    messages.show(f"removed {_runs(len(done.removed))}, freed {size(done.freed_bytes)}\n")
+    put(f"removed {_runs(len(done.removed))}, freed {size(done.freed_bytes)}\n")
     return 0
 
 

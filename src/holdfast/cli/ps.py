@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..durations import parse_duration
 from ..errors import StateError
 from ..state.directory import default_path
 from . import messages, table
-from .command import JSON, Command, die_with_reader, no_words, open_state, show_json
+from .command import JSON, Command, die_with_reader, no_words, open_state, put, show_json
 from .finding import LABEL, SESSION, filters_of, open_index
 from .options import Option, UsageError
 from .plain import command_line, local_time, span
@@ -18,7 +18,7 @@ from .table import Cell, Column
 
 if TYPE_CHECKING:
     from ..state.directory import StateDirectory
-    from ..state.entry import Entry
+    from ..state.entry import Entry, Filters
     from .options import Parsed
 
 STATUSES = ("succeeded", "failed", "timed_out", "cancelled", "lost")
@@ -40,27 +40,34 @@ def act(given: Parsed) -> int:
     unknown = [word for text in given.all("--status") for word in text.split(",") if word not in STATUSES]
     if unknown:
         raise UsageError(f"--status {unknown[0]!r} is unknown", remedy=f"use one of {', '.join(STATUSES)}")
+    wanted = _Wanted(filters_of(given), _limit(given), _wants_all(given))
     die_with_reader()
     if given.has("--watch"):
-        return _watch(given)
-    _show(given, _list(given))
+        return _watch(given, wanted)
+    _show(given, _list(given, wanted))
     return 0
 
 
-def _list(given: Parsed) -> list[Entry]:
+class _Wanted(NamedTuple):
+    """What to list."""
+
+    filters: Filters
+    limit: int
+    ended: bool
+
+
+def _list(given: Parsed, wanted: _Wanted) -> list[Entry]:
     """The matching runs, newest first."""
     state = _state(given)
     if state is None:
         return []
-    filters = filters_of(given)
-    limit = _limit(given)
     with open_index(state) as index:
-        entries = [entry for entry in index.refresh() if filters.matches(entry)]
-        if not _wants_all(given):
+        entries = [entry for entry in index.refresh() if wanted.filters.matches(entry)]
+        if not wanted.ended:
             return entries
-        page = index.list(filters, limit or max(1, index.count()))
+        page = index.list(wanted.filters, wanted.limit or max(1, index.count()))
     if page.cursor is not None:
-        messages.say(f"only the newest {limit} ended runs are shown: --limit 0 shows all")
+        messages.say(f"only the newest {wanted.limit} ended runs are shown: --limit 0 shows all")
     live = {entry.run_id for entry in entries}
     entries += [entry for entry in page.entries if entry.run_id not in live]
     return sorted(entries, key=lambda entry: (entry.begun_ns, entry.run_id), reverse=True)
@@ -143,19 +150,19 @@ def _nested(entries: list[Entry]) -> list[tuple[Entry, str]]:
     return rows + [(entry, "") for rest in below.values() for entry in rest]
 
 
-def _watch(given: Parsed) -> int:
+def _watch(given: Parsed, wanted: _Wanted) -> int:
     interval_s = parse_duration(given.last("--interval") or "1s", field="--interval")
     if interval_s < 0.1:
         raise UsageError("--interval is too short", remedy="100ms is the shortest")
     try:
         while True:
             try:
-                entries = _list(given)
+                entries = _list(given, wanted)
             except StateError as error:
                 messages.say(str(error))  # said, and looked at again: it may be busy for a moment
                 entries = []
             if os.isatty(1):
-                messages.show(_CLEAR)
+                put(_CLEAR)
             _show(given, entries)
             time.sleep(interval_s)
     except KeyboardInterrupt:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..state.sessions import close, counts
-from . import messages
-from .command import JSON, Command, no_words, open_state
+from .command import JSON, Command, no_words, open_state, put
 from .options import Option, UsageError
 from .plain import plain
 from .stopping import tell
@@ -26,7 +25,7 @@ def act(given: Parsed) -> int:
     code = tell(closing.runs, closing.problems, as_json=given.has("--json"))
     if not given.has("--json"):
         number = counts(closing.runs)
-        messages.show(
+        put(
             f"session {plain(session)} is closed: {number['confirmed']} confirmed gone, "
             f"{number['survivors']} with survivors, {number['unknown']} unknown\n"
         )

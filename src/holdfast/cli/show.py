@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..projections.exit_code import OWN_FAILURE
 from . import messages
-from .command import JSON, Command, die_with_reader, open_state, show_json
+from .command import JSON, Command, die_with_reader, open_state, put, show_json
 from .finding import damage_of, find, only_run, read_record
 from .plain import command_line, local_time, plain, size, span
 
@@ -25,7 +25,7 @@ def act(given: Parsed) -> int:
         if given.has("--json"):
             show_json({**report, "guard": record.guard} | ({"problem": damage} if damage else {}))
         else:
-            messages.show(_text(report, record))
+            put(_text(report, record))
     if damage is None:
         return 0
     messages.say(damage)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..projections.exit_code import OWN_FAILURE
 from . import messages
-from .command import show_json
+from .command import put, show_json
 from .plain import plain
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def tell(results: Sequence[Stopped], problems: Sequence[str] = (), *, as_json: b
     if as_json:
         show_json([as_dict(result) for result in results])
     else:
-        messages.show("".join(f"{plain(line(result))}\n" for result in results))
+        put("".join(f"{plain(line(result))}\n" for result in results))
     for problem in problems:
         messages.say(problem)
     if problems or not complete:

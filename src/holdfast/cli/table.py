@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import messages
+from .command import put
 from .plain import plain
+from .terminal import window_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.text import Text
+
 _GAP = "  "
+_NARROWEST = 12
 
 
 class Column(NamedTuple):
@@ -29,7 +33,7 @@ class Cell(NamedTuple):
     tone: str = ""
 
 
-_STYLES = {"good": "green", "bad": "red", "busy": "yellow", "dim": "dim", "": ""}
+_STYLES = {"good": "green", "bad": "red", "busy": "yellow", "dim": "dim", "title": "bold", "": ""}
 TONES = {"succeeded": "good", "failed": "bad", "timed_out": "bad", "cancelled": "dim", "lost": "bad"}
 
 
@@ -40,7 +44,7 @@ def show_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) 
     if os.isatty(1):
         _show_rich(columns, cells)
     else:
-        messages.show(_as_text(columns, cells))
+        put(_as_text(columns, cells))
 
 
 def _as_text(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> str:
@@ -58,18 +62,38 @@ def _as_text(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> str:
 
 def _show_rich(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
-        # A cell that may be cut says so with an ellipsis; one that may not is folded at worst, never lost.
-        overflow = "ellipsis" if column.gives_way else "fold"
-        justify = "right" if column.right else "left"
-        table.add_column(column.title, justify=justify, overflow=overflow, no_wrap=column.gives_way)  # type: ignore[arg-type]
-    for row in rows:
-        table.add_row(*(Text(cell.text, style=_STYLES[cell.tone]) for cell in row))
+    titles = [Cell(column.title, "title") for column in columns]
+    widths = _widths(columns, [titles, *rows])
     console = Console(highlight=False, markup=False, emoji=False)
     with console.capture() as captured:
-        console.print(table)
-    messages.show(captured.get())
+        for row in [titles, *rows]:
+            # Not rich's own table, which cuts every column when the window is narrow: half an id is worth nothing.
+            console.print(_line(columns, row, widths), soft_wrap=True)
+    put(captured.get())
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[int]:
+    from rich.cells import cell_len
+
+    widths = [max(cell_len(row[at].text) for row in rows) for at in range(len(columns))]
+    window = window_size((1,))
+    over = sum(widths) + len(_GAP) * (len(columns) - 1) - window[1] if window else 0
+    return [
+        max(_NARROWEST, width - over) if column.gives_way and over > 0 else width
+        for column, width in zip(columns, widths, strict=True)
+    ]
+
+
+def _line(columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int]) -> Text:
+    from rich.text import Text
+
+    line = Text()
+    for column, cell, width in zip(columns, row, widths, strict=True):
+        text = Text(cell.text, style=_STYLES[cell.tone])
+        text.truncate(width, overflow="ellipsis")
+        text.align("right" if column.right else "left", width)
+        line.append_text(text)
+        line.append(_GAP)
+    line.rstrip()
+    return line

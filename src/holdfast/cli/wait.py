@@ -14,7 +14,7 @@ from ..durations import parse_duration
 from ..errors import HoldfastError
 from ..projections.exit_code import OWN_FAILURE, exit_code
 from . import messages
-from .command import JSON, Command, open_state, show_json
+from .command import JSON, Command, open_state, put, show_json
 from .finding import LABEL, SESSION, filters_of, find_all, live_entries, open_index
 from .following import Followed
 from .options import Option, UsageError
@@ -125,7 +125,7 @@ class Waiting:
                 if not self.quiet:
                     outcome = run.outcome
                     text = f"{run_id}  {outcome.status or 'lost'}/{outcome.cause or 'guard'}  {outcome.reason or ''}"
-                    messages.show(plain(text).rstrip() + "\n")
+                    put(plain(text).rstrip() + "\n")
 
     def tell(self, *, as_json: bool) -> int:
         """The exit code, after the reports or what is missing were told."""

@@ -8,7 +8,7 @@ from ..journal.reader import JournalReader
 from ..live import CHUNKS_BYTES
 from ..projections.exit_code import OWN_FAILURE
 from . import messages
-from .command import JSON, Command, die_with_reader, open_state, show_json
+from .command import JSON, Command, die_with_reader, open_state, put, show_json
 from .finding import damage_of, find, only_run, read_record
 from .plain import command_line, plain, utc_time
 from .timeline import Event, spells, timeline
@@ -34,7 +34,7 @@ def act(given: Parsed) -> int:
         if given.has("--json"):
             _show_json(record, events)
         else:
-            messages.show(_text(record, events))
+            put(_text(record, events))
     if damage is None:
         return 0
     messages.say(damage)

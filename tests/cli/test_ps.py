@@ -1,0 +1,135 @@
+"""`holdfast ps`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .commands import as_json, one_line
+from .console import HOLDFAST, Console, holdfast
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .commands import Runs
+
+
+def ids(*options: str) -> list[str]:
+    """The ids that `ps` lists, in its order."""
+    return [row["run_id"] for row in as_json(holdfast("ps", "--json", *options))]
+
+
+def test_nothing_yet(state_directory: Path) -> None:
+    done = holdfast("ps")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.split() == b"RUN STATE BEGUN TIME SESSION NAME COMMAND".split()
+    assert ids("--all") == []
+    assert not state_directory.exists()  # looking makes nothing
+    assert "start a run to make it" in one_line(holdfast("ps", "--state-dir", str(state_directory)))
+
+
+def test_live_ones_and_all(runs: Runs) -> None:
+    over = runs.ended("true")
+    first, second = runs.sleeper(), runs.sleeper()
+    assert ids() == [second, first]
+    assert ids("--all") == [second, first, over]
+    table = holdfast("ps", "--all").stdout.decode()
+    lines = {line.split()[0]: line for line in table.splitlines()[1:]}
+    assert "running" in lines[first]
+    assert "sh -c 'echo ready; exec sleep 600'" in lines[first]
+    assert "succeeded/exit" in lines[over]
+
+
+def test_filters(runs: Runs) -> None:
+    failed = runs.ended("false", options=("--session", "a", "--label", "x=1", "--label", "y=2"))
+    fine = runs.ended("true", options=("--session", "a", "--name", "n"))
+    live = runs.sleeper("--session", "b", "--label", "x=1")
+    assert ids("--status", "failed") == [failed]
+    assert ids("--status", "failed,succeeded") == [fine, failed]
+    assert ids("--cause", "exit") == [fine, failed]
+    assert ids("--all", "--session", "a") == [fine, failed]
+    assert ids("--session", "b") == [live]
+    assert ids("--all", "--label", "x=1") == [live, failed]
+    assert ids("--all", "--label", "x=1", "--label", "y=2") == [failed]
+    assert ids("--all", "--name", "n") == [fine]
+    assert ids("--all", "--name", "nobody") == []
+    done = holdfast("ps", "--all", "--limit", "1")
+    assert b"only the newest 1 ended runs are shown: --limit 0 shows all" in done.stderr
+    assert ids("--all", "--limit", "0") == [live, fine, failed]
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--status", "good"], "--status 'good' is unknown: use one of succeeded"),
+        (["--limit", "many"], "--limit 'many' is not a number"),
+        (["--label", "x"], "a value of --label is not of the form NAME=VALUE"),
+        (["--watch", "--interval", "1ms"], "--interval is too short"),
+        (["some-id"], "ps takes no 'some-id'"),
+        (["--al"], "unknown option '--al': did you mean --all?"),
+    ],
+)
+def test_a_wrong_command_line(words: list[str], line: str, runs: Runs) -> None:
+    assert line in one_line(holdfast("ps", *words))
+    assert runs.ids == []
+
+
+def test_nested_runs_are_below_the_run_they_were_started_in(runs: Runs) -> None:
+    inner = " ".join([*HOLDFAST, "run", "--id", "inner", "--", "sh", "-c", "'echo in; exec sleep 600'"])
+    outer = runs.start("sh", "-c", inner, options=("--id", "outer"))
+    runs.until(outer, b"in")
+    other = runs.sleeper("--id", "other")
+    lines = holdfast("ps", "--tree").stdout.decode().splitlines()[1:]
+    assert [line[:9].rstrip() for line in lines] == [other, "outer", "└ inner"]
+
+
+def test_nothing_is_cut_off_in_a_pipe_and_nothing_coloured(runs: Runs) -> None:
+    long = "x" * 3000
+    runs.ended("true", long)
+    done = holdfast("ps", "--all", env={**os.environ, "COLUMNS": "40", "FORCE_COLOR": "1"})
+    assert long in done.stdout.decode()
+    assert b"\x1b" not in done.stdout
+
+
+def test_what_others_wrote_cannot_do_anything_to_the_terminal(runs: Runs) -> None:
+    runs.ended("printf", "\x1b[31mred\x07\u202e", options=("--id", "wild"))
+    for words in (["ps", "--all"], ["show", "wild"], ["why", "wild"]):
+        done = holdfast(*words)
+        assert b"\\x1b[31mred\\x07\\u202e" in done.stdout
+        assert b"\x1b" not in done.stdout
+        assert "\u202e".encode() not in done.stdout
+
+
+def test_on_a_terminal_the_ids_are_whole_and_no_color_is_respected(runs: Runs) -> None:
+    run_id = runs.ended("false", "y" * 300)
+    for variables, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        with Console(*HOLDFAST, "ps", "--all", size=(24, 100), environment=variables) as console:
+            assert console.wait() == 0
+            assert run_id.encode() in console.rest
+            assert (b"\x1b[31m" in console.rest) == coloured
+            assert all(len(line) <= 100 or "\x1b" in line for line in console.rest.decode().splitlines())
+
+
+def test_watch_redraws_until_ctrl_c(runs: Runs) -> None:
+    run_id = runs.sleeper()
+    with Console(*HOLDFAST, "ps", "--watch", "--interval", "100ms", size=(24, 120)) as console:
+        console.until(run_id.encode())
+        console.until(run_id.encode())  # drawn again
+        another = runs.sleeper()
+        console.until(another.encode())
+        console.type(b"\x03")
+        assert console.wait() == 0
+
+
+def test_a_broken_run_is_listed_and_the_others_are_unaffected(runs: Runs) -> None:
+    good = runs.ended("true")
+    broken = runs.state / "runs" / "half-made"
+    broken.mkdir()
+    (runs.state / "live" / "half-made").touch()
+    done = holdfast("ps", "--all")
+    assert done.returncode == 0
+    assert b"run half-made: its directory holds no journal" in done.stderr
+    assert b"unreadable" in done.stdout
+    assert good.encode() in done.stdout
