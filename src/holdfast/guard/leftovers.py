@@ -48,15 +48,11 @@ def _clean_cgroup(leaf: str, deadline: float) -> Cleaned:
 
     def removed() -> bool:
         nonlocal pids
-        try:
-            os.rmdir(leaf)
-        except FileNotFoundError:
+        if remove_leaf(leaf):
             return True
-        except OSError:
-            # EBUSY: killed, but not yet gone. Zombies do not count here, so this ends without anybody reaping them.
-            pids = _members(leaf)
-            return False
-        return True
+        # Killed, but not yet gone. Zombies do not count here, so this ends without anybody reaping them.
+        pids = members(leaf)
+        return False
 
     return Cleaned("gone") if _until(removed, deadline) else Cleaned("survivors", pids)
 
@@ -95,21 +91,15 @@ def _kill_if_marked(pid: int, token: bytes) -> bool:
 
 
 def _is_marked(pid: int, token: bytes) -> bool:
+    return b"\0" + token in environment_of(pid)  # the leading NUL: "MY_HOLDFAST_RUN_ID=" is not ours
+
+
+def environment_of(pid: int) -> bytes:
+    """The environment a process had when it was started, with a NUL before each variable; empty when it is hidden."""
     try:
-        fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
+        return b"\0" + _read_all(f"/proc/{pid}/environ", _ENVIRON_MAX)
     except OSError:
-        return False
-    try:
-        environ = b"\0"
-        while part := os.read(fd, 131072):
-            environ += part
-            if len(environ) > _ENVIRON_MAX:
-                break
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
-    return b"\0" + token in environ  # the leading NUL: "MY_HOLDFAST_RUN_ID=" is not ours
+        return b""
 
 
 def _all_pids() -> list[int]:
@@ -117,17 +107,37 @@ def _all_pids() -> list[int]:
     return [pid for name in os.listdir("/proc") if name.isdigit() and (pid := int(name)) not in (0, 1, own)]
 
 
-def _members(leaf: str) -> tuple[int, ...]:
+def remove_leaf(leaf: str) -> bool:
+    """Remove a cgroup and those inside it, which nested runs leave when they are killed; False when one is in use."""
+    for inner in inner_groups(leaf):
+        remove_leaf(inner)
     try:
-        fd = os.open(f"{leaf}/cgroup.procs", os.O_RDONLY | os.O_CLOEXEC)
+        os.rmdir(leaf)  # the kernel refuses it (EBUSY) as long as a process is inside
+    except FileNotFoundError:
+        return True
     except OSError:
-        return ()
+        return False
+    return True
+
+
+def members(leaf: str) -> tuple[int, ...]:
+    """The processes in a cgroup and in those inside it; 0 stands for one that our PID namespace does not show."""
     try:
-        return tuple(int(line) for line in os.read(fd, 65536).split() if line.isdigit())
+        found = [int(line) for line in _read_all(f"{leaf}/cgroup.procs").split()]
     except OSError:
-        return ()
-    finally:
-        os.close(fd)
+        return ()  # removed meanwhile
+    for inner in inner_groups(leaf):
+        found += members(inner)
+    return tuple(found)
+
+
+def inner_groups(group: str) -> list[str]:
+    """The cgroups directly inside this one; none when it is gone."""
+    try:
+        with os.scandir(group) as entries:
+            return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
 
 
 def _until(done: Callable[[], bool], deadline: float) -> bool:
@@ -138,6 +148,17 @@ def _until(done: Callable[[], bool], deadline: float) -> bool:
         time.sleep(pause_s)  # nothing to wait on: these are not our children and their number is not known
         pause_s = min(pause_s * 2, 0.05)
     return True
+
+
+def _read_all(path: str, limit: int = 16 << 20) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = b""
+        while len(data) <= limit and (part := os.read(fd, 131072)):
+            data += part
+        return data
+    finally:
+        os.close(fd)
 
 
 def _write(path: str, data: bytes) -> None:
