@@ -1,0 +1,206 @@
+"""The first milliseconds of a guard: signals, a dead owner, a held child that is killed; and odd commands."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import holdfast
+from holdfast.outcome import decide
+from holdfast.state.directory import StateDirectory
+from holdfast.state.record import Record
+from tests.support.driven import Driven, Gate
+from tests.support.evidence import all_of, assert_all_gone, kinds, one, outcome_of
+from tests.support.guards import held_guard
+from tests.support.processes import descendants, kill_children, own_children, state_of, wait_exited
+from tests.support.shimmed import guard_that_stops_while_it_holds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.guard
+
+# --- signals to a young guard ---
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_before_the_start_is_a_stop_before_the_start(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard, gate = held_guard(tmp_path)
+    monkeypatch.setenv("HOLDFAST_GUARD", str(guard))
+    with Driven(["touch", str(tmp_path / "ran")]) as run:
+        signal.pidfd_send_signal(run.live.pidfd, number)
+        with gate.open("w") as opened:
+            opened.write("\n")
+        result = run.settle()
+    assert outcome_of(result) == ("cancelled", "user")
+    assert one(result.facts, "stop_asked").detail["signal"] == number
+    assert "started" not in kinds(result.facts)
+    assert not (tmp_path / "ran").exists()
+    assert_all_gone(result.report)
+
+
+def test_a_signal_at_any_moment_is_a_request(tmp_path: Path) -> None:
+    before = after = 0
+    for looks in range(150):
+        ran = tmp_path / f"ran-{looks}"
+        with Driven(["sh", "-c", 'echo >"$0"; exec sleep 60', str(ran)], grace=5) as run:
+            size = os.fstat(run.live.journal).st_size
+            for _ in range(looks * 20):  # later and later, up to some time after the start
+                if os.fstat(run.live.journal).st_size > size + 100:
+                    break
+            signal.pidfd_send_signal(run.live.pidfd, signal.SIGTERM)
+            result = run.settle()
+        assert outcome_of(result) == ("cancelled", "user")
+        started = bool(all_of(result.facts, "started"))
+        assert started or not ran.exists(), "what is not on record did not run"
+        before, after = before + (not started), after + started
+        if after > 20 and before > 20:
+            break
+    assert before, "no signal came before the start"
+
+
+# --- an owner that dies ---
+
+_LEAVES_A_COPY = """
+import os, sys
+from holdfast.live import LiveRun
+from holdfast.spec import make_spec
+from holdfast.state.directory import StateDirectory
+live = LiveRun.start(make_spec(sys.argv[2:], run_id="orphan"), state=StateDirectory.open(sys.argv[1]))
+if os.fork() == 0:
+    os.write(1, b"%d\\n" % live.guard_pid)
+    os.close(1)
+    sys.stdin.read()  # a fork holds the socket as long as the test likes
+os._exit(0)
+"""
+
+
+@pytest.fixture
+def killed_afterwards() -> Iterator[None]:
+    """For tests that would leave processes if they failed."""
+    known = own_children()
+    yield
+    kill_children(known)
+
+
+@pytest.mark.usefixtures("killed_afterwards")
+def test_an_owner_that_died_before_the_guard_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guard, gate = held_guard(tmp_path)
+    monkeypatch.setenv("HOLDFAST_GUARD", str(guard))
+    state = StateDirectory.open(str(tmp_path / "state"))
+    argv = [sys.executable, "-c", _LEAVES_A_COPY, state.path, "sh", "-c", 'echo >"$0"; exec sleep 60', tmp_path / "ran"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None
+        guard_pid = int(owner.stdout.readline())
+        owner.wait(20)  # dead and reaped: there is nobody of that number any more
+        with gate.open("w") as opened:
+            opened.write("\n")
+        assert wait_exited(guard_pid), "the run goes on without an owner"
+        with Record(state, "orphan") as record:
+            facts = record.read().reader.facts
+    outcome = decide(facts)
+    assert (outcome.status, outcome.cause) == ("cancelled", "owner")
+    assert "started" not in kinds(facts)
+    assert kinds(facts)[-1] == "end"
+    assert not (tmp_path / "ran").exists()
+
+
+# --- a held child that is killed ---
+
+
+def test_a_held_child_that_is_killed_was_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_GUARD", str(guard_that_stops_while_it_holds(tmp_path)))
+    with Driven(["touch", str(tmp_path / "ran")]) as run:
+        run.wait_for(lambda: state_of(run.live.guard_pid) == "T", "stopped guard")
+        (held,) = descendants(run.live.guard_pid)
+        os.kill(held, signal.SIGKILL)
+        assert wait_exited(held)
+        run.continue_guard()
+        result = run.settle()
+    assert outcome_of(result) == ("failed", "spawn")
+    assert "started" not in kinds(result.facts)
+    assert "exited" not in kinds(result.facts), "that was not the command's exit"
+    assert not (tmp_path / "ran").exists()
+    assert_all_gone(result.report)
+
+
+def test_control_a_held_child_that_is_let_go_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_GUARD", str(guard_that_stops_while_it_holds(tmp_path)))
+    with Driven(["touch", str(tmp_path / "ran")]) as run:
+        run.wait_for(lambda: state_of(run.live.guard_pid) == "T", "stopped guard")
+        assert not (tmp_path / "ran").exists()
+        run.continue_guard()
+        assert outcome_of(run.settle()) == ("succeeded", "exit")
+    assert (tmp_path / "ran").exists()
+
+
+# --- commands that ask to be traced ---
+
+_TRACED = """
+import ctypes, os, signal, sys
+signal.signal(signal.SIGUSR1, lambda *_: os._exit(7))
+if ctypes.CDLL(None).ptrace(0, 0, 0, 0):
+    os._exit(99)
+if sys.argv[1] == "execs":
+    os.execvp("sh", ["sh", "-c", "exit 7"])
+os.kill(os.getpid(), signal.SIGUSR1)
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("what", ["execs", "is signalled"])
+def test_a_command_that_asks_to_be_traced_goes_on(what: str) -> None:
+    result = holdfast.run([sys.executable, "-c", _TRACED, what], timeout=10, grace=1)
+    if result.exit_code == 99:
+        pytest.skip("allowed: ptrace is forbidden here")
+    assert (*outcome_of(result), result.exit_code) == ("failed", "exit", 7)
+
+
+# --- a guard that was stopped past the deadline ---
+
+
+@pytest.mark.parametrize("exits", [False, True])
+def test_a_guard_that_was_stopped_past_the_deadline(exits: bool, tmp_path: Path) -> None:
+    there, over = Gate(tmp_path / "there"), Gate(tmp_path / "over")
+    line = f"echo >{there.path}; sleep 1; " + ("exit 3" if exits else f"echo >{over.path}; exec sleep 60")
+    with Driven(["sh", "-c", line], timeout=0.8, grace=5) as run:
+        there.wait()
+        pid = run.command_pid
+        run.stop_guard()
+        if exits:
+            assert wait_exited(pid)
+        else:
+            over.wait()
+        run.continue_guard()
+        result = run.settle()
+    order = [kind for kind in kinds(result.facts) if kind in ("deadline", "exited")]
+    if exits:
+        assert (*outcome_of(result), result.exit_code) == ("failed", "exit", 3)
+        assert order == ["exited"], "what had happened is known before a clock is looked at"
+    else:
+        assert outcome_of(result) == ("timed_out", "deadline")
+        assert order == ["deadline", "exited"]
+        assert one(result.facts, "deadline").at_ns - one(result.facts, "started").at_ns >= 1_000_000_000
+    assert_all_gone(result.report)
+
+
+# --- where it stands ---
+
+
+def test_the_guard_keeps_no_directory_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with Driven(["sh", "-c", "echo ready; exec cat"], stdin="pipe", cwd=str(tmp_path)) as run:
+        run.until_ready()
+        assert os.readlink(f"/proc/{run.live.guard_pid}/cwd") == "/"
+        assert os.readlink(f"/proc/{run.command_pid}/cwd") == str(tmp_path)
+        run.live.close_input()
+        assert outcome_of(run.settle()) == ("succeeded", "exit")

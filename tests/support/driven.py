@@ -1,0 +1,179 @@
+"""A run driven step by step: what the guard has recorded so far, single packets to it, and the guard itself stopped."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.guard import control
+from holdfast.journal.reader import JournalReader
+from holdfast.live import LiveRun
+from holdfast.spec import make_spec
+
+from .evidence import all_of
+from .processes import state_of, wait_exited
+from .readiness import is_ready, names_in
+
+if TYPE_CHECKING:
+    from _socket import socket
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from holdfast import Fact, Result
+    from holdfast.state.directory import StateDirectory
+
+BOUND_S = 20.0  # generous: reached only by a test that is going to fail
+
+
+class Driven:
+    """One run and its guard. On leaving, both are gone, and so is everything below them."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        state: StateDirectory | None = None,
+        wake_output: bool = False,
+        windowed: bool = False,
+        **options: Any,
+    ) -> None:
+        self.live = LiveRun.start(make_spec(argv, **options), state=state, wake_output=wake_output, windowed=windowed)
+        self._tickets = iter(range(1_000_000, 2_000_000))
+
+    # What is on record.
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """The facts up to now."""
+        self.live.refresh()
+        return self.live.facts
+
+    def until(self, kind: str) -> Fact:
+        """Wait for a fact of that kind. AssertionError when the guard exits without one."""
+        self.wait_for(lambda: bool(all_of(self.facts, kind)), kind)
+        return all_of(self.facts, kind)[0]
+
+    def until_ready(self) -> dict[str, int]:
+        """Wait for the command's ready line."""
+        reader, seen = JournalReader(self.live.journal), [b""]
+
+        def look() -> bool:
+            seen[0] += b"".join(chunk.data for chunk in reader.read())
+            return is_ready(seen[0])
+
+        self.wait_for(look, "ready line")
+        return names_in(seen[0])
+
+    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        """Look until it holds: most facts come without a wake, so there is no event to wait for."""
+        end = time.monotonic() + BOUND_S
+        while not condition():
+            gone = wait_exited(self.live.guard_pid, 0)
+            assert not gone or condition(), f"the guard exited without: {what}"
+            assert time.monotonic() < end, f"not within {BOUND_S} s: {what}"
+            os.sched_yield()
+
+    @property
+    def command_pid(self) -> int:
+        """The command's process, once it has started."""
+        pid: int = self.until("started").detail["pid"]
+        return pid
+
+    # What is asked of the guard.
+
+    def ask(self, make_packet: Callable[[int], bytes], *, within_s: float = BOUND_S) -> int:
+        """Send one request, made for a ticket, and return the errno of its answer."""
+        return ask(self.live.control, make_packet, next(self._tickets), within_s=within_s)
+
+    def take_turns(self) -> None:
+        """Return after the guard has looked at everything it watches, at least once from now on.
+
+        A request is answered before output is looked at, and the first turn may have begun before now: so the third
+        answer comes after one whole turn.
+        """
+        for _ in range(3):
+            assert self.ask(control.heartbeat) == 0
+
+    def stop_guard(self) -> None:
+        """SIGSTOP to the guard; returns when it stands still."""
+        signal.pidfd_send_signal(self.live.pidfd, signal.SIGSTOP)
+        self.wait_for(lambda: state_of(self.live.guard_pid) == "T", "stopped guard")
+
+    def continue_guard(self) -> None:
+        """Let it go on."""
+        signal.pidfd_send_signal(self.live.pidfd, signal.SIGCONT)
+
+    # The end.
+
+    def until_exited(self, within_s: float = BOUND_S) -> bool:
+        """Wait until the guard has exited; False when it has not."""
+        return wait_exited(self.live.guard_pid, within_s)
+
+    def settle(self) -> Result:
+        """Wait for the guard's exit and return the result. AssertionError when it does not exit or has lost the run."""
+        assert self.until_exited(), f"the run does not end: {[fact.kind for fact in self.facts]}"
+        assert "end" in [fact.kind for fact in self.facts], f"lost: {[fact.kind for fact in self.facts]}"
+        return self.live.result()
+
+    def guard_cpu_s(self) -> float:
+        """CPU time of the guard itself so far; also of one that has exited and is not reaped."""
+        stat = Path(f"/proc/{self.live.guard_pid}/stat").read_text()
+        fields = stat[stat.rindex(")") + 2 :].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        live = self.live
+        live.kill_guard()
+        live.reap(wait=True)
+        live.refresh()
+        if not live.ended:
+            live.clean_up()
+        live.close()
+
+
+def ask(connection: socket, make_packet: Callable[[int], bytes], ticket: int = 1, *, within_s: float = BOUND_S) -> int:
+    """Send one request on a connection to a guard and return the errno of its answer, skipping wakes."""
+    connection.send(make_packet(ticket))
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    end = time.monotonic() + within_s
+    while True:
+        assert poll.poll(max(0.0, end - time.monotonic()) * 1000), f"no answer within {within_s} s"
+        packet = connection.recv(control.PACKET_MAX)
+        assert packet, "the guard is gone"
+        news = control.decode(packet)
+        if isinstance(news, control.Answer) and news.ticket == ticket:
+            return news.error
+
+
+class Gate:
+    """A FIFO that a command waits at (`read -r _ <PATH`) until it is opened."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        os.mkfifo(path)
+
+    def open(self) -> None:
+        """Let the one who waits there, or will come, go on."""
+        fd = os.open(self.path, os.O_WRONLY)
+        os.write(fd, b"\n")
+        os.close(fd)
+
+    def wait(self) -> None:
+        """The other way round: wait until somebody writes to it."""
+        fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        written = poll.poll(BOUND_S * 1000)
+        os.close(fd)
+        assert written, f"nobody wrote to {self.path}"

@@ -1,0 +1,62 @@
+"""Guards built from source with one system call replaced, for moments that last microseconds in a real one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .children import compile_c
+from .guards import NATIVE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def guard_that_stops_while_it_holds(directory: Path) -> Path:
+    """A guard that stops itself (SIGSTOP) when the command is forked and held, before it looks at any request."""
+    return _build(directory, "stops", _STOPS)
+
+
+def guard_with_slow_proc(directory: Path, milliseconds: int) -> Path:
+    """A guard for which opening anything in /proc takes that long, as it does on a machine with 100,000 processes."""
+    return _build(directory, "slow", _SLOW.replace("MILLISECONDS", str(milliseconds)))
+
+
+def _build(directory: Path, name: str, shim: str) -> Path:
+    header = directory / f"{name}.h"
+    header.write_text(shim)
+    sources = sorted(NATIVE.glob("*.c"))
+    return compile_c(sources, directory / f"guard-{name}", "-D_GNU_SOURCE", "-include", str(header))
+
+
+# The guard lets go of its own stdin exactly once, right after the fork.
+_STOPS = """
+#include <signal.h>
+#include <unistd.h>
+__attribute__((unused)) static int stopping_dup2(int from, int to) {
+    int result = dup2(from, to);
+    if (to == 0)
+        raise(SIGSTOP);
+    return result;
+}
+#define dup2 stopping_dup2
+"""
+_SLOW = """
+#include <fcntl.h>
+#include <string.h>
+#include <time.h>
+__attribute__((unused)) static void slow_down(const char *path) {
+    struct timespec pause = {0, MILLISECONDS * 1000000L};
+    if (strncmp(path, "/proc/", 6) == 0)
+        nanosleep(&pause, NULL);
+}
+__attribute__((unused)) static int slow_open(const char *path, int flags) {
+    slow_down(path);
+    return open(path, flags);
+}
+__attribute__((unused)) static int slow_openat(int directory, const char *path, int flags) {
+    slow_down(path);
+    return openat(directory, path, flags);
+}
+#define open slow_open
+#define openat slow_openat
+"""
