@@ -184,6 +184,26 @@ class TestAround:
             prune(index, Bounds(runs=0))
         assert state.live_ids() == ["r00"]
 
+    def test_one_that_is_removed_while_another_reads_it(
+        self, state: StateDirectory, index: Index, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fill(state, index, 2)
+        state.mark_live("r00")
+        write = Index._write  # noqa: SLF001
+
+        def prune_first(self: Index, ended: list[Any], gone: list[str]) -> None:
+            racing.setattr(Index, "_write", write)
+            with Index.open(state) as other:
+                rundir.begin_removal(state, "r00")
+                other.forget(["r00"])
+                rundir.finish_removal(state, "r00")
+            write(self, ended, gone)
+
+        with monkeypatch.context() as racing:
+            racing.setattr(Index, "_write", prune_first)
+            index.refresh()
+        assert left(state, index) == ["r01"]
+
     def test_broken_runs_can_go(self, state: StateDirectory, index: Index) -> None:
         put_run(state, "noise", os.urandom(99))
         os.mkdir(state.run_path("hollow"))

@@ -90,9 +90,13 @@ class Index:
         missing = [run_id for run_id, entry in found.items() if entry is None and self.state.is_missing(run_id)]
         if ended or missing:
             self._write(ended, missing)
+        # One that was removed while we read it: its row may have been dropped before ours was written. One that is
+        # removed from here on is dropped after ours.
+        if removed := [entry.run_id for entry in ended if self.state.is_missing(entry.run_id)]:
+            self._write([], removed)
         for entry in ended:
             self.state.unmark_live(entry.run_id)
-        for run_id in missing:
+        for run_id in [*missing, *removed]:
             rundir.finish_removal(self.state, run_id)
         return [entry for entry in found.values() if entry is not None and not entry.final]
 

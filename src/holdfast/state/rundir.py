@@ -138,9 +138,15 @@ def abandoned(state: StateDirectory, older_than_s: float = 60.0) -> list[str]:
     """Directories that were never finished: their maker died. The names, to be removed with `remove`."""
     limit = time.time() - older_than_s  # its maker may be between two steps; nobody is for a minute
     with os.scandir(state.runs_path) as entries:
-        hidden = [entry for entry in entries if entry.name.startswith(".new-")]
-    found = [entry.path for entry in hidden if entry.stat(follow_symlinks=False).st_mtime < limit]
-    return [path for path in found if not _is_being_made(path)]
+        hidden = [entry.path for entry in entries if entry.name.startswith(".new-")]
+    return [path for path in hidden if _is_older(path, limit) and not _is_being_made(path)]
+
+
+def _is_older(path: str, limit: float) -> bool:
+    try:
+        return os.lstat(path).st_mtime < limit
+    except FileNotFoundError:
+        return False  # finished meanwhile
 
 
 def _is_being_made(path: str) -> bool:
@@ -155,9 +161,17 @@ def _is_being_made(path: str) -> bool:
 
 
 def disk_bytes(path: str) -> int:
-    """What a run directory takes on disk."""
-    with os.scandir(path) as entries:
-        return sum(entry.stat(follow_symlinks=False).st_blocks * 512 for entry in entries)
+    """What a run directory takes on disk, as far as it is there: a socket or all of it may go while we look."""
+    total = 0
+    try:
+        for name in os.listdir(path):
+            try:
+                total += os.lstat(os.path.join(path, name)).st_blocks * 512
+            except FileNotFoundError:
+                continue
+    except FileNotFoundError:
+        pass
+    return total
 
 
 def open_journal(path: str, *, write: bool = False) -> int:
