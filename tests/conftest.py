@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ FAILED = pytest.StashKey[bool]()
 
 
 def pytest_sessionstart() -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever stops us still gets everything cleaned up
     become_subreaper()
     OWN_GROUPS.enter()
 
