@@ -106,6 +106,20 @@ class TestClosing:
             index.refresh()
             assert set(index.by_session("s")) == {ended, first.run_id, second.run_id}
 
+    def test_are_listed_with_their_runs(self, state: StateDirectory) -> None:
+        run_to_end(state, session="old")
+        run_to_end(state, session="both")
+        with DurableRun(state, READY, session="both") as run, Index.open(state) as index:
+            run.until_ready()
+            sessions.mark_closed(state, "old")
+            sessions.mark_closed(state, "empty")
+            found = sessions.list_all(index)
+        assert [(one.name, one.live, one.ended, one.closed is not None) for one in found] == [
+            ("both", 1, 1, False),
+            ("old", 0, 1, True),
+            ("empty", 0, 0, True),
+        ]
+
     def test_a_late_start_leaves_nothing(self, state: StateDirectory) -> None:
         sessions.close(state, "s")
         with pytest.raises(SessionClosedError):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .asking import Stopped
+    from .index import Index
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 _LONGEST = 200  # a file name has 255 bytes, and a temporary one needs room for its ending
@@ -31,6 +32,16 @@ class ClosedSession(NamedTuple):
     name: str
     closed_at_ns: int
     reason: str
+
+
+class Session(NamedTuple):
+    """A session as lists show it: how many of its runs live, how many have ended, and whether it is closed."""
+
+    name: str
+    live: int
+    ended: int
+    newest_ns: int  # when its newest run was begun; 0: it had none
+    closed: ClosedSession | None
 
 
 class Closing(NamedTuple):
@@ -85,6 +96,22 @@ def list_closed(state: StateDirectory) -> list[ClosedSession]:
         raise state_error(error, state.sessions_path) from None
     found = [_read_mark(os.path.join(state.sessions_path, name), name) for name in names]
     return sorted(found, key=lambda session: session.closed_at_ns, reverse=True)
+
+
+def list_all(index: Index) -> list[Session]:
+    """Every session that has runs or is closed, the one with the newest run first. Brings the index up to date."""
+    live: dict[str, list[int]] = {}
+    for entry in index.refresh():
+        if isinstance(name := entry.report.get("session"), str):
+            live.setdefault(name, []).append(entry.begun_ns)
+    ended = index.sessions()
+    closed = {session.name: session for session in list_closed(index.state)}
+    found = []
+    for name in {*live, *ended, *closed}:
+        count, newest_ns = ended.get(name, (0, 0))
+        begun = live.get(name, [])
+        found.append(Session(name, len(begun), count, max([newest_ns, *begun]), closed.get(name)))
+    return sorted(found, key=lambda session: (session.newest_ns, session.name), reverse=True)
 
 
 def mark_closed(state: StateDirectory, session: str, reason: str = "") -> None:
