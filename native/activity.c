@@ -1,6 +1,5 @@
 #include "activity.h"
 
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,15 +7,6 @@
 
 /* A process that only wakes for its timers is idle: less than this share of the time on a CPU does not count. */
 enum { BUSY_PER_MILLE = 10 };
-
-static uint64_t total_cpu_ticks(void) {
-    struct rusage reaped;
-    getrusage(RUSAGE_CHILDREN, &reaped);
-    const uint64_t per_second = (uint64_t)sysconf(_SC_CLK_TCK);
-    const uint64_t microseconds = (uint64_t)(reaped.ru_utime.tv_sec + reaped.ru_stime.tv_sec) * 1000000u +
-                                  (uint64_t)(reaped.ru_utime.tv_usec + reaped.ru_stime.tv_usec);
-    return tree_usage().cpu_ticks + microseconds * per_second / 1000000u;
-}
 
 static struct timespec modified(int fd) {
     struct stat status = {0};
@@ -48,20 +38,21 @@ static void check_heartbeat(struct activity *activity, uint64_t now) {
     activity->last_ns = now - (age < 0 ? 0 : (uint64_t)age > most ? most : (uint64_t)age);
 }
 
-static void check_cpu(struct activity *activity, uint64_t now) {
-    const uint64_t ticks = total_cpu_ticks(), elapsed = now - activity->sampled_ns;
-    const uint64_t enough = elapsed / 1000000000u * (uint64_t)sysconf(_SC_CLK_TCK) * BUSY_PER_MILLE / 1000;
+static void check_cpu(struct activity *activity, uint64_t reaped_us, uint64_t now) {
+    const uint64_t per_second = (uint64_t)sysconf(_SC_CLK_TCK), elapsed = now - activity->sampled_ns;
+    const uint64_t ticks = tree_usage().cpu_ticks + reaped_us * per_second / 1000000u;
+    const uint64_t enough = elapsed / 1000000000u * per_second * BUSY_PER_MILLE / 1000;
     if (ticks > activity->cpu_ticks + enough)
         activity->last_ns = now;
     activity->cpu_ticks = ticks;
     activity->sampled_ns = now;
 }
 
-uint64_t activity_check(struct activity *activity, const struct spec_options *options, uint64_t now) {
+uint64_t activity_check(struct activity *activity, const struct spec_options *options, uint64_t reaped_us, uint64_t now) {
     if (options->flags & SPEC_IDLE_HEARTBEAT)
         check_heartbeat(activity, now);
     if (options->flags & SPEC_IDLE_CPU)
-        check_cpu(activity, now);
+        check_cpu(activity, reaped_us, now);
     uint64_t due = activity->last_ns + options->idle_ns;
     uint64_t sample = now + options->idle_ns / 4;
     return (options->flags & SPEC_IDLE_CPU) && sample < due ? sample : due;

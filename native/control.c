@@ -1,6 +1,7 @@
 #include "control.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -14,13 +15,12 @@ static void learn_peer(struct owner *owner) {
     }
 }
 
-void control_open(struct control *control, int first, int listener, bool wants_output) {
+void control_open(struct control *control, int first) {
     for (int i = 0; i < OWNERS_MAX; i++)
         control->owners[i].fd = -1;
     control->owners[0].fd = first;
-    control->owners[0].wants_output = wants_output;
     learn_peer(&control->owners[0]);
-    control->listener = listener;
+    control->listener = -1;
 }
 
 enum control_news control_receive(struct control *control, int index, struct request *request) {
@@ -110,4 +110,54 @@ void control_wake_readers(struct control *control, uint64_t journal_length) {
 void control_drop(struct control *control, int index) {
     close(control->owners[index].fd);
     control->owners[index] = (struct owner){.fd = -1};
+}
+
+/* The descriptors arrive at any number; the guard has them where it has always had them. */
+static bool put_in_place(const int *arrived, size_t count) {
+    static const int place[NEXT_COUNT] = {0, GUARD_FD_JOURNAL, GUARD_FD_SPEC, GUARD_FD_HEARTBEAT};
+    bool done = count >= NEXT_HEARTBEAT && count <= NEXT_COUNT;
+    int moved[NEXT_COUNT];
+    for (size_t i = 0; i < count; i++) {
+        /* First out of the way: one of them may have arrived where another belongs. */
+        moved[i] = fcntl(arrived[i], F_DUPFD_CLOEXEC, GUARD_FD_FIRST_FREE);
+        done = done && moved[i] >= 0;
+        close(arrived[i]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (done && i < NEXT_COUNT)
+            done = dup3(moved[i], place[i], place[i] == 0 ? 0 : O_CLOEXEC) >= 0;
+        if (moved[i] >= 0)
+            close(moved[i]);
+    }
+    return done;
+}
+
+bool control_next(struct control *control) {
+    struct frame frame;
+    char body[64];
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(sizeof(int) * NEXT_COUNT)];
+    } rights;
+    for (;;) {
+        struct iovec parts[2] = {{&frame, sizeof frame}, {body, sizeof body}};
+        struct msghdr message = {
+            .msg_iov = parts, .msg_iovlen = 2, .msg_control = &rights, .msg_controllen = sizeof rights};
+        ssize_t got = recvmsg(control->owners[0].fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        if (got < 0 && errno == ECONNRESET)
+            continue;
+        if (got < (ssize_t)sizeof frame || frame.mark != FRAME_MARK)
+            return false; /* the owner is gone, or there was nothing after all */
+        const struct cmsghdr *header = message.msg_controllen > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+        if (frame.type == PACKET_NEXT && header != NULL && header->cmsg_type == SCM_RIGHTS) {
+            int arrived[NEXT_COUNT];
+            size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+            memcpy(arrived, CMSG_DATA(header), count * sizeof(int));
+            return put_in_place(arrived, count);
+        }
+        if (frame.type != PACKET_READ) { /* a request that crossed the end of the last run */
+            struct packet_answer answer = {.error = ESRCH};
+            send_packet(&control->owners[0], PACKET_ANSWER, frame.at_ns, &answer, sizeof answer, -1);
+        }
+    }
 }

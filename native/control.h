@@ -39,7 +39,9 @@ struct control {
     bool deaf;                       /* accepting failed, for want of descriptors: not now */
 };
 
-void control_open(struct control *control, int first, int listener, bool wants_output);
+void control_open(struct control *control, int first);
+/* Waits for the next run of a guard that has ended one, and puts its descriptors in place. False: there is none. */
+bool control_next(struct control *control);
 /* Takes the next packet of one owner. */
 enum control_news { CONTROL_NOTHING, CONTROL_REQUEST, CONTROL_GONE };
 enum control_news control_receive(struct control *control, int owner, struct request *request);

@@ -180,6 +180,7 @@ enum spec_flag {
     SPEC_IDLE_HEARTBEAT = 1 << 9,
     SPEC_WAKE_OUTPUT = 1 << 10,    /* the owner wants to be woken when there is output */
     SPEC_CGROUP_CONTROLS = 1 << 11, /* the v2 leaf has memory and pids controllers: set the budgets there */
+    SPEC_AGAIN = 1 << 12,           /* when the tree is gone, wait for PACKET_NEXT instead of exiting */
 };
 
 struct spec_options {
@@ -215,6 +216,7 @@ enum packet {
     PACKET_GIVE_INPUT = 68,  /* answered with the descriptor for stdin or the terminal */
     PACKET_CLOSE_INPUT = 69, /* the guard closes its own copy */
     PACKET_HEARTBEAT = 70,
+    PACKET_NEXT = 71,   /* another run, with the descriptors NEXT_*; only to a guard that has ended one; no answer */
     PACKET_ANSWER = 80, /* struct packet_answer */
     PACKET_WAKE = 81,   /* struct packet_wake */
 };
@@ -256,6 +258,9 @@ enum guard_fd {
     GUARD_FD_HEARTBEAT = 9,
     GUARD_FD_FIRST_FREE = 10,
 };
+
+/* What comes with PACKET_NEXT, in this order. */
+enum next_descriptor { NEXT_STDIN, NEXT_JOURNAL, NEXT_SPEC, NEXT_HEARTBEAT, NEXT_COUNT };
 
 /* Exit codes of the guard itself. Nobody decides anything by them: the journal is the truth. */
 enum guard_exit { GUARD_OK = 0, GUARD_BAD_SPEC = 2, GUARD_NO_JOURNAL = 3, GUARD_NO_SETUP = 4 };

@@ -62,7 +62,9 @@ static int take_signals(void) {
     const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         sigaddset(&taken, numbers[i]);
-    int fd = signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC);
+    int low = signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC);
+    int fd = fcntl(low, F_DUPFD_CLOEXEC, GUARD_FD_FIRST_FREE); /* out of the way of what a run brings */
+    close(low);
     /* Everything is blocked: what a terminal, a broken pipe or a limit sends must not end the one who watches. */
     sigfillset(&all);
     return sigprocmask(SIG_SETMASK, &all, NULL) < 0 ? -1 : fd;
@@ -350,8 +352,9 @@ static void prepare(void) {
         run_never_started(&run, &failure);
 }
 
-int main(void) {
-    if (!take_descriptors() || !spec_read(&run.spec, GUARD_FD_SPEC))
+/* One run, from its spec to its end. */
+static int keep_run(int signals) {
+    if (!spec_read(&run.spec, GUARD_FD_SPEC))
         return GUARD_BAD_SPEC;
     close(GUARD_FD_SPEC);
     close_unless(SPEC_PTY | SPEC_KEEP_INPUT, GUARD_FD_INPUT);
@@ -360,11 +363,9 @@ int main(void) {
     close_unless(SPEC_IDLE_HEARTBEAT, GUARD_FD_HEARTBEAT);
     if (!journal_open(&run.journal, GUARD_FD_JOURNAL))
         return GUARD_NO_JOURNAL;
-    int signals = take_signals();
-    if (signals < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
-        return GUARD_NO_SETUP;
     const uint32_t flags = run.spec.options.flags;
-    control_open(&run.control, GUARD_FD_CONTROL, (flags & SPEC_LISTEN) ? GUARD_FD_LISTEN : -1, flags & SPEC_WAKE_OUTPUT);
+    run.control.owners[0].wants_output = (flags & SPEC_WAKE_OUTPUT) != 0;
+    run.control.listener = (flags & SPEC_LISTEN) ? GUARD_FD_LISTEN : -1;
     const bool owner_lives = watch_owner();
     prepare();
     /* What was asked for before the start comes before it: the command is never executed. */
@@ -376,8 +377,55 @@ int main(void) {
         owner_left(0);
     if (run.phase == PHASE_HELD)
         run_start(&run);
-    run_announce(&run);
+    if (run.phase != PHASE_ENDED)
+        run_announce(&run);
     while (run.phase != PHASE_ENDED)
         turn(signals);
     return GUARD_OK;
+}
+
+/*
+ * A guard may keep one run after another for the same owner: starting a guard costs as much as a short run itself. Only one
+ * that is as good as new does: no child, no terminal, no directory. False: time to go.
+ */
+static bool begin_again(int signals) {
+    const uint32_t flags = run.spec.options.flags;
+    if ((flags & SPEC_AGAIN) == 0 || (flags & (SPEC_PTY | SPEC_LISTEN)) != 0 || !run.children_gone)
+        return false;
+    spec_unmap(&run.spec);
+    close(GUARD_FD_JOURNAL);
+    if (run.input >= 0)
+        close(run.input);
+    if (flags & SPEC_IDLE_HEARTBEAT)
+        close(GUARD_FD_HEARTBEAT);
+    if (run.spawned.hold >= 0)
+        close(run.spawned.hold);
+    const struct control control = run.control;
+    const int owner_process = run.owner_process;
+    run = (struct run){.control = control};
+    struct pollfd watched[] = {{control.owners[0].fd, POLLIN, 0}, {owner_process, POLLIN, 0}};
+    while (poll(watched, 2, -1) < 0 && errno == EINTR)
+        continue;
+    if (owner_process >= 0)
+        close(owner_process);
+    struct signalfd_siginfo info; /* a signal to a guard without a run asks it to end; a child's end is old news */
+    while (read(signals, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo != SIGCHLD)
+            return false;
+    }
+    return (watched[0].revents & POLLIN) != 0 && control_next(&run.control);
+}
+
+int main(void) {
+    if (!take_descriptors())
+        return GUARD_NO_SETUP;
+    const int signals = take_signals();
+    if (signals < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+        return GUARD_NO_SETUP;
+    control_open(&run.control, GUARD_FD_CONTROL);
+    for (;;) {
+        const int code = keep_run(signals);
+        if (code != GUARD_OK || !begin_again(signals))
+            return code;
+    }
 }

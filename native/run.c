@@ -44,10 +44,7 @@ static void finish(struct run *run, enum drain_end how) {
         struct fact_recording_failed failed = {.error = run->journal.error};
         journal_fact(&run->journal, FACT_RECORDING_FAILED, &failed, sizeof failed);
     }
-    struct rusage usage;
-    getrusage(RUSAGE_CHILDREN, &usage);
-    struct fact_end end = {microseconds(usage.ru_utime), microseconds(usage.ru_stime), usage.ru_maxrss};
-    journal_fact(&run->journal, FACT_END, &end, sizeof end);
+    journal_fact(&run->journal, FACT_END, &run->usage, sizeof run->usage);
     journal_close(&run->journal);
     if (run->control.listener >= 0)
         unlinkat(GUARD_FD_DIRECTORY, "guard.sock", 0);
@@ -203,6 +200,21 @@ static void leader_changed(struct run *run, int wait_status, const struct rusage
     }
 }
 
+/* Added up here, and not asked of RUSAGE_CHILDREN: that counts for the life of the guard, not of the run. */
+static void add_usage(struct fact_end *total, const struct rusage *usage) {
+    total->user_us += microseconds(usage->ru_utime);
+    total->system_us += microseconds(usage->ru_stime);
+    if (usage->ru_maxrss > total->max_rss_kib)
+        total->max_rss_kib = usage->ru_maxrss;
+}
+
+static void child_changed(struct run *run, pid_t pid, int wait_status, const struct rusage *usage) {
+    if (WIFEXITED(wait_status) || WIFSIGNALED(wait_status))
+        add_usage(&run->usage, usage);
+    if (pid == run->leader)
+        leader_changed(run, wait_status, usage);
+}
+
 /*
  * The leader is asked for by name, so that its exit is never behind a queue of others. Those are taken for some
  * milliseconds at most: a storm of forks may die as fast as we can count, and clocks and owners must not wait for that.
@@ -211,13 +223,13 @@ void run_collect(struct run *run) {
     int status;
     struct rusage usage;
     if (run->leader > 0 && wait4(run->leader, &status, WNOHANG | WUNTRACED | WCONTINUED | __WALL, &usage) > 0)
-        leader_changed(run, status, &usage);
+        child_changed(run, run->leader, status, &usage);
     const uint64_t until = clock_now() + REAP_SLICE_NS;
     pid_t pid;
     do {
         pid = wait4(-1, &status, WNOHANG | WUNTRACED | WCONTINUED | __WALL, &usage);
-        if (pid > 0 && pid == run->leader)
-            leader_changed(run, status, &usage);
+        if (pid > 0)
+            child_changed(run, pid, status, &usage);
     } while (pid > 0 && clock_now() < until);
     run->reap_again = pid > 0;
     run->children_gone = pid < 0 && errno == ECHILD;
@@ -286,18 +298,8 @@ void run_start(struct run *run) {
 
 void run_exec_answered(struct run *run) {
     struct fact_spawn_failed failure;
-    if (run->spawned.hold < 0 || run->phase == PHASE_ENDED)
-        return;
-    switch (spawn_poll(&run->spawned, &failure)) {
-    case SPAWN_PENDING:
-        break;
-    case SPAWN_FAILED:
-        if (run->phase == PHASE_RUNNING)
-            spawn_failed(run, &failure);
-        break;
-    case SPAWN_RUNNING:
-        spec_forget(&run->spec);
-    }
+    if (spawn_poll(&run->spawned, &failure) == SPAWN_FAILED && run->phase == PHASE_RUNNING)
+        spawn_failed(run, &failure);
 }
 
 /* ── what others ask for ──────────────────────────────────────────────────────────────────────────────────────── */
@@ -413,7 +415,8 @@ static void check_idle(struct run *run) {
     const uint64_t now = clock_now();
     if (output_waits_for_owner(&run->output))
         activity_seen(&run->activity, now); /* it is its reader that is slow, not the command */
-    uint64_t again = activity_check(&run->activity, options, now);
+    const uint64_t reaped_us = (uint64_t)(run->usage.user_us + run->usage.system_us);
+    uint64_t again = activity_check(&run->activity, options, reaped_us, now);
     if (again > now)
         timer_set(&run->timers, TIMER_IDLE, again);
     else

@@ -42,6 +42,7 @@ struct run {
     struct activity activity;
     pid_t leader;         /* 0 when it has been reaped or never was */
     bool children_gone;   /* waitpid said ECHILD */
+    struct fact_end usage; /* of everybody reaped so far */
     bool reap_again;      /* there were more dead than we take at once */
     bool wake_owners;     /* something they wait for has been recorded */
     size_t rung;          /* the next one to climb */

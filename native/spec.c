@@ -107,10 +107,7 @@ bool spec_read(struct spec *spec, int fd) {
     return true;
 }
 
-void spec_forget(struct spec *spec) {
+void spec_unmap(struct spec *spec) {
     munmap(spec->argv, spec->pointers_length); /* the ranges are our own: this cannot fail */
     munmap(spec->map, spec->map_length);
-    spec->argv = spec->env = NULL;
-    spec->cwd = spec->run_id = spec->cgroup = spec->memory_group = spec->pids_group = NULL;
-    spec->map = NULL;
 }

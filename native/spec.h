@@ -1,4 +1,7 @@
-/* What the launcher asked for, read once from the spec descriptor. Strings point into the mapped spec. */
+/*
+ * What the launcher asked for, read once from the spec descriptor. Strings point into the mapped spec, which stays mapped:
+ * a page or two, where giving them back would cost every short run two more system calls and a TLB flush.
+ */
 #ifndef HOLDFAST_SPEC_H
 #define HOLDFAST_SPEC_H
 
@@ -13,7 +16,7 @@ struct spec {
     struct spec_options options;
     struct spec_rung ladder[SPEC_RUNGS_MAX];
     size_t rungs;
-    char **argv; /* argv, env and the strings are there until spec_forget() */
+    char **argv;
     char **env;
     const char *cwd;
     const char *run_id;
@@ -27,7 +30,6 @@ struct spec {
 
 /* False: the spec is not one this guard understands. */
 bool spec_read(struct spec *spec, int fd);
-/* The command has been started: give the memory of its arguments and environment back. */
-void spec_forget(struct spec *spec);
+void spec_unmap(struct spec *spec);
 
 #endif
