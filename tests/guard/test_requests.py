@@ -134,7 +134,8 @@ def test_killing_what_does_not_die(
         freezer.freeze(run.until_ready()["pid"])
         run.live.ask_stop("user", "", now=True)
         run.until("stop_asked")
-        for _ in range(10):
+        begin = time.monotonic()
+        while time.monotonic() < begin + 1:  # many passes
             assert run.ask(control.heartbeat, within_s=3) == 0
         assert "tree" not in kinds(run.facts), "it is still at it"
         freezer.thaw()
@@ -145,9 +146,7 @@ def test_killing_what_does_not_die(
 # --- more connections than descriptors ---
 
 
-def test_a_listener_without_descriptors_waits(
-    tmp_path: Path, shared_directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_listener_without_descriptors_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_GUARD", str(guard_as(tmp_path, ["prlimit", "--nofile=20"])))
     state = StateDirectory.open(str(tmp_path / "state"))
     with Driven(READY, state=state, lifetime="detached", timeout=3, grace=5) as run:
@@ -155,7 +154,6 @@ def test_a_listener_without_descriptors_waits(
         path = state.run_path(run.live.spec.run_id)
         connections = [rundir.connect(path) for _ in range(15)]
         run.take_turns()
-        answered = 0
         for connection in connections:
             connection.send(control.heartbeat(1))
         for _ in range(len(connections)):

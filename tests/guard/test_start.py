@@ -96,7 +96,8 @@ def test_an_owner_that_died_before_the_guard_looked(tmp_path: Path, monkeypatch:
     guard, gate = held_guard(tmp_path)
     monkeypatch.setenv("HOLDFAST_GUARD", str(guard))
     state = StateDirectory.open(str(tmp_path / "state"))
-    argv = [sys.executable, "-c", _LEAVES_A_COPY, state.path, "sh", "-c", 'echo >"$0"; exec sleep 60', tmp_path / "ran"]
+    command = ["sh", "-c", 'echo >"$0"; exec sleep 60', str(tmp_path / "ran")]
+    argv = [sys.executable, "-c", _LEAVES_A_COPY, state.path, *command]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
         guard_pid = int(owner.stdout.readline())

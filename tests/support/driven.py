@@ -135,10 +135,12 @@ class Driven:
         live = self.live
         live.kill_guard()
         live.reap(wait=True)
-        live.refresh()
-        if not live.ended:
-            live.clean_up()
-        live.close()
+        try:
+            live.refresh()
+            if not live.ended:
+                live.clean_up()
+        finally:
+            live.close()
 
 
 def ask(connection: socket, make_packet: Callable[[int], bytes], ticket: int = 1, *, within_s: float = BOUND_S) -> int:

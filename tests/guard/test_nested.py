@@ -1,0 +1,56 @@
+"""A run inside a run is asked to end with whatever signal the outer ladder begins."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.state.directory import StateDirectory
+from holdfast.state.record import Record
+from tests.support.driven import Driven
+from tests.support.evidence import assert_all_gone, kinds, one, outcome_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.children import Children
+
+pytestmark = pytest.mark.guard
+
+# It ignores the first rung itself: only the nested guard, if it understands, ends the nested run.
+_NESTING = """
+import os, signal, sys
+for number in (signal.SIGQUIT, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, signal.SIG_IGN)
+from holdfast.live import LiveRun, new_spec
+from holdfast.state.directory import StateDirectory
+live = LiveRun.start(new_spec(sys.argv[2:], {"run_id": "nested", "grace": 20}), state=StateDirectory.open(sys.argv[1]))
+while not b"".join(chunk.data for chunk in live.reader.read()).startswith(b"ready"):
+    os.sched_yield()
+os.write(1, b"ready guard=%d\\n" % live.guard_pid)
+live.reap(wait=True)
+"""
+
+
+@pytest.mark.usefixtures("contained")
+@pytest.mark.parametrize("first", ["QUIT", "USR2", "TERM", "INT"])
+def test_the_first_rung_asks_the_nested_guard(first: str, tmp_path: Path, child: Children) -> None:
+    state = StateDirectory.open(str(tmp_path / "state"))
+    argv = [sys.executable, "-c", _NESTING, state.path, *child("exits_on_term", 6)]
+    with Driven(argv, ladder=f"{first}:20s,KILL") as run:
+        guard = run.until_ready()["guard"]
+        run.live.ask_stop()
+        result = run.settle()
+    assert outcome_of(result) == ("cancelled", "user")
+    assert (result.exit_code, result.report["escalated"]) == (0, False), "it ended when the nested run had"
+    assert_all_gone(result.report)
+    with Record(state, "nested") as record:
+        record.read()
+        facts = record.reader.facts
+        assert (record.outcome.status, record.outcome.cause) == ("cancelled", "parent")
+        assert record.outcome.exit_code == 6
+    assert kinds(facts)[-1] == "end"
+    assert one(facts, "stop_asked").detail["by_pid"] == run.live.guard_pid
+    assert one(facts, "started").detail["guard_pid"] == guard

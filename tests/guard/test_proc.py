@@ -1,0 +1,84 @@
+"""A guard without /proc: the command it knows gets its ladder, and nothing is claimed of others."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.guard import containment
+from tests.support.driven import Driven
+from tests.support.evidence import all_of, assert_all_gone, one, outcome_of
+from tests.support.guards import guard_as
+from tests.support.processes import is_gone, kill_children, own_children, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.children import Children
+
+pytestmark = [pytest.mark.guard, pytest.mark.root]
+
+
+@pytest.fixture(autouse=True)
+def own_mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The guard has mounts of its own; there is no cgroup to help it."""
+    monkeypatch.setenv("HOLDFAST_GUARD", str(guard_as(tmp_path, ["unshare", "-m"])))
+    monkeypatch.setattr(containment, "_known", containment.Containment(None, None, None, "for this test"))
+    known = own_children()
+    yield
+    kill_children(known)
+
+
+def hide_proc(run: Driven) -> None:
+    """From the guard and its tree, not from us; only now, because a guard for debugging needs it to start."""
+    hide = ["nsenter", f"--mount=/proc/{run.live.guard_pid}/ns/mnt", "mount", "-t", "tmpfs", "none", "/proc"]
+    subprocess.run(hide, check=True)
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_the_command_is_asked(child: Children, hidden: bool) -> None:
+    with Driven(child("exits_on_term", 4), grace=30) as run:
+        run.until_ready()
+        if hidden:
+            hide_proc(run)
+        run.live.ask_stop()
+        result = run.settle()
+    assert outcome_of(result) == ("cancelled", "user")
+    assert result.exit_code == 4
+    assert one(result.facts, "signalled").detail["reached"] == 1
+    assert_all_gone(result.report)
+
+
+def test_the_command_is_killed(child: Children) -> None:
+    with Driven(child("ignores_term"), grace=0.1, kill_wait=5) as run:
+        pid = run.until_ready()["pid"]
+        hide_proc(run)
+        run.live.ask_stop()
+        result = run.settle()
+    assert result.report["escalated"]
+    assert [fact.detail["reached"] for fact in all_of(result.facts, "signalled")] == [1, 1]
+    assert is_gone(pid)
+    assert_all_gone(result.report)  # proven by the kernel: there are no children
+
+
+def test_of_others_nothing_is_claimed(child: Children) -> None:
+    with Driven(child("grows_tree", 1, "stubborn"), grace=0.1, kill_wait=0.3, drain=0.3) as run:
+        below = run.until_ready()["pid"]
+        hide_proc(run)
+        run.live.ask_stop()
+        result = run.settle()
+        assert state_of(below) == "S"
+    assert outcome_of(result) == ("cancelled", "user")
+    assert result.report["tree"] == "unknown"
+
+
+def test_control_with_proc_others_are_found(child: Children) -> None:
+    with Driven(child("grows_tree", 1, "stubborn"), grace=0.1, kill_wait=0.3, drain=0.3) as run:
+        below = run.until_ready()["pid"]
+        run.live.ask_stop()
+        result = run.settle()
+    assert is_gone(below)
+    assert_all_gone(result.report)
