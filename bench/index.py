@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import sqlite3
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 
 from holdfast.journal.codec import encode_fact, journal_preamble
 from holdfast.projections.report import report
@@ -89,25 +90,27 @@ def fill(index: Index, count: int) -> float:
     return time.perf_counter() - begin
 
 
-def median_ms(act: Callable[[], object]) -> float:
-    """The median of several times, after one that warms up."""
-    act()
-    times = []
-    for _ in range(REPEATS):
-        begin = time.perf_counter()
-        act()
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times) * 1000
+def medians_ms(acts: list[Callable[[], object]]) -> list[float]:
+    """The median of each, after one that warms up; in turns, so that a noisy moment hits all of them alike."""
+    times: list[list[float]] = [[] for _ in acts]
+    for _ in range(REPEATS + 1):
+        for act, own in zip(acts, times, strict=True):
+            begin = time.perf_counter()
+            act()
+            own.append(time.perf_counter() - begin)
+    return [statistics.median(own[1:]) * 1000 for own in times]
 
 
-def measure(index: Index, count: int) -> dict[str, float]:
-    """The median of each query in milliseconds."""
+def make_queries(index: Index, count: int) -> dict[str, Callable[[], object]]:
+    """What is measured."""
     deep = f"{BEGIN_NS + count // 2 * 1_000_000}.run{count // 2:09}"
-    found = {name: median_ms(lambda given=filters: index.list(given, PAGE)) for name, filters in FILTERS.items()}  # type: ignore[misc]
-    found["a page in the middle"] = median_ms(lambda: index.list(limit=PAGE, cursor=deep))
-    found["one run by id"] = median_ms(lambda: index.get(f"run{count // 2:09}"))
-    found["the beginning of an id"] = median_ms(lambda: index.find_prefix(f"run{count // 2:09}"[:-1]))
-    found["refresh, nothing live"] = median_ms(index.refresh)
+    found: dict[str, Callable[[], object]] = {
+        name: partial(index.list, filters, PAGE) for name, filters in FILTERS.items()
+    }
+    found["a page in the middle"] = partial(index.list, limit=PAGE, cursor=deep)
+    found["one run by id"] = partial(index.get, f"run{count // 2:09}")
+    found["the beginning of an id"] = partial(index.find_prefix, f"run{count // 2:09}"[:-1])
+    found["refresh, nothing live"] = index.refresh
     return found
 
 
@@ -133,25 +136,22 @@ def rebuild_rate(directory: str, count: int = 2_000) -> float:
 
 def main() -> int:
     """Print the table; 1 when a query takes longer than allowed at the larger size."""
-    directory = tempfile.mkdtemp(prefix="holdfast-bench-index-")
-    try:
-        results = {}
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-index-") as directory, ExitStack() as stack:
+        queries = []
         for count in SIZES:
-            with Index.open(StateDirectory.open(f"{directory}/{count}")) as index:
-                took = fill(index, count)
-                results[count] = measure(index, count)
-                print(f"{count:>7} rows written in {took:.2f} s ({count / took:,.0f}/s)")
+            index = stack.enter_context(Index.open(StateDirectory.open(f"{directory}/{count}")))
+            took = fill(index, count)
+            queries.append(make_queries(index, count))
+            print(f"{count:>7} rows written in {took:.2f} s ({count / took:,.0f}/s)")
         worst = 0.0
         print(f"{'median of ' + str(REPEATS):32} {SIZES[0]:>10} {SIZES[1]:>10}  ratio")
-        for name, small in results[SIZES[0]].items():
-            large = results[SIZES[1]][name]
+        for name in queries[0]:
+            small, large = medians_ms([query[name] for query in queries])
             worst = max(worst, 0.0 if "unbounded" in name else large / small)
             print(f"{name:32} {small:8.3f}ms {large:8.3f}ms  {large / small:5.2f}")
         print(f"worst ratio {worst:.2f}, allowed {ALLOWED}")
         print(f"rebuild from journals: {rebuild_rate(directory):,.0f} runs/s")
         return int(worst > ALLOWED)
-    finally:
-        shutil.rmtree(directory)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 Every filter has an index that ends in the order of the pages, so a page costs as many rows as it has, provided the
 index that is followed belongs to the filter that few runs pass. SQLite cannot know which that is: its statistics are
-averages over all values. So when there are several filters, each is asked for its first rows, which costs next to
-nothing, and the one with the fewest leads; the others are only compared. What stays slow is two filters that each let
-many runs through and hardly any both: their runs have to be looked through.
+averages over all values. So when there are several filters, each is asked for its newest hundred runs, which costs next
+to nothing. The one that has fewer leads, or else the one whose hundredth is the oldest; the others are only compared.
+What stays slow is two filters that each let many runs through and hardly any both: those have to be looked through.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .entry import Filters
 
 _SQL = queries.load()
-_PROBED = 100  # rows: beyond that, a page of this filter's runs is found soon enough
+_PROBED = 100
 
 
 class Listing:
@@ -89,12 +89,13 @@ def _lead(
 ) -> str | None:
     if len(equal) < 2:
         return next(iter(equal), None)
-    counts = {}
+    ranks = {}
     for key, piece in equal.items():
         text = _SQL["probe_label" if piece == "label" else "probe"].replace("{number}", key.removeprefix("label_"))
-        # Of what passes equally many, a column is cheaper than a label, which costs a lookup for each row.
-        counts[key] = (select(text.format(column=piece), {**parameters, "limit": _PROBED})[0][0], piece == "label")
-    return min(counts, key=lambda key: counts[key])
+        count, oldest_ns = select(text.format(column=piece), {**parameters, "limit": _PROBED})[0]
+        # Of equals, a column is cheaper than a label, which costs a lookup for each row.
+        ranks[key] = (count, oldest_ns if count == _PROBED else 0, piece == "label")
+    return min(ranks, key=lambda key: ranks[key])
 
 
 def _condition(key: str, piece: str, lead: str | None) -> str:

@@ -55,11 +55,14 @@ runs
 labels CROSS JOIN runs ON runs.run_id = labels.run_id
 
 -- name: probe
-SELECT count(*) FROM (SELECT 1 FROM runs WHERE {column} = :{column} LIMIT :limit);
+SELECT count(*), min(begun_ns) FROM (
+    SELECT begun_ns FROM runs WHERE {column} = :{column} ORDER BY begun_ns DESC, run_id DESC LIMIT :limit
+);
 
 -- name: probe_label
-SELECT count(*) FROM (
-    SELECT 1 FROM labels WHERE label = :label_{number} AND value = :value_{number} LIMIT :limit
+SELECT count(*), min(begun_ns) FROM (
+    SELECT begun_ns FROM labels WHERE label = :label_{number} AND value = :value_{number}
+    ORDER BY begun_ns DESC, run_id DESC LIMIT :limit
 );
 
 -- name: where_label
