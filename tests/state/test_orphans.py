@@ -130,6 +130,7 @@ class TestFinding:
             assert (orphan.pid, orphan.known) == (ready["pid"], False)
         finally:
             live.kill_guard()
+            live.refresh()
             live.clean_up()
             assert of_run(live.spec.run_id, state) == []
             live.reap(wait=True)
