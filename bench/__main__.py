@@ -47,6 +47,7 @@ def _measure(scale: plan.Scale, figures: list[plan.Figure]) -> dict[str, object]
         measured = campaign.carry_out(figures, programs, Path(scratch), progress)
     progress.finish()
     described["load_after"] = machine.load()
+    described["load_most"] = round(progress.most_load, 2)
     return {"scale": scale.name, "machine": described, "took_s": time.monotonic() - began, "figures": measured}
 
 

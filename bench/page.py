@@ -40,15 +40,31 @@ def _opening(measured: dict[str, Any]) -> str:
 Written by `make bench` from the results of one run (`benchmarks.json`); scale `{measured["scale"]}`, {machine["at"]},
 {measured["took_s"]:.0f} s.
 
-Machine: {machine["processor"]}, {machine["cores"]} cores, {machine["memory_gib"]} GiB{virtual}; Linux
-{machine["kernel"]}; {machine["python"]}; {versions}. Containment: {machine["containment"]}. Load average (one minute)
-{machine["load_before"]} before and {machine["load_after"]} after; the benchmark itself makes for about
-{machine["cores"]} of it, so anything more was somebody else and makes absolute numbers worse than they are.
+Machine: {machine["processor"]}, {machine["cores"]} cores, {machine["memory_gib"]} GiB{virtual};
+Linux {machine["kernel"]}; {machine["python"]}; {versions}. Containment: {machine["containment"]}.
+
+{_quietness(machine)}
 
 Every measurement runs in an interpreter of its own. Peers take turns within each round; a number is the median of the
 rounds, a ratio is the median of the ratios within each round, percentiles are over all observations of all rounds. CPU
-time is that of the owner and of every process it started and reaped.
+time is that of the owner and of every process it started and reaped; a ratio "by CPU time" is what the other one
+spends for each second of ours.
 """
+
+
+def _quietness(machine: dict[str, Any]) -> str:
+    """How far wall times can be believed."""
+    loads = (
+        f"Load average {machine['load_before']} before, {machine['load_most']} at most, {machine['load_after']} after."
+    )
+    # 256 commands at once count in the load average as well, so only the moment before shows who else is there.
+    if machine["load_before"] <= machine["cores"]:
+        return loads
+    return (
+        f"**Not a quiet machine.** {loads} Others wanted its {machine['cores']} cores at the same time: a way of running "
+        "a command that needs one process more also waits once more for a core, so wall times and their ratios show the "
+        "others' load, too. The columns of CPU time hardly do."
+    )
 
 
 def targets_table(results: Results) -> str:

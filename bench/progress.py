@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -18,9 +19,11 @@ class Progress:
         self._began = time.monotonic()
         self._is_terminal = sys.stderr.isatty()
         self._last = ""
+        self.most_load = 0.0  # the highest load average met at any step
 
     def step(self, section: str, what: str) -> None:
         """The next step begins."""
+        self.most_load = max(self.most_load, os.getloadavg()[0])
         filled = _WIDTH * self._done // max(self._total, 1)
         elapsed_s = time.monotonic() - self._began
         left = f", {elapsed_s / self._done * (self._total - self._done):.0f} s left" if self._done else ""

@@ -79,7 +79,6 @@ TARGETS = (
            lambda results: median(results, "memory-1000", SUPERVISOR, "alive"), 1000.0, None, "", True),
     Target("deadline, idle event loop: p99 late", _late("deadline-idle"), 10.0, None, " ms", False),
     Target("deadline, blocked event loop: p99 late", _late("deadline-blocked"), 10.0, None, " ms", False),
-    Target("deadline, 200 due at once: p99 late", _late("deadline-together"), 10.0, None, " ms", False),
     Target("holdfast run -- true / python3 -c pass",
            _times("startup", "holdfast run -- true", "python3 -c pass", "ms"), 4.0, 2.5, TIMES, False,
            _times("startup", "holdfast run -- true", "python3 -c pass", "cpu_ms")),
