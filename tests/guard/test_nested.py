@@ -39,7 +39,7 @@ live.reap(wait=True)
 def test_the_first_rung_asks_the_nested_guard(first: str, tmp_path: Path, child: Children) -> None:
     state = StateDirectory.open(str(tmp_path / "state"))
     argv = [sys.executable, "-c", _NESTING, state.path, *child("exits_on_term", 6)]
-    with Driven(argv, ladder=f"{first}:20s,KILL") as run:
+    with Driven(argv, ladder=f"{first}:5s,KILL") as run:
         guard = run.until_ready()["guard"]
         run.live.ask_stop()
         result = run.settle()
