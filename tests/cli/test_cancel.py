@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import TYPE_CHECKING
 
 from ..support.processes import is_gone, state_of
@@ -86,8 +88,19 @@ def test_cancelling_an_outer_run_gives_the_inner_one_the_cause_parent(runs: Runs
     runs.until(outer, b"in")
     assert holdfast("cancel", outer).returncode == 0
     report = runs.report("inner")
-    assert (report["status"], report["state"], report["tree"]) == ("cancelled", "settled", "gone")
-    assert report["cause"] in ("parent", "user", "owner")  # its owner is signalled with it: whoever comes first
+    assert (report["status"], report["cause"]) == ("cancelled", "parent")
+    assert (report["state"], report["tree"]) == ("settled", "gone")
+
+
+def test_a_signal_to_an_inner_run_alone_is_no_end_of_the_outer_one(runs: Runs) -> None:
+    inner = " ".join([*HOLDFAST, "run", "--id", "inner", "--", "sh", "-c", "'echo in; exec sleep 600'"])
+    outer = runs.start("sh", "-c", f"{inner} & echo pid=$!; wait $!; echo over; exec sleep 600")
+    runs.until(outer, b"in\n")
+    pid = int(holdfast("logs", outer).stdout.split(b"pid=")[1].split()[0])
+    os.kill(pid, signal.SIGTERM)
+    runs.until(outer, b"over")
+    assert runs.report("inner")["cause"] == "user"
+    assert runs.report(outer)["state"] == "running"
 
 
 def test_extend(runs: Runs) -> None:

@@ -23,6 +23,7 @@ from ..journal.reader import JournalReader
 from ..live import CHUNKS_BYTES
 from .interrupts import PASSED_ON, STOPS
 from .messages import say, stopping
+from .nesting import cause_of_signal
 from .sink import open_sinks
 
 if TYPE_CHECKING:
@@ -133,7 +134,8 @@ class Foreground:
 
     def _stop(self, reason: str, number: int = 0, *, now: bool = False) -> None:
         try:
-            self._asked.append(self.live.ask_stop("user", reason, now=now, signal=number))
+            cause = cause_of_signal(self.live) if number else "user"
+            self._asked.append(self.live.ask_stop(cause, reason, now=now, signal=number))
         except RequestError:
             pass  # it is over: the journal says how
 
