@@ -44,7 +44,7 @@ class Orphan(NamedTuple):
     identity: ProcessIdentity
     run_id: str
     command: str
-    evidence: str  # "environment" or "cgroup"
+    evidence: str  # "environment" or "cgroup"; "record" when its run's journal has its identity
     known: bool
     uid: int
 
@@ -121,7 +121,7 @@ def _orphan(seen: _Seen, run_id: str, *, known: bool) -> Orphan:
     words = read_proc(f"{pid}/cmdline").rstrip(b"\0").replace(b"\0", b" ")
     command = words[:200].decode("utf-8", "backslashreplace")
     evidence = "environment" if seen.token == run_id else "cgroup"
-    return Orphan(seen.identity, run_id, command, evidence, known, _number(pid, b"Uid:"))
+    return Orphan(seen.identity, run_id, command, evidence, known, uid_of(pid))
 
 
 def _ids(seen: _Seen) -> Iterator[str]:
@@ -186,6 +186,8 @@ def _kill(orphan: Orphan) -> int | Reaped:
 
 
 def _is_marked(orphan: Orphan) -> bool:
+    if orphan.evidence == "record":
+        return True  # its guard wrote down who it is, and that has just been compared
     if orphan.evidence == "environment":
         return token_of(orphan.pid) == orphan.run_id
     return orphan.run_id in runs_by_member().get(orphan.pid, ())
@@ -197,6 +199,11 @@ def _wait_gone(orphan: Orphan, pidfd: int, deadline: float) -> Reaped:
     gone = bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
     os.close(pidfd)
     return Reaped(orphan, "gone") if gone else Reaped(orphan, "survivor", "SIGKILL did not end it")
+
+
+def uid_of(pid: int) -> int:
+    """The user a process belongs to; -1, who is nobody, when it is gone."""
+    return _number(pid, b"Uid:")
 
 
 def _number(pid: int, field: bytes) -> int:
