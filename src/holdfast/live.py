@@ -26,13 +26,14 @@ import os
 import signal
 import sys
 import time
-from _socket import CMSG_SPACE, MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_NOSIGNAL
+from _socket import AF_UNIX, CMSG_SPACE, MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_SEQPACKET, socket
 from typing import TYPE_CHECKING
 
 from . import outcome as outcomes
 from .environment import parent_run_id
 from .errors import JournalDamagedError, RequestError, SpecError
 from .guard import control
+from .guard.idle import LONGEST_RUN_ID, IdleGuard
 from .guard.launch import launch, set_window_size
 from .journal.facts import CAUSES, Detail, make_fact
 from .journal.reader import JournalReader
@@ -44,12 +45,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from .guard.idle import IdleGuards
     from .guard.launch import GuardHandle
     from .journal.facts import Fact
     from .outcome import Outcome
     from .spec import RunSpec, SpecOptions, Text
     from .state.directory import StateDirectory
 
+_NO_SOCKET = socket(AF_UNIX, SOCK_SEQPACKET)  # what a run talks to that has parted from its guard: nobody
+_NO_SOCKET.close()
 WINDOW_BYTES = 16 << 20  # how far a streaming consumer may fall behind before the command is made to wait
 CHUNKS_BYTES = 1 << 20  # how much a consumer takes at once
 STOP_CAUSES = tuple(CAUSES.words.values())
@@ -81,6 +85,20 @@ _SHORT_ARGV = 1 << 16
 _checked: tuple[tuple[Any, ...], RunSpec] | None = None
 
 
+def spec_for_idle(spec: RunSpec) -> RunSpec | None:
+    """The spec as a guard can take it that was started earlier; None when it needs a new one.
+
+    Such a guard is not where we are now, so it is told; and a terminal or a life beyond ours is for a guard of its own.
+    """
+    if spec.pty or spec.lifetime != "owner" or len(spec.run_id) > LONGEST_RUN_ID:
+        return None
+    try:
+        here = os.getcwd()
+    except OSError:
+        return None
+    return spec._replace(cwd=here if spec.cwd is None else os.path.join(here, spec.cwd))
+
+
 class LiveRun:
     """A guard's run: its descriptors, what is known of it, and what can be asked of it."""
 
@@ -97,6 +115,7 @@ class LiveRun:
         "guard_lost",
         "guard_pid",
         "heartbeat",
+        "idle",
         "input",
         "journal",
         "pidfd",
@@ -118,6 +137,7 @@ class LiveRun:
     ) -> None:
         self.spec = spec
         self.state = state
+        self.idle: IdleGuards | None = None  # where its guard goes when it is over
         self.control = handle.control
         self.journal = handle.journal
         self.pidfd = handle.pidfd
@@ -146,8 +166,9 @@ class LiveRun:
         windowed: bool = False,
         window_size: tuple[int, int] | None = None,
         state: StateDirectory | None = None,
+        idle: IdleGuards | None = None,
     ) -> LiveRun:
-        """Launch a guard for this spec, in a run directory when there is a state directory.
+        """Launch a guard for this spec, in a run directory when there is a state directory, or give it an idle guard.
 
         Fails as `launch` does, and with StateError when the directory cannot be made; nothing is left then.
         """
@@ -158,8 +179,15 @@ class LiveRun:
             handle = launch_durable(state, spec, wake_output=wake_output, window_size=window_size)
             return cls(spec, handle, wake_output=wake_output, state=state)
         window_bytes = WINDOW_BYTES if windowed else 0
-        handle = launch(spec, wake_output=wake_output, window_bytes=window_bytes, window_size=window_size)
-        return cls(spec, handle, wake_output=wake_output, windowed=windowed)
+        if idle is not None and (told := spec_for_idle(spec)) is not None:
+            spec = told
+            handle = launch(spec, wake_output=wake_output, window_bytes=window_bytes, again=True, idle=idle.take())
+        else:
+            idle = None
+            handle = launch(spec, wake_output=wake_output, window_bytes=window_bytes, window_size=window_size)
+        live = cls(spec, handle, wake_output=wake_output, windowed=windowed)
+        live.idle = idle
+        return live
 
     # What is known.
 
@@ -380,6 +408,24 @@ class LiveRun:
         if output is None:
             output = (b"", b"") if self.windowed else (reader.collect("stdout"), reader.collect("stderr"))
         return Result(self.spec.run_id, self.outcome, output, self.facts, reader)
+
+    @property
+    def guard_is_reusable(self) -> bool:
+        """Whether the guard waits for another run, which it does when the tree is gone, and there is room for it."""
+        tree = self.outcome.tree
+        return (
+            self.idle is not None
+            and self.idle.has_room
+            and self.reader.ended
+            and tree is not None
+            and tree.detail["how"] == "gone"
+        )
+
+    def part_from_guard(self) -> None:
+        """The guard goes to the idle ones. What is known of the run stays."""
+        assert self.idle is not None
+        self.idle.give(IdleGuard(self.control, self.pidfd, self.guard_pid))
+        self.idle, self.control, self.pidfd = None, _NO_SOCKET, -1
 
     def close_control(self) -> None:
         """Close what only a live run needs; on a run that has not ended, the guard sees its owner go."""

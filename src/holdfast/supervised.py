@@ -48,6 +48,7 @@ class Run:
         "_live",
         "_pump",
         "_writing",
+        "ends_with_us",
         "run_id",
     )
 
@@ -61,6 +62,7 @@ class Run:
         self._change: anyio.Event | None = None
         self._writing: anyio.Lock | None = None
         self._is_streamed = False
+        self.ends_with_us = live.spec.lifetime == "owner"
 
     def __repr__(self) -> str:
         outcome = self._live.outcome
@@ -276,13 +278,27 @@ class Run:
     def _leave(self) -> None:
         """From now on only the guard's exit is waited for."""
         live, pump = self._live, self._pump
-        if not live.reap():
+        reusable = live.guard_is_reusable
+        if not reusable and not live.reap():
             # Before the other is taken out, so that the pump is not idle in between.
             pump.watch(live.pidfd, self._on_guard_exit)
         pump.unwatch(live.control.fileno())
+        if reusable:
+            live.part_from_guard()
         self._close_stdin()
         live.close_control()
         self._forget(self)
+
+    def let_go(self) -> None:
+        """The run goes on without us: it is not ours to end."""
+        self._pump.unwatch(self._live.control.fileno())
+        self._close_stdin()
+        self._live.close_control()
+        self._forget(self)
+        self._error = HoldfastError(
+            "the supervisor was left", run_id=self.run_id, remedy="adopt the run with another supervisor"
+        )
+        self._announce()
 
     async def _room_in_stdin(self) -> bool:
         """Wait until stdin takes more; False when it was closed meanwhile."""

@@ -7,12 +7,14 @@ nothing here is urgent: a blocked event loop learns of a verdict late, it does n
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import anyio
-from anyio.lowlevel import checkpoint
+from anyio.lowlevel import checkpoint_if_cancelled
 
-from .errors import HoldfastError
+from .errors import HoldfastError, SpecError
+from .guard.idle import IdleGuards
 from .live import LiveRun, new_spec
 from .pump import Pump
 from .supervised import Output, Run
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from .spec import SpecOptions, Text
+    from .state.directory import StateDirectory
 
 __all__ = ["Output", "Run", "Supervisor"]
 
@@ -35,11 +38,18 @@ _IN_ORDER_S = 2.0
 class Supervisor:
     """Starts runs and looks after them; leaving the `async with` ends what is left, newest first, and waits for it.
 
+    With a `state_dir` its runs have directories there: they can be found again, by other programs and after a crash,
+    and those whose lifetime is `session` or `detached` go on when the supervisor is left. Without one, guards whose run
+    is over are used again for the next, which makes short runs cheaper.
+
     Not for several threads or event loops: each takes its own.
     """
 
-    def __init__(self) -> None:
-        self._runs: dict[int, Run] = {}  # by guard pid, oldest first; those that are not settled
+    def __init__(self, *, state_dir: str | os.PathLike[str] | None = None, reuse_guards: bool = True) -> None:
+        """StateError when the state directory cannot be used. `reuse_guards=False`: a new guard for every run."""
+        self._state = None if state_dir is None else _open_state(os.fspath(state_dir))
+        self._idle = IdleGuards() if state_dir is None and reuse_guards else None
+        self._runs: dict[int, Run] = {}  # by id(), oldest first; those that are not settled
         self._pump: Pump | None = None
         self._group: TaskGroup | None = None
         self._is_closing = False
@@ -68,6 +78,8 @@ class Supervisor:
             # last thing to do: the guards see their owner go and end what is left.
             for run in self.runs:
                 run.abandon()
+            if self._idle is not None:
+                self._idle.close()
             with anyio.CancelScope(shield=True):
                 await self._pump.stop()
         # The group holds our own tasks only; the caller's exception is not its business and must not come out wrapped.
@@ -94,22 +106,51 @@ class Supervisor:
         SpecError: the options are wrong. ResourceError, GuardError: it could not be started; nothing is left of it.
         """
         # Before the launch: a cancellation that arrives here finds nothing started. After it nothing is awaited.
-        await checkpoint()
+        await checkpoint_if_cancelled()
         if self._pump is None or self._group is None or self._is_closing:
             raise HoldfastError("this supervisor is not open", remedy="start runs inside `async with Supervisor()`")
         spec = new_spec(argv, options)
-        live = LiveRun.start(spec, windowed=not keep_output, window_size=window_size)
-        run = Run(live, self._pump, self._group, self._forget)
-        self._runs[live.guard_pid] = run
+        if self._state is None and spec.lifetime != "owner":
+            remedy = "give the supervisor a state_dir, or use lifetime='owner'"
+            message = f"a run of lifetime {spec.lifetime!r} needs a directory to be found in"
+            raise SpecError(message, field="lifetime", run_id=spec.run_id, remedy=remedy)
+        if self._idle is not None:
+            self._idle = self._idle.for_now()
+        live = LiveRun.start(
+            spec, windowed=not keep_output, window_size=window_size, state=self._state, idle=self._idle
+        )
+        return self._begin(live, self._pump, self._group)
+
+    async def adopt(self, run_id: str) -> Run:
+        """Go on with a run of this state directory that somebody else started, or read one that is over.
+
+        Its output is there from the beginning, its clocks and its ladder have gone on. It is not ended when this
+        supervisor is left. RunNotFoundError: there is no such run. JournalError: it cannot be read.
+        """
+        if self._pump is None or self._group is None or self._is_closing or self._state is None:
+            raise HoldfastError("this supervisor cannot adopt", remedy="open it with a state_dir")
+        from .durable import adopt
+
+        live = await anyio.to_thread.run_sync(adopt, self._state, run_id)
+        run = self._begin(live, self._pump, self._group)
+        run.ends_with_us = False
+        return run
+
+    def _begin(self, live: LiveRun, pump: Pump, group: TaskGroup) -> Run:
+        run = Run(live, pump, group, self._forget)
+        self._runs[id(run)] = run
         run.begin()
         return run
 
     def _forget(self, run: Run) -> None:
-        self._runs.pop(run.guard_pid, None)
+        self._runs.pop(id(run), None)
 
     async def _end_all(self, pump: Pump) -> None:
         bound_s = _FORCED_END_S
         in_order_until = anyio.current_time() + _IN_ORDER_S
+        for run in self.runs:
+            if not run.ends_with_us:
+                run.let_go()
         for run in reversed(self.runs):
             bound_s = max(bound_s, run.begin_shutdown())
             # The next one only when this one's first signal is out, so that newest first holds for those who get them,
@@ -122,3 +163,9 @@ class Supervisor:
         for run in self.runs:
             run.kill_guard()
         await pump.wait_idle(_FORCED_END_S)
+
+
+def _open_state(path: str) -> StateDirectory:
+    from .state.directory import StateDirectory
+
+    return StateDirectory.open(path)

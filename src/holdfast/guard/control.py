@@ -20,6 +20,7 @@ READ = 67
 GIVE_INPUT = 68
 CLOSE_INPUT = 69
 HEARTBEAT = 70
+NEXT = 71
 ANSWER = 80
 WAKE = 81
 
@@ -83,6 +84,11 @@ def close_input(ticket: int) -> bytes:
 def heartbeat(ticket: int) -> bytes:
     """Tell the guard's idle clock that the run is alive."""
     return _packet(HEARTBEAT, b"", ticket)
+
+
+def next_run() -> bytes:
+    """Give a guard that has ended a run another one; the descriptors come with it. Not answered."""
+    return _packet(NEXT, b"", 0)
 
 
 def decode(packet: bytes) -> Answer | Wake | None:

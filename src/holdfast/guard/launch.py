@@ -19,7 +19,17 @@ import os
 import time
 
 # The socket module builds enums for every constant there is: 8 ms. Its C half has all that is needed here.
-from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_SEQPACKET, socketpair
+from _socket import (
+    AF_UNIX,
+    MSG_DONTWAIT,
+    MSG_NOSIGNAL,
+    SCM_RIGHTS,
+    SOCK_CLOEXEC,
+    SOCK_SEQPACKET,
+    SOL_SOCKET,
+    socketpair,
+)
+from array import array
 from fcntl import F_DUPFD_CLOEXEC, fcntl
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,6 +40,7 @@ from ..journal.codec import journal_preamble
 from ..spec import _printable as printable
 from ..spec import public_spec
 from . import containment, parts
+from .control import next_run
 
 if TYPE_CHECKING:
     from _socket import socket
@@ -37,6 +48,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from ..spec import RunSpec
+    from .idle import IdleGuard
 
 FD_STDIN, FD_JOURNAL, FD_CONTROL, FD_SPEC, FD_INPUT, FD_LISTEN, FD_DIRECTORY, FD_HEARTBEAT = 0, 3, 4, 5, 6, 7, 8, 9
 FIRST_FREE = 10
@@ -80,16 +92,21 @@ def launch(
     window_bytes: int = 0,
     window_size: tuple[int, int] | None = None,
     durable: Durable | None = None,
+    again: bool = False,
+    idle: IdleGuard | None = None,
 ) -> GuardHandle:
     """Start a guard for this spec and return without waiting for anything it does.
 
     Without a `durable` directory the journal lives in memory. SpecError: stdin's file cannot be opened. GuardError:
     there is no guard to start. ResourceError: no descriptors, processes or memory. In each case nothing is left: no
     descriptor, no process.
+
+    `again`: the guard may keep another run after this one. `idle`: it is such a guard that gets this one, and is ended
+    when it cannot be had; then a new one is started.
     """
-    launching = _Launching(spec, durable)
+    launching = _Launching(spec, durable, again=again)
     try:
-        return launching.run(wake_output, window_bytes, window_size)
+        return launching.run(wake_output, window_bytes, window_size, idle)
     except OSError as error:
         launching.abandon()
         _raise_typed(error, spec)
@@ -103,10 +120,12 @@ def launch(
 class _Launching:
     """One launch: what is open belongs to us (`ours`, kept on success) or was only for the guard (`theirs`)."""
 
-    __slots__ = ("actions", "control", "durable", "ours", "spec", "theirs")
+    __slots__ = ("actions", "again", "control", "durable", "given", "ours", "spec", "theirs")
 
-    def __init__(self, spec: RunSpec, durable: Durable | None) -> None:
+    def __init__(self, spec: RunSpec, durable: Durable | None, *, again: bool) -> None:
         self.spec = spec
+        self.again = again
+        self.given: dict[int, int] = {}  # what the guard gets, by the number it has it under
         self.durable = durable
         self.ours: list[int] = []
         self.theirs: list[int] = []
@@ -117,7 +136,13 @@ class _Launching:
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ]
 
-    def run(self, wake_output: bool, window_bytes: int, window_size: tuple[int, int] | None) -> GuardHandle:
+    def run(
+        self,
+        wake_output: bool,
+        window_bytes: int,
+        window_size: tuple[int, int] | None,
+        idle: IdleGuard | None,
+    ) -> GuardHandle:
         spec = self.spec
         journal_fd, trusted = self.open_journal()
         heartbeat = self.open_heartbeat()
@@ -129,9 +154,13 @@ class _Launching:
             window_bytes=window_bytes,
             heartbeat=None if heartbeat is None else self.heartbeat_path(heartbeat),
             listens=self.durable is not None,
+            again=self.again,
         )
         os.write(spec_fd, encoded)
         input_fd = self.open_stdin(window_size)
+        if idle is not None and self.hand_to(idle):
+            self.close_theirs()
+            return GuardHandle(idle.control, journal_fd, idle.pidfd, idle.pid, input_fd, heartbeat, trusted)
         control = self.open_control()
         pid = os.posix_spawn(
             guard_path(),
@@ -144,6 +173,19 @@ class _Launching:
         )
         self.close_theirs()  # before the next descriptor is asked for, so that this one is not the one too many
         return GuardHandle(control, journal_fd, _pidfd(pid), pid, input_fd, heartbeat, trusted)
+
+    def hand_to(self, idle: IdleGuard) -> bool:
+        """Give the run to a guard that has none; False when it is gone after all."""
+        if FD_STDIN not in self.given:
+            self.give(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), FD_STDIN)
+        order = (FD_STDIN, FD_JOURNAL, FD_SPEC, FD_HEARTBEAT)
+        descriptors = array("i", [self.given[number] for number in order if number in self.given])
+        try:
+            idle.control.sendmsg([next_run()], [(SOL_SOCKET, SCM_RIGHTS, descriptors)], MSG_DONTWAIT | MSG_NOSIGNAL)
+        except OSError:
+            idle.end()
+            return False
+        return True
 
     def open_journal(self) -> tuple[int, int]:
         """Our own reading side, and how long it is already; the guard gets the writing one."""
@@ -222,6 +264,7 @@ class _Launching:
             fd = _raise(fd)
             self.theirs.append(fd)
         self.actions.append((os.POSIX_SPAWN_DUP2, fd, target))
+        self.given[target] = fd
         return fd
 
     def hand_over(self, fd: int, target: int) -> None:
@@ -230,6 +273,7 @@ class _Launching:
             fd = _raise(fd)
             self.theirs.append(fd)
         self.actions.append((os.POSIX_SPAWN_DUP2, fd, target))
+        self.given[target] = fd
 
     def abandon(self) -> None:
         for fd in self.ours:

@@ -32,6 +32,7 @@ OWNED = 1 << 6
 IDLE = {"output": 1 << 7, "cpu": 1 << 8, "heartbeat": 1 << 9}
 WAKE_OUTPUT = 1 << 10
 CGROUP_CONTROLS = 1 << 11
+AGAIN = 1 << 12
 
 STRAGGLERS = {"kill": 1, "wait": 2, "leave": 3}
 
@@ -47,13 +48,14 @@ def encode_spec(
     window_bytes: int,
     heartbeat: str | None = None,
     listens: bool = False,
+    again: bool = False,
 ) -> bytes:
-    """All frames of the spec, in one piece."""
+    """All frames of the spec, in one piece. `again`: the guard may keep another run after this one."""
     global _known_parts
     known = _known_parts  # read once: another thread may replace it
-    key = (but_for_names(spec), containment, wake_output, window_bytes, listens, os.getpid())
+    key = (but_for_names(spec), containment, wake_output, window_bytes, listens, again, os.getpid())
     if known is None or known[0] != key:
-        flags = _flags(spec, containment, wake_output, listens)
+        flags = _flags(spec, containment, wake_output, listens) | (AGAIN if again else 0)
         known = _known_parts = (key, _unnamed_parts(spec, containment, flags, window_bytes))
     argv = "\0".join(spec.argv)
     names = _part(RUN_ID, spec.run_id.encode() + b"\0") + _part(ARGV, os.fsencode(argv) + b"\0")

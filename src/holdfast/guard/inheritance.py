@@ -1,0 +1,39 @@
+"""What a command inherits from us through its guard, as one value that can be compared.
+
+A guard that is used again passes on what *it* inherited when it was started. So it is used again only while this
+process still looks the same: user, groups, capabilities, seccomp, umask, CPU affinity, priority and resource limits.
+The working directory is told to the guard each time. Namespaces and our own cgroup are not looked at: a program that
+changes those while it has runs should open a new Supervisor.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+
+_LIMITS = tuple(value for name, value in vars(resource).items() if name.startswith("RLIMIT_"))
+
+
+def fingerprint() -> tuple[object, ...] | None:
+    """The value; None when it cannot be told, and then nothing may be used again. Takes some 35 microseconds."""
+    try:
+        fd = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            status = os.read(fd, 1 << 17)
+        finally:
+            os.close(fd)
+        return (
+            _between(status, b"\nUmask:", b"\nState:"),
+            _between(status, b"\nUid:", b"\nFDSize:"),
+            _between(status, b"\nGroups:", b"\nNStgid:"),
+            _between(status, b"\nCapInh:", b"\nvoluntary_ctxt_switches:"),
+            os.getpriority(os.PRIO_PROCESS, 0),
+            tuple(map(resource.getrlimit, _LIMITS)),
+        )
+    except (OSError, ValueError):
+        return None
+
+
+def _between(text: bytes, first: bytes, last: bytes) -> bytes:
+    start = text.index(first)
+    return text[start : text.index(last, start)]
