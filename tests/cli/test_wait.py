@@ -58,18 +58,19 @@ def test_of_many_the_worst(runs: Runs) -> None:
 
 
 def test_a_session_with_its_ended_runs_and_those_that_join(runs: Runs, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
+    first, second = tmp_path / "first", tmp_path / "second"
+    os.mkfifo(first)
+    os.mkfifo(second)
     runs.ended("sh", "-c", "exit 3", options=("--session", "s"))
-    runs.start("sh", "-c", f"read x <{gate}", options=("--session", "s"))
+    runs.start("sh", "-c", f"read x <{first}", options=("--session", "s"))
     runs.ended("sh", "-c", "exit 4", options=("--session", "other"))
     with start("wait", "--session", "s") as waiter:
         assert waiter.stdout is not None
         read_until(waiter.stdout.fileno(), b"failed/exit")
-        joined = runs.start("sh", "-c", f"read x <{gate}", options=("--session", "s"))
-        gate.write_text("\n")
-        # Both wait on one gate; whoever reads first goes first.
-        gate.write_text("\n")
+        joined = runs.start("sh", "-c", f"read x <{second}", options=("--session", "s"))
+        first.write_text("\n")
+        read_until(waiter.stdout.fileno(), b"succeeded/exit")
+        second.write_text("\n")
         assert waiter.wait(30) == 3
         assert joined.encode() in waiter.stdout.read()
     assert "no run matches" in one_line(holdfast("wait", "--session", "nobody"))
