@@ -26,8 +26,10 @@ from holdfast.state.accounts import live_guards, token_of
 from holdfast.state.recovery import finish
 from tests.support.durable import DurableRun
 from tests.support.processes import wait_exited
-from tests.support.readiness import is_ready, names_in, read_ready
+from tests.support.readiness import is_ready, names_in
 from tests.support.unprivileged import NOBODY
+
+from .marked import WAITS, Marked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,42 +42,11 @@ if TYPE_CHECKING:
 
 # The command dies with its guard; what it started in the background does not.
 LEAVES_ONE = ["sh", "-c", "sleep 600 & echo ready leader=$$ pid=$!; wait"]
-_WAITS = "echo ready; read -r _"
 _FIND = """
 import json, sys
 from holdfast.state.orphans import find
 print(json.dumps([orphan.pid for orphan in find(None) if orphan.run_id == sys.argv[1]]))
 """
-
-
-class Marked:
-    """Processes with a token and no guard; killed and reaped at the end, whatever happened."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.started: list[subprocess.Popen[bytes]] = []
-
-    def __call__(self, run_id: str | None, **options: Any) -> int:
-        env = {} if run_id is None else {"HOLDFAST_RUN_ID": run_id}
-        return self._start(["sh", "-c", _WAITS], env=env, **options)
-
-    def as_guard(self, run_id: str) -> int:
-        """A process with the name and the argument of a guard: a shell that takes the id for its script."""
-        (self.directory / run_id).write_text(_WAITS)
-        return self._start(["holdfast-guard", run_id], executable="/bin/sh", cwd=self.directory, env={})
-
-    def _start(self, argv: list[str], **options: Any) -> int:
-        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options)
-        self.started.append(process)
-        assert process.stdout is not None
-        read_ready(process.stdout.fileno())  # before that, /proc may not show its environment
-        return process.pid
-
-    def end(self) -> None:
-        for process in self.started:
-            process.kill()
-            process.communicate()
-        self.started.clear()
 
 
 @pytest.fixture
@@ -107,7 +78,7 @@ class TestFinding:
         pid = marked(run_id)
         (orphan,) = of_run(run_id, state)
         assert orphan.identity == read_identity(pid)
-        assert (orphan.command, orphan.evidence, orphan.known) == (f"sh -c {_WAITS}", "environment", False)
+        assert (orphan.command, orphan.evidence, orphan.known) == (f"sh -c {WAITS}", "environment", False)
         assert (orphan.uid, orphan.why_not) == (os.geteuid(), None)
 
     @pytest.mark.parametrize("token", ["", "../x", "UPPER", "x" * 65, "-x"])
