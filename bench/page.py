@@ -61,9 +61,9 @@ def _quietness(machine: dict[str, Any]) -> str:
     if machine["load_before"] <= machine["cores"]:
         return loads
     return (
-        f"**Not a quiet machine.** {loads} Others wanted its {machine['cores']} cores at the same time: a way of "
-        "running a command that needs one process more also waits once more for a core, so wall times and their "
-        "ratios show the others' load, too. The columns of CPU time hardly do."
+        f"**Not a quiet machine.** {loads} Others wanted its {machine['cores']} cores at the same time, so wall times\n"
+        "and their ratios show the others' load, too, and not every peer suffers alike. CPU time suffers less, but it is\n"
+        "not free of it. A verdict on a target that depends on time needs a run on a quiet machine."
     )
 
 

@@ -23,7 +23,7 @@ class Target(NamedTuple):
     goal: float | None
     unit: str
     at_least: bool
-    by_cpu: Callable[[Results], float | None] | None = None  # the same in CPU time, which a busy machine hardly changes
+    by_cpu: Callable[[Results], float | None] | None = None  # the same in CPU time, which a busy machine changes less
 
     def holds(self, value: float, bound: float) -> bool:
         """Whether a value is on the right side."""
