@@ -1,7 +1,7 @@
 """What a piece of work costs: wall time, and CPU time of this process and of everything it started and reaped.
 
-CPU time is reported besides wall time because it depends less on what else the machine is doing; not nothing: cold caches
-cost up to a third more.
+CPU time is reported besides wall time because it depends less on what else the machine is doing. It is not free of it:
+the same work was seen to take a third more on a busy machine.
 """
 
 from __future__ import annotations

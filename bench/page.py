@@ -62,8 +62,8 @@ def _quietness(machine: dict[str, Any]) -> str:
         return loads
     return (
         f"**Not a quiet machine.** {loads} Others wanted its {machine['cores']} cores at the same time, so wall times\n"
-        "and their ratios show the others' load, too, and not every peer suffers alike. CPU time suffers less, but it is\n"
-        "not free of it. A verdict on a target that depends on time needs a run on a quiet machine."
+        "and their ratios show the others' load, too, and not every peer suffers alike. CPU time suffers less, but\n"
+        "it is not free of it. A verdict on a target that depends on time needs a run on a quiet machine."
     )
 
 
