@@ -33,7 +33,7 @@ class Finding(NamedTuple):
 
 
 class Repair(NamedTuple):
-    """Something that `--reap` does. `what` completes "would ..."; `kind` is a key of `repair.KINDS`."""
+    """Something that `--reap` does. `what` completes "would ..."; `kind` says how (see repair.py)."""
 
     kind: str
     what: str
@@ -57,7 +57,7 @@ class Repaired(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {**self.repair.as_dict(), "confirmed": self.confirmed, "what": self.what}
+        return {**self.repair.as_dict(), "confirmed": self.confirmed, "result": self.what}
 
 
 Found = tuple[Finding, Repair | None]
