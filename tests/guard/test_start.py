@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +27,18 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.guard
 
+
+@contextmanager
+def opened(gate: Path) -> Iterator[None]:
+    """The gate of a held guard, open; for both ways, so that a guard which died at it does not hold us up."""
+    fd = os.open(gate, os.O_RDWR)
+    try:
+        os.write(fd, b"\n")
+        yield
+    finally:
+        os.close(fd)
+
+
 # --- signals to a young guard ---
 
 
@@ -37,9 +50,8 @@ def test_a_signal_before_the_start_is_a_stop_before_the_start(
     monkeypatch.setenv("HOLDFAST_GUARD", str(guard))
     with Driven(["touch", str(tmp_path / "ran")]) as run:
         signal.pidfd_send_signal(run.live.pidfd, number)
-        with gate.open("w") as opened:
-            opened.write("\n")
-        result = run.settle()
+        with opened(gate):
+            result = run.settle()
     assert outcome_of(result) == ("cancelled", "user")
     assert one(result.facts, "stop_asked").detail["signal"] == number
     assert "started" not in kinds(result.facts)
@@ -102,9 +114,8 @@ def test_an_owner_that_died_before_the_guard_looked(tmp_path: Path, monkeypatch:
         assert owner.stdout is not None
         guard_pid = int(owner.stdout.readline())
         owner.wait(20)  # dead and reaped: there is nobody of that number any more
-        with gate.open("w") as opened:
-            opened.write("\n")
-        assert wait_exited(guard_pid), "the run goes on without an owner"
+        with opened(gate):
+            assert wait_exited(guard_pid), "the run goes on without an owner"
         with Record(state, "orphan") as record:
             facts = record.read().reader.facts
     outcome = decide(facts)
