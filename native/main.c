@@ -392,6 +392,8 @@ static bool begin_again(int signals) {
     const uint32_t flags = run.spec.options.flags;
     if ((flags & SPEC_AGAIN) == 0 || (flags & (SPEC_PTY | SPEC_LISTEN)) != 0 || !run.children_gone)
         return false;
+    if (run.control.owners[0].fd < 0)
+        return false; /* nobody is left who could send one */
     spec_unmap(&run.spec);
     close(GUARD_FD_JOURNAL);
     if (run.input >= 0)
