@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -41,16 +42,23 @@ static struct frame frame_make(uint16_t type, size_t length) {
 
 /* True when [length, length + needed) and the facts' room behind it are ours. */
 static bool reserve(struct journal *journal, size_t needed) {
-    uint64_t wanted = journal->length + needed + FACTS_ROOM;
+    const uint64_t from = journal->length, wanted = from + needed + FACTS_ROOM;
+    if (wanted > journal->most) { /* a limit on file sizes; reserving room behind the end does not ask for it everywhere */
+        errno = EFBIG;
+        return false;
+    }
     if (!journal->on_disk || wanted <= journal->reserved_to)
         return true;
-    uint64_t from = journal->length;
-    uint64_t to = wanted + RESERVE_STEP;
-    if (fallocate(journal->fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) == 0) {
-        journal->reserved_to = to;
-        return true;
+    for (uint64_t ahead = RESERVE_STEP;; ahead = 0) { /* a disk without room for much more may have enough for facts */
+        if (fallocate(journal->fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(wanted + ahead - from)) == 0) {
+            journal->reserved_to = wanted + ahead;
+            return true;
+        }
+        if (errno != ENOSPC && errno != EDQUOT && errno != EFBIG)
+            return true; /* a file system that cannot reserve: the write itself will tell */
+        if (ahead == 0)
+            return false;
     }
-    return errno != ENOSPC && errno != EDQUOT && errno != EFBIG; /* a file system that cannot reserve: the write itself will tell */
 }
 
 bool journal_open(struct journal *journal, int fd) {
@@ -66,6 +74,8 @@ bool journal_open(struct journal *journal, int fd) {
     journal->fd = fd;
     journal->length = (uint64_t)status.st_size;
     journal->on_disk = status.st_nlink > 0; /* a memfd has no name */
+    struct rlimit limit;
+    journal->most = getrlimit(RLIMIT_FSIZE, &limit) == 0 ? limit.rlim_cur : UINT64_MAX;
     reserve(journal, 0); /* room for facts; when even that is not to be had, writing them will tell */
     return true;
 }
@@ -135,7 +145,7 @@ bool journal_output(struct journal *journal, uint8_t stream, uint8_t flags, cons
     frame.check = frame_check(&frame, "", 0);
     if (!reserve(journal, sizeof frame + length)) {
         if (journal->error == 0)
-            journal->error = ENOSPC;
+            journal->error = errno;
         return false;
     }
     return write_whole(journal, &frame, sizeof frame, data, length);

@@ -62,7 +62,7 @@ async def test_a_run_from_start_to_end(contained: str) -> None:
 
 
 async def test_properties_are_up_to_date_without_the_event_loop(child: Children) -> None:
-    async with Supervisor() as supervisor:
+    async with Supervisor(reuse_guards=False) as supervisor:
         run = await supervisor.start(child("exits.sh", 0))
         assert wait_exited(run.guard_pid), "the event loop is blocked meanwhile"
         assert (run.state, run.status) == ("settled", "succeeded")
@@ -72,7 +72,7 @@ async def test_properties_are_up_to_date_without_the_event_loop(child: Children)
 
 
 async def test_the_verdict_of_a_deadline_is_on_time_while_the_event_loop_is_blocked(child: Children) -> None:
-    async with Supervisor() as supervisor:
+    async with Supervisor(reuse_guards=False) as supervisor:
         run = await supervisor.start(child("ignores_term"), timeout=0.3, grace=0.2)
         assert wait_exited(run.guard_pid)
         assert verdict(await run.wait()) == ("timed_out", "deadline")
@@ -85,7 +85,7 @@ def reap_as_a_stranger(pid: int) -> None:
 
 
 async def test_a_guard_that_somebody_else_has_reaped() -> None:
-    async with Supervisor() as supervisor:
+    async with Supervisor(reuse_guards=False) as supervisor:
         run = await supervisor.start(["true"])
         assert wait_exited(run.guard_pid)
         reap_as_a_stranger(run.guard_pid)

@@ -7,7 +7,7 @@ import time
 from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_SEQPACKET, socketpair
 from typing import TYPE_CHECKING, Any
 
-from .errors import RunNotFoundError, SessionClosedError, SpecError
+from .errors import HoldfastError, RunNotFoundError, SpecError
 from .guard.launch import Durable, GuardHandle, beginning, launch
 from .live import LiveRun
 from .spec import make_spec
@@ -61,21 +61,17 @@ def launch_durable(
     try:
         # Registered, then looked: a session that closes now either is seen here or sees this run.
         if spec.session is not None:
-            _refuse_closed(state, spec.session, spec.run_id)
+            from .state.sessions import check_open
+
+            check_open(state, spec.session, spec.run_id)
         return launch(spec, wake_output=wake_output, window_size=window_size, durable=durable)
-    except BaseException:
+    except HoldfastError:
+        # Only for what says that no guard was started. Interrupted in any other way there may be one: then the
+        # directory stays, and whoever reads it next finds out what became of the run.
         rundir.discard(state, spec.run_id)
         raise
     finally:
         prepared.close()
-
-
-def _refuse_closed(state: StateDirectory, session: str, run_id: str) -> None:
-    from .state.sessions import is_closed
-
-    if is_closed(state, session):
-        remedy = "use another session"
-        raise SessionClosedError(f"the session {session!r} was closed", run_id=run_id, remedy=remedy)
 
 
 def adopt(state: StateDirectory, run_id: str) -> LiveRun:
@@ -99,8 +95,8 @@ def adopt(state: StateDirectory, run_id: str) -> LiveRun:
         time.sleep(0.005)  # between the guard's start and its first word, or its end and its last: there is no event
 
 
-def recover(state: StateDirectory, run_id: str, *, within_s: float = 10.0) -> None:
-    """See to it that this run's record has an end; waits (bounded) while somebody else is at it."""
+def recover(state: StateDirectory, run_id: str, *, within_s: float = 10.0) -> bool:
+    """See to it that this run's record has an end; waits (bounded) while somebody else is at it. False: it goes on."""
     from .state import recovery
     from .state.record import Record
 
@@ -109,11 +105,12 @@ def recover(state: StateDirectory, run_id: str, *, within_s: float = 10.0) -> No
         recovery.finish(state, run_id)
         try:
             with Record(state, run_id) as record:
-                if record.read().guard != "gone" or record.reader.ended or time.monotonic() > deadline:
-                    return
+                record.read()
+                if record.reader.ended or record.guard != "gone" or time.monotonic() > deadline:
+                    return record.reader.ended
         except RunNotFoundError:
-            return
-        time.sleep(0.005)
+            return True  # pruned: over, and its record gone
+        time.sleep(0.005)  # another reader holds the lock: there is nothing to wait on
 
 
 def _owner(state: StateDirectory, spec: RunSpec, record: Record, control: socket) -> LiveRun:

@@ -212,6 +212,8 @@ class LiveRun:
 
     def refresh(self) -> None:
         """Read the facts that are new. JournalError when the journal cannot be understood (any more)."""
+        if self.journal < 0 or self.ended:
+            return  # closed, or nothing more to come; the number may be another file's by now
         self.reader.scan()
         if self.reader.damage is not None:  # a live run of ours: waiting for more would be waiting for ever
             message = f"the guard's record cannot be read on: {self.reader.damage}"
@@ -364,14 +366,18 @@ class LiveRun:
                 pass
 
     def clean_up(self) -> None:
-        """The guard is lost: end what it left, and record or observe that. Blocks for milliseconds, at most 10 s."""
+        """The guard is lost: end what it left, and record or observe that. Blocks for milliseconds, at most 10 s.
+
+        RequestError: it was only our connection that was lost. StateError, OSError: the end cannot be recorded.
+        """
         if self.state is not None:
             from .durable import recover
 
-            recover(self.state, self.spec.run_id)
-            self.refresh()
-            if self.reader.ended:
+            if recover(self.state, self.spec.run_id):
+                self.refresh()
                 return
+            remedy = "it has all the owners it can take: try again later"
+            raise self.refused("goes on, but its guard has no room for us", errno.EUSERS, remedy)
         from .guard.leftovers import clean_up
 
         started = self.outcome.started

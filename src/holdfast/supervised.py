@@ -259,6 +259,8 @@ class Run:
             live.on_readable()
         except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this run and not the others
             self._fail(error)
+            self._announce()
+            return
         if live.guard_lost:
             self._pump.silence(live.control.fileno())
             self._group.start_soon(self._clean_up, name=f"holdfast clean-up {self.run_id}")
@@ -321,7 +323,10 @@ class Run:
     async def _clean_up(self) -> None:
         """The guard died: end what it left, in a thread, because that walks /proc or waits for a cgroup."""
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(self._live.clean_up)
+            try:
+                await anyio.to_thread.run_sync(self._live.clean_up)
+            except Exception as error:  # noqa: BLE001 - it concerns this run: whoever waits for it is told
+                self._error = error
             self._leave()
             self._announce()
 

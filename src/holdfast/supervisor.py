@@ -53,6 +53,7 @@ class Supervisor:
         self._pump: Pump | None = None
         self._group: TaskGroup | None = None
         self._is_closing = False
+        self._sweeping = anyio.CancelScope()
 
     async def __aenter__(self) -> Self:
         """ResourceError when there is no descriptor left."""
@@ -61,6 +62,8 @@ class Supervisor:
         self._pump = Pump()
         self._group = await anyio.create_task_group().__aenter__()
         self._group.start_soon(self._pump.run, name="holdfast pump")
+        if self._state is not None:
+            self._group.start_soon(self._sweep, self._state, name="holdfast sweep")
         return self
 
     async def __aexit__(
@@ -80,6 +83,7 @@ class Supervisor:
                 run.abandon()
             if self._idle is not None:
                 self._idle.close()
+            self._sweeping.cancel()
             with anyio.CancelScope(shield=True):
                 await self._pump.stop()
         # The group holds our own tasks only; the caller's exception is not its business and must not come out wrapped.
@@ -141,6 +145,14 @@ class Supervisor:
         self._runs[id(run)] = run
         run.begin()
         return run
+
+    async def _sweep(self, state: StateDirectory) -> None:
+        """A long-lived owner looks after the whole directory: what others left behind is finished, twice a minute."""
+        from .state.sweep import INTERVAL_S, Sweeper
+
+        with self._sweeping:
+            await anyio.sleep(INTERVAL_S)
+            await Sweeper(state).run()
 
     def _forget(self, run: Run) -> None:
         self._runs.pop(id(run), None)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.guard
-NOT_YET = pytest.mark.xfail(reason="R2, R3: room for facts is not kept on a nearly full disk and under RLIMIT_FSIZE")
 
 # --- late output that nobody reads ---
 
@@ -81,7 +80,7 @@ def fill(place: Path, *, leave: int = 0) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("leave", [None, pytest.param(64 << 10, marks=NOT_YET)])
+@pytest.mark.parametrize("leave", [None, 64 << 10])
 def test_a_silent_commands_end_is_recorded_on_a_full_disk(tmp_path: Path, leave: int | None) -> None:
     with disk(tmp_path / "disk", "1m") as place:
         state = StateDirectory.open(str(place / "state"))
@@ -146,7 +145,6 @@ def has_read_all(run: Driven) -> bool:
     return not any(left) and all(state_of(pid) == "S" for pid in descendants(run.live.guard_pid))
 
 
-@NOT_YET
 @pytest.mark.parametrize("durable", [False, True])
 def test_output_in_small_pieces_leaves_room_for_facts(durable: bool, tmp_path: Path) -> None:
     """Pieces small enough to fill a file to its last bytes, each recorded before the next is written."""

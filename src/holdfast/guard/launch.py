@@ -354,7 +354,13 @@ def _memory_file(name: str) -> int:
 
 
 def _copy(fd: int) -> int:
-    return fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FREE)
+    try:
+        return fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FREE)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        # What the kernel says when the limit is not even above the number asked for.
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None
 
 
 _raise = _copy

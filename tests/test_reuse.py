@@ -1,0 +1,178 @@
+"""Guards that keep one run after another: when they do, when they do not, and that nothing of the last run is left."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+import holdfast
+from holdfast import Supervisor
+
+from .support.processes import wait_exited
+
+pytestmark = [pytest.mark.guard, pytest.mark.anyio]
+
+
+async def guard_of(supervisor: Supervisor, *argv: str, **options: object) -> tuple[int, holdfast.Result]:
+    run = await supervisor.start(list(argv), **options)  # type: ignore[arg-type]
+    result = await run.result()
+    return run.guard_pid, result
+
+
+async def test_the_next_run_gets_the_guard_of_the_last() -> None:
+    async with Supervisor() as supervisor:
+        first, one = await guard_of(supervisor, "sh", "-c", "echo one; exit 3")
+        second, two = await guard_of(supervisor, "sh", "-c", "echo two >&2")
+        assert first == second
+        assert (one.exit_code, one.stdout, two.exit_code, two.stdout, two.stderr) == (3, b"one\n", 0, b"", b"two\n")
+    assert wait_exited(first)
+
+
+async def test_without_reuse_every_run_has_its_own() -> None:
+    async with Supervisor(reuse_guards=False) as supervisor:
+        assert (await guard_of(supervisor, "true"))[0] != (await guard_of(supervisor, "true"))[0]
+
+
+async def test_usage_is_the_runs_own() -> None:
+    async with Supervisor() as supervisor:
+        busy = "import time\nx = bytearray(60 << 20)\nwhile time.process_time() < 0.3: pass"
+        _, heavy = await guard_of(supervisor, "python3", "-S", "-c", busy)
+        _, light = await guard_of(supervisor, "true")
+        assert heavy.report["usage"]["cpu_user_s"] + heavy.report["usage"]["cpu_system_s"] >= 0.2
+        assert light.report["usage"]["cpu_user_s"] + light.report["usage"]["cpu_system_s"] < 0.2
+        assert light.report["usage"]["max_rss_bytes"] < 40 << 20 < heavy.report["usage"]["max_rss_bytes"]
+
+
+async def test_a_run_with_stragglers_killed_leaves_a_clean_guard() -> None:
+    async with Supervisor() as supervisor:
+        first, one = await guard_of(supervisor, "sh", "-c", "sleep 1000 & exit 0")
+        second, two = await guard_of(supervisor, "sh", "-c", "exit 0")
+        assert first == second
+        assert (one.report["stragglers"], two.report["stragglers"]) == (1, 0)
+
+
+def kill_left(pid: int) -> None:
+    """End a straggler that was left alone: it became a child of the test process, which is a subreaper."""
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+async def test_a_guard_with_survivors_is_not_used_again() -> None:
+    async with Supervisor() as supervisor:
+        first, left = await guard_of(supervisor, "sh", "-c", "sleep 1000 <&- >&- 2>&- & echo $!", stragglers="leave")
+        second, _ = await guard_of(supervisor, "true")
+        assert left.report["tree"] == "survivors"
+        assert first != second
+        kill_left(int(left.stdout))
+
+
+async def test_the_deadline_of_a_later_run_is_its_own() -> None:
+    async with Supervisor() as supervisor:
+        await guard_of(supervisor, "true", timeout=60, grace=30)
+        _, result = await guard_of(supervisor, "sleep", "1000", timeout=0.2)
+        assert (result.status, result.cause) == ("timed_out", "deadline")
+        _, result = await guard_of(supervisor, "sh", "-c", "exit 4")
+        assert (result.status, result.exit_code) == ("failed", 4)
+
+
+async def test_a_stop_before_the_start_reaches_a_used_guard_too() -> None:
+    async with Supervisor() as supervisor:
+        guard, _ = await guard_of(supervisor, "true")
+        os.kill(guard, signal.SIGSTOP)
+        run = await supervisor.start(["touch", "/nonexistent/never"])
+        assert run.guard_pid == guard
+        async with anyio.create_task_group() as group:
+            group.start_soon(run.cancel, "before it began")
+            await anyio.lowlevel.checkpoint()  # the request is in the socket
+            os.kill(guard, signal.SIGCONT)
+            report = await run.settled()
+        assert (report["status"], report["cause"], report["started_at"]) == ("cancelled", "user", None)
+
+
+async def test_the_working_directory_is_todays(tmp_path: os.PathLike[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Supervisor() as supervisor:
+        first, _ = await guard_of(supervisor, "true")
+        monkeypatch.chdir(tmp_path)
+        os.mkdir("inner")
+        second, here = await guard_of(supervisor, "pwd")
+        third, inner = await guard_of(supervisor, "pwd", cwd="inner")
+        assert first == second == third
+        assert here.stdout.decode().strip() == os.fspath(tmp_path)
+        assert inner.stdout.decode().strip() == os.path.join(tmp_path, "inner")
+
+
+async def test_a_program_that_has_changed_gets_a_new_guard() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    async with Supervisor() as supervisor:
+        first, _ = await guard_of(supervisor, "true")
+        before = os.umask(0o027)
+        try:
+            second, result = await guard_of(supervisor, "sh", "-c", "umask")
+        finally:
+            os.umask(before)
+        assert first != second
+        assert result.stdout.strip().endswith(b"27")
+        third, _ = await guard_of(supervisor, "true")
+        assert third != second
+        resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+        try:
+            fourth, limited = await guard_of(supervisor, "sh", "-c", "ulimit -c")
+        finally:
+            resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+        assert limited.stdout == b"0\n"
+        assert (fourth != third) is (soft != 0)
+
+
+async def test_a_guard_started_before_a_change_is_not_used_after_it() -> None:
+    async with Supervisor() as supervisor:
+        old = await supervisor.start(["cat"], stdin="pipe")
+        before = os.umask(0o027)
+        try:
+            await guard_of(supervisor, "true")
+            await old.close_stdin()
+            await old.settled()
+            later, result = await guard_of(supervisor, "sh", "-c", "umask")
+        finally:
+            os.umask(before)
+        assert later != old.guard_pid
+        assert result.stdout.strip().endswith(b"27")
+
+
+async def test_an_idle_guard_that_was_killed_is_replaced() -> None:
+    async with Supervisor() as supervisor:
+        first, _ = await guard_of(supervisor, "true")
+        os.kill(first, signal.SIGKILL)
+        assert wait_exited(first)
+        second, result = await guard_of(supervisor, "echo", "still there")
+        assert first != second
+        assert result.stdout == b"still there\n"
+
+
+async def test_a_used_guard_watches_its_owner() -> None:
+    """Fixture 25 for a guard that is not new: the owner is killed, the run dies."""
+    program = (
+        "import anyio, os, sys, holdfast\n"
+        "async def main():\n"
+        "    async with holdfast.Supervisor() as supervisor:\n"
+        "        await (await supervisor.start(['true'])).settled()\n"
+        "        run = await supervisor.start(['sleep', '1000'])\n"
+        "        while run.pid is None: await anyio.lowlevel.checkpoint()\n"
+        "        print(run.guard_pid, run.pid, flush=True)\n"
+        "        os.kill(os.getpid(), 9)\n"
+        "anyio.run(main)\n"
+    )
+    result = await holdfast_result([sys.executable, "-c", program])
+    guard, leader = map(int, result.stdout.split())
+    assert wait_exited(guard)
+    assert wait_exited(leader)
+
+
+async def holdfast_result(argv: list[str]) -> holdfast.Result:
+    async with Supervisor() as supervisor:
+        return await (await supervisor.start(argv, stragglers="wait")).result()
