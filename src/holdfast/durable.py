@@ -106,8 +106,11 @@ def recover(state: StateDirectory, run_id: str, *, within_s: float = 10.0) -> bo
         try:
             with Record(state, run_id) as record:
                 record.read()
-                if record.reader.ended or record.guard != "gone" or time.monotonic() > deadline:
+                if record.reader.ended or time.monotonic() > deadline:
                     return record.reader.ended
+                # The lock is a guard's, or that of another reader who is finishing the record: only guards listen.
+                if record.guard != "gone" and _is_listening(record):
+                    return False
         except RunNotFoundError:
             return True  # pruned: over, and its record gone
         time.sleep(0.005)  # another reader holds the lock: there is nothing to wait on
@@ -128,6 +131,16 @@ def _connect(record: Record) -> socket | None:
         return rundir.connect(record.path)
     except (FileNotFoundError, ConnectionRefusedError):
         return None  # it ended between the two looks, or has not begun to listen
+
+
+def _is_listening(record: Record) -> bool:
+    try:
+        rundir.connect(record.path).close()
+    except BlockingIOError:
+        return True  # it is stopped, and its queue is full
+    except (FileNotFoundError, ConnectionRefusedError):
+        return False
+    return True
 
 
 def _closed_socket() -> socket:

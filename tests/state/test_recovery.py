@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.errors import JournalVersionError
+from holdfast.guard import containment
 from holdfast.guard.leftovers import Cleaned
 from holdfast.identity import read_identity
 from holdfast.spec import new_run_id
@@ -39,6 +40,25 @@ def outcome_of(state: StateDirectory, run_id: str) -> Outcome:
 
 
 class TestOutcome:
+    @pytest.mark.root
+    def test_a_guard_killed_before_it_said_where_its_cgroup_is(self, state: StateDirectory) -> None:
+        base = containment.probe().cgroup_base
+        assert base is not None
+        run_id, stranger = new_run_id(), Path(base, f"holdfast-{new_run_id()}")
+        leaf = Path(base, f"holdfast-{run_id}")
+        put_run(state, run_id, journal_bytes(run_id, []))
+        leaf.mkdir()
+        stranger.mkdir()
+        with subprocess.Popen(["/bin/sleep", "60"]) as left:
+            (leaf / "cgroup.procs").write_text(str(left.pid))
+            recovered = recovery.finish(state, run_id)
+            assert left.wait() == -signal.SIGKILL
+        assert recovered is not None
+        assert recovered.how == "gone"
+        assert not leaf.exists()
+        assert stranger.exists()
+        stranger.rmdir()
+
     @pytest.mark.guard
     def test_a_killed_guard(self, state: StateDirectory, child: Children, contained: str) -> None:
         """The leader dies with its guard; what it had started dies here."""

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import outcome as outcomes
 from ..errors import HoldfastError, JournalDamagedError
-from ..guard.leftovers import Cleaned, clean_up
+from ..guard.leftovers import Cleaned, clean_up, remove_leaf
 from ..identity import boot_id, read_identity
 from ..journal.codec import encode_fact, journal_preamble
 from ..journal.reader import JournalReader
 from . import rundir
+from .leaves import find_leaves
 
 if TYPE_CHECKING:
     from .directory import StateDirectory
@@ -92,7 +93,13 @@ def _clean(run_id: str, reader: JournalReader | None) -> tuple[str, Cleaned]:
     if header.get("boot_id") not in (None, "unknown", boot_id()):
         return "host", Cleaned("gone")  # nothing outlives a reboot
     started = outcomes.decide(reader.facts).started if reader is not None else None
-    return "guard", clean_up(run_id, None if started is None else started.detail["cgroup"])
+    # A guard makes its cgroups before it can say so: one that died in between has them on no record.
+    made = [leaf.path for leaf in find_leaves() if leaf.run_id == run_id]
+    unsaid = next((path for path in made if os.path.exists(f"{path}/cgroup.kill")), None)
+    cleaned = clean_up(run_id, unsaid if started is None else started.detail["cgroup"])
+    for path in made:
+        remove_leaf(path)  # those of its budgets: nobody is in them any more
+    return "guard", cleaned
 
 
 def _header(reader: JournalReader | None) -> dict[str, object]:

@@ -1,0 +1,51 @@
+"""Runs with a directory: whoever finds a lost guard waits for the end, whoever writes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast import durable
+from holdfast.state import recovery
+from holdfast.state.directory import StateDirectory
+from tests.support.durable import DurableRun, HeldLock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from holdfast.state.recovery import Recovered
+    from tests.support.children import Children
+
+
+@pytest.mark.guard
+def test_another_reader_at_work_is_no_guard(tmp_path: Path, child: Children, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lock looks like a guard's. Taken for one, the owner of a lost run was told that the run goes on."""
+    state = StateDirectory.open(str(tmp_path / "state"))
+    finish, looks = recovery.finish, 0
+    with DurableRun(state, child("ignores_term")) as run:
+        run.until_ready()
+        run.kill_guard()
+        other = HeldLock(run.record_path())
+
+        def finish_slowly(state: StateDirectory, run_id: str) -> Recovered | None:
+            nonlocal looks
+            looks += 1
+            if looks == 3:
+                other.__exit__(None, None, None)
+            return finish(state, run_id)
+
+        monkeypatch.setattr(recovery, "finish", finish_slowly)
+        with other:
+            assert durable.recover(state, run.run_id)
+    assert looks == 3
+
+
+@pytest.mark.guard
+def test_a_guard_that_lives_is_told(tmp_path: Path, child: Children) -> None:
+    state = StateDirectory.open(str(tmp_path / "state"))
+    with DurableRun(state, child("ignores_term")) as run:
+        run.until_ready()
+        assert not durable.recover(state, run.run_id)
+        with run.record() as record:
+            assert record.guard == "alive"
