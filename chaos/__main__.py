@@ -1,0 +1,107 @@
+"""`python -m chaos --runs N --seed S`: 0 when everything held, 1 with the evidence when something did not."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from bench import machine
+from tests.support.cgroups import OWN_GROUPS
+from tests.support.children import Children
+from tests.support.processes import become_subreaper, kill_children
+
+from holdfast.guard import containment
+from holdfast.guard.leftovers import remove_leaf
+from holdfast.state.directory import StateDirectory
+
+from . import catalogue, page
+from .inspection import Violation
+from .plan import Planner
+from .round import Round
+from .tally import Tally, table
+
+_ROUND = 250  # children end themselves after two minutes: a leak has to be counted before that
+_SHOWN = 20
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the campaign that the arguments ask for."""
+    options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever stops us still gets everything cleaned up
+    logging.getLogger("holdfast").addHandler(logging.NullHandler())  # sweeps find lost guards all the time here
+    become_subreaper()
+    OWN_GROUPS.enter()
+    directory = Path(tempfile.mkdtemp(prefix="holdfast-chaos-"))
+    try:
+        results, violations = campaign(options, directory)
+        print(table(results))
+    finally:
+        kill_children(set())
+        for leaf in OWN_GROUPS.find_runs():
+            remove_leaf(leaf)  # it is a violation, and on record
+        OWN_GROUPS.leave()
+    for violation in violations[:_SHOWN]:
+        print(f"\nVIOLATION {violation.run_id}: {violation.what}\n    {violation.evidence}")
+    if options.output:
+        page.write(results, Path(options.output))
+    if violations:
+        print(f"\nchaos: {len(violations)} violations; the state directory is kept: {directory}/state", file=sys.stderr)
+        return 1
+    shutil.rmtree(directory)
+    return 0
+
+
+def campaign(options: argparse.Namespace, directory: Path) -> tuple[dict[str, Any], list[Violation]]:
+    """Round after round; stops at the first with a violation unless told to keep going."""
+    with_cgroup = containment.probe().cgroup_base is not None
+    about = machine.describe()
+    state = StateDirectory.open(str(directory / "state"))
+    planner = Planner(options.seed, Children(directory), directory, state.path)
+    tally, violations, begun = Tally(), list[Violation](), time.monotonic()
+    for first in range(0, options.runs, _ROUND):
+        one = Round(state, planner, tally, with_cgroup=with_cgroup)
+        one.run(range(first, min(first + _ROUND, options.runs)))
+        violations += one.violations
+        took_s = time.monotonic() - begun
+        print(f"chaos: {tally.runs} runs, {len(violations)} violations, {took_s:.0f} s", file=sys.stderr, flush=True)
+        if violations and not options.keep_going:
+            break
+    seconds = time.monotonic() - begun
+    indexed, wrong = catalogue.compare(state)
+    violations += wrong
+    results = {
+        "machine": about,
+        "seed": options.seed,
+        "containment": "cgroup" if with_cgroup else "subreaper",
+        **tally.as_dict(),
+        "indexed": indexed,
+        "seconds": round(seconds, 1),
+        "runs_per_second": round(tally.runs / seconds, 1),
+        "load_after": machine.load(),
+        "violations": len(violations),
+    }
+    return results, violations
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m chaos", description=__doc__)
+    parser.add_argument("--runs", type=int, default=200, help="how many runs (default 200)")
+    parser.add_argument("--seed", type=int, default=1, help="what is drawn from (default 1)")
+    parser.add_argument("--keep-going", action="store_true", help="go on after a violation, and show all")
+    parser.add_argument(
+        "--output", metavar="PAGE", help="write the figures to this page (docs/reliability.md), and as JSON beside it"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    os.environ.pop("HOLDFAST_RUN_ID", None)  # ours are no children of whatever we run in
+    sys.exit(main())

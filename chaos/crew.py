@@ -1,0 +1,73 @@
+"""The processes that use the state directory: owners and readers. Any of them may be killed, and another comes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+
+class Member:
+    """One such process, with lines in both directions."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.input, self.output = self.process.stdin.fileno(), self.process.stdout.fileno()
+        os.set_blocking(self.output, False)
+        self.rest = b""
+        self.ready = False
+        self.killed = False
+        self.gone = False
+
+    @property
+    def pid(self) -> int:
+        """Its PID, which stays its own until it is reaped."""
+        return self.process.pid
+
+    def tell(self, text: str) -> bool:
+        """Send one line; False when it is gone."""
+        try:
+            os.write(self.input, text.encode() + b"\n")
+        except BrokenPipeError:
+            return False
+        return True
+
+    def order(self, argv: list[str], options: dict[str, Any]) -> bool:
+        """Have an owner start a run."""
+        return self.tell(json.dumps({"argv": argv, "options": options}))
+
+    def hear(self) -> list[list[str]]:
+        """What it has said since; `gone` when it said its last."""
+        try:
+            while data := os.read(self.output, 1 << 16):
+                self.rest += data
+            self.gone = True
+        except BlockingIOError:
+            pass
+        *lines, self.rest = self.rest.split(b"\n")
+        return [line.decode(errors="replace").split(" ") for line in lines]
+
+    def kill(self) -> None:
+        """SIGKILL. It is our child and not reaped, so the number is its own."""
+        self.killed = True
+        self.process.kill()
+
+    def dismiss(self) -> None:
+        """No more orders: it ends when its runs have."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def bury(self) -> int:
+        """Wait for its end and close everything; its exit status."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.stdout.close()
+        return self.process.wait(timeout=30)

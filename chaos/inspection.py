@@ -1,0 +1,123 @@
+"""What a round left and recorded, compared with what must be."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.support.cgroups import OWN_GROUPS
+from tests.support.processes import kill_children
+
+from . import frames, leftovers, oracle
+from .plan import remove_shared
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterable, Iterator
+
+    from holdfast.state.directory import StateDirectory
+
+    from .running import Running
+    from .tally import Tally
+
+
+class Violation(NamedTuple):
+    """Something that must not be. The evidence is for whoever looks into it."""
+
+    run_id: str
+    what: str
+    evidence: str
+
+
+def inspect(state: StateDirectory, runs: Iterable[Running], tally: Tally, *, with_cgroup: bool) -> Iterator[Violation]:
+    """Everything that is wrong after the last sweep. What is left of processes is ended; the rest stays as evidence."""
+    runs = list(runs)
+    yield from _left(state, runs, tally, with_cgroup=with_cgroup)
+    for run in runs:
+        for what in oracle.violations(run, with_cgroup=with_cgroup):
+            yield _violation(run, what)
+        if run.error is not None:
+            yield _violation(run, f"it could not be started: {run.error}")
+        if (nested_id := run.plan.command.nested_id) is not None:
+            yield from _nested(state, nested_id, tally)
+        _count(run, tally)
+        remove_shared(run.plan)
+
+
+def _left(state: StateDirectory, runs: list[Running], tally: Tally, *, with_cgroup: bool) -> Iterator[Violation]:
+    marked, unmarked = leftovers.processes(set(os.listdir(state.runs_path)))
+    found = [f"process {text}" for text in marked]
+    if with_cgroup:
+        found += [f"process {text}" for text in unmarked]
+        found += [f"cgroup {path}" for path in OWN_GROUPS.find_runs()]
+    else:
+        # Without a cgroup, what a killed guard leaves without a mark is a leak, and known to be one. A guard that was
+        # not killed has no such excuse.
+        found += [f"process {text} of a guard that was well" for text in unmarked if _was_well(text, runs)]
+        tally.leaks.update(leftovers.command_of(text) for text in unmarked)
+    kill_children(set())
+    found += leftovers.in_directory(state.path)
+    for text in found:
+        yield Violation("-", "left behind", text)
+
+
+def _was_well(described: str, runs: list[Running]) -> bool:
+    """Whether a run whose guard was not killed has said that this daemon is its own."""
+    named = f"daemon={described.split()[0]}\n".encode()
+    return any(named in run.journal.stdout and not run.guard_was_hit for run in runs)
+
+
+def _nested(state: StateDirectory, run_id: str, tally: Tally) -> Iterator[Violation]:
+    try:
+        journal = frames.read(os.path.join(state.run_path(run_id), "journal"))
+    except FileNotFoundError:
+        return  # it did not come so far
+    tally.nested[_words(oracle.outcome(journal))] += 1
+    if not journal.ended or journal.wrong or oracle.tree(journal) == "survivors":
+        yield Violation(run_id, "a nested run is not as it must be", journal.text())
+
+
+def _count(run: Running, tally: Tally) -> None:
+    tally.runs += 1
+    if run.refused:
+        tally.outcomes["refused: its session was closed"] += 1
+        return
+    try:
+        journal = frames.read(run.journal.path)
+    except FileNotFoundError:
+        tally.outcomes["never made: its owner was killed"] += 1
+        return
+    tally.outcomes[_words(oracle.outcome(journal))] += 1
+    tally.trees[oracle.tree(journal)] += 1
+    tally.bytes += len(journal.stdout)
+    tally.lost_guards += "lost" in journal.names
+    if run.plan.command.lines is not None:
+        tally.lines += journal.stdout.count(b"\n")
+    for hit in run.hits:
+        tally.kills[hit.target] += 1
+    if run.guard_was_hit:
+        _died_after(tally.moments, journal)
+
+
+def _violation(run: Running, what: str) -> Violation:
+    evidence = [f"plan {run.plan}", f"killed {run.hits}", f"owner killed {run.owner_killed}", f"said {run.said}"]
+    try:
+        evidence.append(frames.read(run.journal.path).text())
+    except FileNotFoundError:
+        evidence.append("no journal")
+    return Violation(run.plan.run_id, what, "\n    ".join(evidence))
+
+
+def _words(found: tuple[str, str] | None) -> str:
+    return "none" if found is None else "/".join(found)
+
+
+def _died_after(moments: Counter[str], journal: frames.Journal) -> None:
+    """Where the record of a killed guard breaks off."""
+    lost = journal.first("lost")
+    if lost is None:
+        moments["end, which was too late"] += 1
+        return
+    # The recovery writes all it has to say at one time.
+    own = [fact.name for fact in journal.facts if fact.name not in ("header", "spec") and fact.at_ns != lost.at_ns]
+    moments[own[-1] if own else "nothing"] += 1

@@ -1,0 +1,49 @@
+"""What is left after a round: processes, cgroups, sockets, half-made directories."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests.support.processes import children_that_stay, descendants, describe, state_of
+
+_STAY_S = 3.0
+
+
+def processes(run_ids: set[str]) -> tuple[list[str], list[str]]:
+    """Processes that stayed: those that carry the mark of a run, and those that nothing but their descent betrays."""
+    stayed = {*children_that_stay(set(), _STAY_S), *descendants(os.getpid())}
+    marked: list[str] = []
+    unmarked: list[str] = []
+    for pid in sorted(stayed):
+        if state_of(pid) in (None, "Z"):
+            continue
+        (marked if token_of(pid) in run_ids else unmarked).append(f"{describe(pid)} (token {token_of(pid)})")
+    return marked, unmarked
+
+
+def command_of(described: str) -> str:
+    """The name of the program, from such a description."""
+    words = described.partition("] ")[2].split(" ")
+    return os.path.basename(words[0]) or "?"
+
+
+def token_of(pid: int) -> str | None:
+    """The run whose mark is in this process's environment."""
+    try:
+        environ = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return None
+    found = [entry for entry in environ.split(b"\0") if entry.startswith(b"HOLDFAST_RUN_ID=")]
+    return found[0].partition(b"=")[2].decode(errors="replace") if found else None
+
+
+def in_directory(state_path: str) -> list[str]:
+    """Sockets, half-made or half-removed runs, and marks of live runs."""
+    found = []
+    for entry in os.scandir(os.path.join(state_path, "runs")):
+        if entry.name.startswith("."):
+            found.append(f"half-made directory {entry.name}")
+        elif os.path.lexists(os.path.join(entry.path, "guard.sock")):
+            found.append(f"socket of {entry.name}")
+    return found + [f"live mark of {name}" for name in os.listdir(os.path.join(state_path, "live"))]

@@ -1,0 +1,219 @@
+"""What is to happen, drawn from the seed: one plan for each run, the same for the same seed and number."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.spec import new_run_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.support.children import Children
+
+TERM, KILL, SEGV = 15, 9, 11
+ANY = -1  # an exit status that is not foretold
+MOMENTS = ("launch", "begun", "started", "output", "verdict", "signalled", "exited", "tree")
+_NESTED = "import sys; from holdfast.cli.main import main; sys.exit(main())"
+
+
+class Command(NamedTuple):
+    """A misbehaving command: how it ends by itself (a raw wait status, None: never) and on SIGTERM."""
+
+    kind: str
+    argv: list[str]
+    by_itself: int | None
+    on_term: int = TERM
+    needs_deadline: bool = False
+    lines: str | None = None  # the writer's file
+    nested_id: str | None = None
+
+
+class Kill(NamedTuple):
+    """Whom to SIGKILL, and when: so long after something was seen."""
+
+    target: str  # guard, leader, child
+    moment: str
+    delay_s: float
+
+
+class Plan(NamedTuple):
+    """One run."""
+
+    number: int
+    run_id: str
+    command: Command
+    options: dict[str, Any]
+    cancel_after_s: float | None
+    kill: Kill | None
+    then: str | None  # when this run is dispatched: kill an "owner" or a "reader", or close a "session"
+
+
+class Planner:
+    """Makes plans. `directory` is for the files that some commands share with the driver."""
+
+    def __init__(self, seed: int, child: Children, directory: Path, state_path: str) -> None:
+        self.seed = seed
+        self.child = child
+        self.directory = directory
+        self.state_path = state_path
+
+    def plan(self, number: int) -> Plan:
+        """The plan of this run; its id is new each time, because ids sort by time."""
+        chance = random.Random(f"{self.seed}/{number}")
+        make = chance.choices(_KINDS, weights=[weight for _make, weight in _WEIGHTED])[0]
+        command = make(self, chance, number)
+        options = _options(chance, command)
+        if options["lifetime"] == "session" or chance.random() < 0.1:
+            options["session"] = f"session-{number // 100}-{chance.randrange(3)}"
+        cancel = chance.uniform(0.0, 0.3) if chance.random() < 0.15 else None
+        dice = chance.random()
+        then = "owner" if dice < 0.02 else "reader" if dice < 0.03 else "session" if dice < 0.08 else None
+        return Plan(number, new_run_id(), command, options, cancel, _kill(chance), then)
+
+    def shared_file(self, number: int) -> str:
+        """A file of zeros, 16 bytes, for a command to count in."""
+        path = self.directory / f"shared-{number}"
+        path.write_bytes(bytes(16))
+        return str(path)
+
+    def exits(self, chance: random.Random, _number: int) -> Command:
+        """Says a line and exits with a known code."""
+        code = chance.choice((0, 0, 1, 7, 124, 137, 143, 255))
+        return Command("exits", self.child("exits.sh", code), code << 8)
+
+    def works(self, chance: random.Random, _number: int) -> Command:
+        """Exits after some milliseconds."""
+        code = chance.choice((0, 3))
+        return Command("works", self.child("exits_at", f"+{chance.randrange(1, 250) * 1_000_000}", code), code << 8)
+
+    def sleeps(self, _chance: random.Random, _number: int) -> Command:
+        """Would sleep for a minute."""
+        return Command("sleeps", ["/bin/sleep", "60"], None, needs_deadline=True)
+
+    def ignores(self, _chance: random.Random, _number: int) -> Command:
+        """Ignores SIGTERM."""
+        return Command("ignores TERM", self.child("ignores_term"), None, KILL, needs_deadline=True)
+
+    def late_zero(self, chance: random.Random, _number: int) -> Command:
+        """Exits with 0 or 1 when SIGTERM comes: a late 0 is no success."""
+        code = chance.choice((0, 1))
+        return Command("exits on TERM", self.child("exits_on_term", code), None, code << 8, needs_deadline=True)
+
+    def daemon(self, chance: random.Random, _number: int) -> Command:
+        """A double-forked daemon with a cleared environment."""
+        how = chance.choice(("stay", "exit", "crash"))
+        by_itself = {"stay": None, "exit": 0, "crash": SEGV}[how]
+        return Command("daemon", self.child("daemonises", how), by_itself, needs_deadline=how == "stay")
+
+    def writer(self, chance: random.Random, number: int) -> Command:
+        """Writes numbered lines."""
+        path, code = self.shared_file(number), chance.choice((0, 0, 5))
+        count, pace_us = chance.choice(((20, 0), (2000, 0), (400, 500), (5000, 20)))
+        return Command("writes", self.child("writes_lines", path, count, pace_us, code), code << 8, lines=path)
+
+    def reforks(self, chance: random.Random, number: int) -> Command:
+        """A chain that re-forks every millisecond."""
+        how = chance.choice(("stay", "exit"))
+        by_itself = 0 if how == "exit" else None
+        return Command("re-forks", self.child("reforks", self.shared_file(number), how), by_itself, needs_deadline=True)
+
+    def holder(self, chance: random.Random, _number: int) -> Command:
+        """Exits and leaves somebody behind."""
+        words = (chance.choice(("silent", "writes", "null")), chance.choice((0, 100_000)))
+        return Command("stragglers", self.child("leaves_holder", *words, *chance.choice(((), ("stubborn",)))), 0)
+
+    def family(self, chance: random.Random, _number: int) -> Command:
+        """Trees that resist in their ways."""
+        argv, on_term = chance.choice(
+            (
+                (self.child("leader_exits_on_term", 4), 4 << 8),
+                (self.child("forks_on_term", 3), 0),
+                (self.child("grows_tree", 4, "stubborn"), KILL),
+                (self.child("stops_itself", 2), 2 << 8),
+            )
+        )
+        return Command("family", argv, None, on_term, needs_deadline=True)
+
+    def missing(self, _chance: random.Random, _number: int) -> Command:
+        """No such command."""
+        return Command("missing", ["/nonexistent/command"], None)
+
+    def nested(self, chance: random.Random, number: int) -> Command:
+        """A run inside the run, by the command line."""
+        inner = chance.choice((self.works, self.daemon, self.ignores, self.writer))(chance, number)
+        run_id = new_run_id()
+        words = ["run", "--state-dir", self.state_path, "--id", run_id, "--quiet", "--grace", "100ms"]
+        words += ["--timeout", f"{chance.randrange(100, 400)}ms", "--drain", "200ms", "--"]
+        return Command("nested", [sys.executable, "-c", _NESTED, *words, *inner.argv], ANY, ANY, True, None, run_id)
+
+
+def _options(chance: random.Random, command: Command) -> dict[str, Any]:
+    options: dict[str, Any] = {"drain": 0.3, "drain_idle": 0.05, "lifetime": "owner"}
+    ladder = {"ladder": chance.choice(("INT:40ms,TERM:80ms,KILL", "KILL"))}
+    options |= {"grace": chance.uniform(0.03, 0.2)} if chance.random() < 0.8 else ladder
+    if command.needs_deadline or chance.random() < 0.3:
+        options["timeout"] = chance.uniform(0.8, 1.4) if command.nested_id else chance.uniform(0.05, 0.5)
+    elif chance.random() < 0.1:
+        options["idle_timeout"] = 0.1
+    options["lifetime"] = chance.choice(("owner", "owner", "session", "detached", "detached"))
+    return options
+
+
+def _kill(chance: random.Random) -> Kill | None:
+    target = chance.choices((None, "guard", "leader", "child"), weights=(42, 38, 12, 8))[0]
+    if target is None:
+        return None
+    moment = chance.choices(MOMENTS, weights=(3, 3, 5, 2, 4, 3, 2, 1))[0]
+    if target != "guard" and moment in ("launch", "begun", "exited", "tree"):
+        moment = "started"
+    delay_s = chance.choice((0.0, 0.0, chance.uniform(0, 0.001), chance.uniform(0, 0.02), chance.uniform(0, 0.3)))
+    return Kill(target, moment, delay_s)
+
+
+_WEIGHTED: list[tuple[Callable[[Planner, random.Random, int], Command], int]] = [
+    (Planner.exits, 12),
+    (Planner.works, 14),
+    (Planner.sleeps, 10),
+    (Planner.ignores, 10),
+    (Planner.late_zero, 8),
+    (Planner.daemon, 12),
+    (Planner.writer, 16),
+    (Planner.reforks, 4),
+    (Planner.holder, 6),
+    (Planner.family, 8),
+    (Planner.missing, 2),
+    (Planner.nested, 3),
+]
+_KINDS = [make for make, _weight in _WEIGHTED]
+
+
+def expected_lines(length: int) -> bytes:
+    """The first bytes of what the writer writes."""
+    text, line = bytearray(), 0
+    while len(text) < length:
+        line += 1
+        text += line_of(line)
+    return bytes(text[:length])
+
+
+def line_of(line: int) -> bytes:
+    """One line of the writer."""
+    return b"%08d " % line + bytes([97 + line % 26]) * (line * 7919 % 97) + b"\n"
+
+
+def lines_reported(path: str) -> int:
+    """How many lines the writer said it had handed over."""
+    with open(path, "rb") as file:
+        return int.from_bytes(file.read(8), sys.byteorder)
+
+
+def remove_shared(plan: Plan) -> None:
+    """The file that the command of this plan shared."""
+    for word in plan.command.argv:
+        if os.path.basename(word).startswith("shared-"):
+            os.unlink(word)

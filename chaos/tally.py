@@ -1,0 +1,68 @@
+"""The figures of a campaign, and the table that shows them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+
+class Tally:
+    """Counts what happened. `leaks` are processes that nobody could attribute to a run."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.kinds: Counter[str] = Counter()
+        self.lifetimes: Counter[str] = Counter()
+        self.outcomes: Counter[str] = Counter()
+        self.nested: Counter[str] = Counter()
+        self.trees: Counter[str] = Counter()
+        self.kills: Counter[str] = Counter()
+        self.moments: Counter[str] = Counter()
+        self.answers: Counter[str] = Counter()
+        self.cancels = 0
+        self.sessions_closed = 0
+        self.recoveries = 0
+        self.lost_guards = 0
+        self.orphans = 0
+        self.leaks: Counter[str] = Counter()
+        self.bytes = 0
+        self.lines = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; counters by size."""
+        return {
+            name: dict(value.most_common()) if isinstance(value, Counter) else value
+            for name, value in vars(self).items()
+        }
+
+
+def rows(results: dict[str, Any]) -> list[tuple[str, str]]:
+    """The summary for people: what, and how much of it."""
+    return [
+        ("runs", f"{results['runs']}, {sum(results['nested'].values())} nested ones besides"),
+        ("seed, containment", f"{results['seed']}, {results['containment']}"),
+        ("commands", _listed(results["kinds"])),
+        ("lifetimes", _listed(results["lifetimes"])),
+        ("killed", _listed(results["kills"])),
+        ("guards died after", _listed(results["moments"])),
+        ("asked to stop", f"{results['cancels']} runs, {results['sessions_closed']} sessions"),
+        ("outcomes", _listed(results["outcomes"])),
+        ("of nested runs", _listed(results["nested"])),
+        ("trees", _listed(results["trees"])),
+        ("finished by others", f"{results['lost_guards']} runs, {results['recoveries']} of them by sweeps"),
+        ("orphans ended", str(results["orphans"])),
+        ("leaks", _listed(results["leaks"])),
+        ("output", f"{results['bytes']} bytes, {results['lines']} numbered lines compared"),
+        ("index", f"{results['indexed']} runs, each once"),
+        ("time", f"{results['seconds']} s, {results['runs_per_second']} runs/s"),
+        ("violations", str(results["violations"])),
+    ]
+
+
+def table(results: dict[str, Any]) -> str:
+    """The same as text."""
+    return "\n".join(f"{name:20} {value}" for name, value in rows(results))
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items()) or "none"
