@@ -8,6 +8,9 @@ SHELL := /bin/bash
 PYTHON ?= python3
 CC_CHECK ?= gcc
 PYTEST_ARGS ?=
+RUNS ?= 10000
+SEED ?= 1
+CHAOS_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,7 +24,7 @@ HEADERS := $(sort $(wildcard native/*.h))
 C_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 	-Wformat=2 -Wundef -Wvla -Wwrite-strings -Wpointer-arith
 
-.PHONY: help demo test check check-python check-native guard suite test-unprivileged test-guard-sanitized bench wheel clean
+.PHONY: help demo test check check-python check-native guard suite test-unprivileged test-guard-sanitized bench chaos wheel clean
 
 help:
 	@echo 'make demo    set up, then watch Holdfast end a command that does not want to end'
@@ -32,6 +35,7 @@ help:
 	@echo 'make test-guard-sanitized   the guard tests on an ASan/UBSan build of the guard'
 	@echo 'make guard   rebuild the guard in the source tree'
 	@echo 'make bench   ratios against the usual ways to start a process, on this machine'
+	@echo 'make chaos   many runs while guards, owners and children are killed (RUNS=10000 SEED=1)'
 	@echo 'make wheel   build the wheel into dist/'
 	@echo 'make clean   remove everything that was built, the virtual environment included'
 
@@ -74,6 +78,9 @@ guard: $(VENV)/installed
 
 bench: $(VENV)/installed-dev $(GUARD)
 	$(BIN)/python -m bench
+
+chaos: $(VENV)/installed-dev $(GUARD)
+	$(BIN)/python -m chaos --runs $(RUNS) --seed $(SEED) $(CHAOS_ARGS)
 
 wheel: $(VENV)/installed
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
