@@ -212,7 +212,7 @@ enum packet {
     PACKET_STOP = 64,        /* struct packet_stop, then the reason */
     PACKET_SIGNAL = 65,      /* struct packet_signal */
     PACKET_EXTEND = 66,      /* struct packet_extend */
-    PACKET_READ = 67,        /* struct packet_read: wake me at the next output; no answer */
+    PACKET_READ = 67,        /* struct packet_read: wake me when there is output I have not seen; no answer */
     PACKET_GIVE_INPUT = 68,  /* answered with the descriptor for stdin or the terminal */
     PACKET_CLOSE_INPUT = 69, /* the guard closes its own copy */
     PACKET_HEARTBEAT = 70,
@@ -238,6 +238,7 @@ struct packet_extend {
 };
 struct packet_read {
     uint64_t consumed; /* journal offset up to which the owner needs nothing any more; 0 releases nothing */
+    uint64_t seen;     /* journal offset up to which it has read: output beyond it wakes at once */
 };
 struct packet_answer {
     int32_t error; /* 0 or an errno: ESRCH too late, ERANGE over the ceiling, EINVAL not understood, ... */

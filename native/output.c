@@ -67,6 +67,7 @@ static void record(struct output *output, int index, const unsigned char *data, 
         output->dropped_bytes += room;
         return;
     }
+    output->recorded_to = output->journal->length;
     stream->bytes += room;
     if (late)
         output->late_bytes += room;

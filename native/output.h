@@ -39,6 +39,7 @@ struct output {
     uint64_t window;    /* 0: none */
     uint64_t consumed;  /* journal offset the owner has read up to */
     uint64_t seen_bytes;
+    uint64_t recorded_to; /* journal offset behind the last output */
     uint64_t late_bytes;
     uint64_t dropped_bytes;
     size_t touched; /* of the read buffer */

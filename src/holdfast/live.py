@@ -285,18 +285,20 @@ class LiveRun:
         """Ask the guard to close its copy of stdin; returns the ticket. RequestError when the guard cannot be asked."""
         return self._ask(control.close_input(self._next()))
 
-    def arm_output(self, consumed: int = 0) -> None:
-        """Be woken at the next output. Read the journal again after this, before waiting: bytes may have come before.
+    def arm_output(self, seen: int, *, release: bool = False) -> None:
+        """Be woken as soon as there is output beyond `seen`, the journal offset up to which the consumer has read.
 
-        `consumed` is the journal offset up to which the consumer needs nothing any more, in a windowed run.
+        The request takes its time, and output may be recorded meanwhile: because the guard is told what was seen, it
+        wakes us for that, too. With `release` the consumer needs nothing before `seen` any more, in a windowed run.
         """
-        if self.armed and not consumed:
+        if self.armed and not release:
             return
-        if consumed:
+        consumed = 0
+        if release:
             self.refresh()  # the facts' reader must have passed whatever is given back; see the races above
-            consumed = min(consumed, self.reader.position)
+            consumed = min(seen, self.reader.position)
         try:
-            self.control.send(control.read(consumed), MSG_DONTWAIT | MSG_NOSIGNAL)
+            self.control.send(control.read(consumed, seen), MSG_DONTWAIT | MSG_NOSIGNAL)
             self.armed = True
         except OSError:
             pass  # gone: end of file wakes us. Or not reading: it is stopped, and will find our earlier packets.

@@ -408,11 +408,11 @@ class Output:
         if not self._take():
             if ended:
                 return False
-            live.arm_output(self._reader.position if live.windowed else 0)
-            if not self._take():  # once more after arming: what came in between wakes nobody
+            live.arm_output(self._reader.position, release=live.windowed)
+            if not self._take():  # once more after arming: it may be there already
                 await self._run._changed()  # noqa: SLF001 - Output is the other half of Run
         elif live.windowed and not ended:
-            live.arm_output(self._reader.position)
+            live.arm_output(self._reader.position, release=True)
         return True
 
     def _take(self) -> bool:

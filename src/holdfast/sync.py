@@ -133,14 +133,14 @@ class _Waiting:
         if ended:
             return False
         self.arm(self.output)
-        return self.take(self.output)  # once more after arming: what came in between wakes nobody
+        return self.take(self.output)  # once more after arming: it may be there already
 
     def arm(self, output: JournalReader) -> None:
         if not self.live.windowed:
-            self.live.arm_output()
+            self.live.arm_output(output.position)
         elif output.position != self.released or not self.live.armed:
             self.released = output.position
-            self.live.arm_output(self.released)
+            self.live.arm_output(self.released, release=True)
 
     def take(self, output: JournalReader) -> bool:
         chunks = output.read(CHUNKS_BYTES)

@@ -129,7 +129,7 @@ def test_packets() -> None:
         ("packet_stop", control.stop(1, "user", "", now=False)),
         ("packet_signal", control.signal(1, 15, tree=True)),
         ("packet_extend", control.extend(1, 5)),
-        ("packet_read", control.read(5)),
+        ("packet_read", control.read(5, 0)),
     ],
 )
 def test_requests_are_as_long_as_their_structs(name: str, packet: bytes) -> None:

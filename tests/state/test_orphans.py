@@ -305,7 +305,7 @@ def _until_ready(live: LiveRun) -> dict[str, int]:
     poll = select.poll()
     poll.register(live.control.fileno(), select.POLLIN)
     while not is_ready(seen):
-        live.arm_output()
+        live.arm_output(reader.position)
         seen += b"".join(chunk.data for chunk in reader.read())
         if not is_ready(seen):
             assert poll.poll(30_000)

@@ -69,7 +69,7 @@ class DurableRun:
         reader, seen = JournalReader(self.handle.journal), b""
         end = time.monotonic() + BOUND_S
         while not is_ready(seen):
-            self.handle.control.send(control.read(0))  # armed, then read, then waited: see there
+            self.handle.control.send(control.read(0, reader.position))  # armed, then read, then waited: see there
             seen += b"".join(chunk.data for chunk in reader.read())
             if not is_ready(seen):
                 self._poll(end)

@@ -148,7 +148,7 @@ class Attachment:
         while self._waiting() < _ROOM:
             ended = self.followed.ended
             if not ended:
-                self.followed.live.arm_output()
+                self.followed.live.arm_output(self.output.position)
             chunks = self.output.read(CHUNKS_BYTES)
             for chunk in chunks:
                 self.sinks[chunk.stream].add(chunk.data)

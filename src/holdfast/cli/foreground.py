@@ -223,7 +223,7 @@ class Foreground:
                 return
             if not chunks or position - armed_at >= CHUNKS_BYTES:
                 armed_at = position
-                self.live.arm_output(position)
+                self.live.arm_output(position, release=True)
 
     def _flush(self) -> None:
         for name, sink in self.sinks.items():

@@ -87,7 +87,7 @@ def _follow(state: StateDirectory, run_id: str, reader: JournalReader, printer: 
     with Followed(state, run_id) as followed:
         while True:
             ended = followed.ended
-            followed.live.arm_output()
+            followed.live.arm_output(reader.position)
             printer.take_all(reader)
             if ended:
                 return

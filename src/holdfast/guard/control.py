@@ -32,6 +32,7 @@ REASON_MAX = 1024
 _STOP = struct.Struct("<iiii")
 _PAIR = struct.Struct("<ii")
 _NUMBER = struct.Struct("<Q")
+_NUMBERS = struct.Struct("<QQ")
 
 
 class Answer(NamedTuple):
@@ -66,9 +67,9 @@ def extend(ticket: int, by_ns: int) -> bytes:
     return _packet(EXTEND, _NUMBER.pack(by_ns), ticket)
 
 
-def read(consumed: int) -> bytes:
-    """Ask for one wake at the next output; the journal before `consumed` is not needed any more. Not answered."""
-    return _packet(READ, _NUMBER.pack(consumed), 0)
+def read(consumed: int, seen: int) -> bytes:
+    """Ask for one wake when there is output beyond `seen`; what is before `consumed` is not needed. Not answered."""
+    return _packet(READ, _NUMBERS.pack(consumed, seen), 0)
 
 
 def give_input(ticket: int) -> bytes:

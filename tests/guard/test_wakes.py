@@ -1,0 +1,50 @@
+"""Whoever waits for output is woken for it, also when it was recorded while the request was on its way."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+
+import pytest
+
+from holdfast.journal.reader import JournalReader
+from holdfast.live import LiveRun
+from holdfast.spec import make_spec
+
+pytestmark = pytest.mark.guard
+
+
+def stopped(pid: int) -> None:
+    """Stop the guard, and return when it is."""
+    os.kill(pid, signal.SIGSTOP)
+    _, status = os.waitpid(pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+
+
+@pytest.mark.parametrize("tells_what_it_has_seen", [True, False], ids=["told", "control"])
+def test_output_recorded_while_the_request_was_on_its_way(*, tells_what_it_has_seen: bool) -> None:
+    """The order is made certain: output is recorded, then the request is handled, and no output comes after it.
+
+    The control pretends to have seen everything, which is what a guard that is told nothing has to assume.
+    """
+    live = LiveRun.start(make_spec(["sh", "-c", "read line; echo answer; exec sleep 1000"], stdin="pipe"))
+    try:
+        reader = JournalReader(live.journal)
+        position = 0
+        while not reader.facts:
+            reader.read()
+        position = reader.position
+        os.write(live.input, b"go\n")
+        while live.reader.stdout_bytes == 0:  # not armed: nobody is woken, and this is the only way to know
+            live.refresh()
+        stopped(live.guard_pid)
+        live.arm_output(position if tells_what_it_has_seen else 1 << 40)
+        os.kill(live.guard_pid, signal.SIGCONT)
+        poll = select.poll()
+        poll.register(live.control.fileno(), select.POLLIN)
+        assert bool(poll.poll(30_000 if tells_what_it_has_seen else 300)) is tells_what_it_has_seen
+    finally:
+        live.ask_stop("user", now=True)
+        live.reap(wait=True)
+        live.close()
