@@ -23,7 +23,7 @@ def test_requests_are_one_frame_each() -> None:
     assert control.signal(8, 15, tree=True) == packet(65, struct.pack("<ii", 15, 2), 8)
     assert control.signal(8, 15, tree=False) == packet(65, struct.pack("<ii", 15, 1), 8)
     assert control.extend(9, 10**9) == packet(66, struct.pack("<Q", 10**9), 9)
-    assert control.read(4096, 0) == packet(67, struct.pack("<Q", 4096))
+    assert control.read(4096, 0) == packet(67, struct.pack("<QQ", 4096, 0))
     assert control.close_input(3) == packet(69, b"", 3)
     assert control.heartbeat(4) == packet(70, b"", 4)
 
