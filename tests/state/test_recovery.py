@@ -262,6 +262,22 @@ class TestDamage:
             recovery.finish(state, "one")
         assert path.read_bytes() == data
 
+    def test_a_recovery_that_dies_when_the_end_is_written_leaves_no_socket(
+        self, state: StateDirectory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Nobody comes back for the socket of a run that has its end."""
+        socket = Path(put_run(state, "one", journal_bytes("one", STARTED)), "guard.sock")
+        socket.touch()
+
+        def dies(_fd: int) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(os, "fsync", dies)
+        with pytest.raises(KeyboardInterrupt):
+            recovery.finish(state, "one")
+        assert outcome_of(state, "one").status == "lost"
+        assert not socket.exists()
+
     @pytest.mark.root
     def test_a_full_disk_is_an_error_and_can_be_redone(self, tmp_path: Path) -> None:
         from holdfast.state.directory import StateDirectory

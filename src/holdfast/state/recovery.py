@@ -70,11 +70,11 @@ def _finish_locked(path: str, run_id: str, fd: int) -> Recovered | None:
         # What cannot be read stays beside the journal: it is evidence, of something.
         shutil.copyfile(os.path.join(path, rundir.JOURNAL), os.path.join(path, DAMAGED))
     why, cleaned = _clean(run_id, reader)
+    _remove_socket(path)  # before the end is on record, because afterwards nobody looks for anything here
     end = reader.position if reader is not None else 0
     os.ftruncate(fd, end)
     rundir.write_whole(fd, _ending(run_id, reader, why, cleaned), end)
     os.fsync(fd)
-    _remove_socket(path)
     return Recovered(run_id, cleaned.how, cleaned.survivors, damage)
 
 
