@@ -69,7 +69,7 @@ def campaign(options: argparse.Namespace, directory: Path) -> tuple[dict[str, An
     for first in range(0, options.runs, _ROUND):
         one = Round(state, planner, tally, with_cgroup=with_cgroup)
         one.run(range(first, min(first + _ROUND, options.runs)))
-        violations += one.violations
+        violations += [violation for violation in one.violations if violation not in violations]
         took_s = time.monotonic() - begun
         print(f"chaos: {tally.runs} runs, {len(violations)} violations, {took_s:.0f} s", file=sys.stderr, flush=True)
         if violations and not options.keep_going:

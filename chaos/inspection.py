@@ -41,6 +41,7 @@ def inspect(state: StateDirectory, runs: Iterable[Running], tally: Tally, *, wit
         if (nested_id := run.plan.command.nested_id) is not None:
             yield from _nested(state, nested_id, tally)
         _count(run, tally)
+    for run in runs:
         remove_shared(run.plan)
 
 
@@ -78,15 +79,16 @@ def _nested(state: StateDirectory, run_id: str, tally: Tally) -> Iterator[Violat
 
 
 def _count(run: Running, tally: Tally) -> None:
+    if run.never_made and not run.refused:
+        tally.never_made += 1
+        return
     tally.runs += 1
+    tally.kinds[run.plan.command.kind] += 1
+    tally.lifetimes[run.plan.options["lifetime"]] += 1
     if run.refused:
         tally.outcomes["refused: its session was closed"] += 1
         return
-    try:
-        journal = frames.read(run.journal.path)
-    except FileNotFoundError:
-        tally.outcomes["never made: its owner was killed"] += 1
-        return
+    journal = frames.read(run.journal.path)
     tally.outcomes[_words(oracle.outcome(journal))] += 1
     tally.trees[oracle.tree(journal)] += 1
     tally.bytes += len(journal.stdout)

@@ -62,7 +62,7 @@ def violations(run: Running, *, with_cgroup: bool) -> Iterator[str]:
     try:
         journal = frames.read(run.journal.path)
     except FileNotFoundError:
-        if not (run.refused or (run.owner_killed and run.journal.position == 0)):
+        if not (run.refused or run.never_made):
             yield "it has no journal, and nobody refused it"
         return
     if run.refused:
@@ -125,7 +125,8 @@ def _outcome(run: Running, journal: Journal) -> Iterator[str]:
 def _exit(run: Running, journal: Journal) -> Iterator[str]:
     command, exited = run.plan.command, journal.first("exited")
     if exited is None:
-        if not run.guard_was_hit and journal.first("started") is not None and journal.first("spawn_failed") is None:
+        never_ran = command.kind == "missing"  # stopped before that was found out: then nothing of it exits
+        if not (run.guard_was_hit or never_ran) and journal.first("started") is not None:
             yield "its guard was well, but its exit is not on record"
         return
     before = journal.facts[: journal.facts.index(exited)]

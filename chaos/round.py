@@ -8,6 +8,7 @@ import select
 import time
 from typing import TYPE_CHECKING
 
+from holdfast.spec import new_run_id
 from holdfast.state.sweep import Sweeper
 
 from .crew import Member
@@ -35,6 +36,7 @@ class Round:
         self.planner = planner
         self.tally = tally
         self.with_cgroup = with_cgroup
+        self.plans: list[Plan] = []
         self.runs: dict[str, Running] = {}
         self.live: dict[str, Running] = {}
         self.owners: list[Member] = []
@@ -48,13 +50,13 @@ class Round:
     def run(self, numbers: range) -> None:
         """All of it. Nothing of the round is left when this returns; whatever was, is a violation or a leak."""
         self.chance = random.Random(f"{self.planner.seed}/round/{numbers.start}")
-        plans = [self.planner.plan(number) for number in reversed(numbers)]
+        self.plans = [self.planner.plan(number) for number in reversed(numbers)]
         self.owners = [self._new_owner(index) for index in range(_OWNERS)]
         self.readers = [self._new_reader() for _ in range(_READERS)]
         end = time.monotonic() + _BOUND_S
-        while plans or self.live:
-            while plans and (owner := self._free_owner()) is not None:
-                self._dispatch(plans.pop(), owner)
+        while self.plans or self.live:
+            while self.plans and (owner := self._free_owner()) is not None:
+                self._dispatch(self.plans.pop(), owner)
                 end = time.monotonic() + _BOUND_S
             self._turn()
             if time.monotonic() > end:
@@ -79,8 +81,6 @@ class Round:
     def _dispatch(self, plan: Plan, owner: Member) -> None:
         run = Running(plan, owner, self.state.path)
         self.runs[plan.run_id] = self.live[plan.run_id] = run
-        self.tally.kinds[plan.command.kind] += 1
-        self.tally.lifetimes[plan.options["lifetime"]] += 1
         run.owner_killed = not owner.order(plan.command.argv, {"run_id": plan.run_id, **plan.options})
         if plan.cancel_after_s is not None:
             self.cancels.append((time.monotonic() + plan.cancel_after_s, plan.run_id))
@@ -94,7 +94,7 @@ class Round:
         owner = self.owners[index]
         owner.kill()
         self.tally.kills["owner"] += 1
-        for run in self.live.values():
+        for run in self.runs.values():
             run.owner_killed = run.owner_killed or run.owner is owner
         self.buried.append(owner)
         self.owners[index] = self._new_owner(index)
@@ -128,6 +128,8 @@ class Round:
             run.watch()
             if run.over:
                 del self.live[run.plan.run_id]
+            if run.never_made and not run.refused:
+                self.plans.append(run.plan._replace(run_id=new_run_id(), then=None))
         self._reap()
 
     def _hear(self, member: Member) -> None:

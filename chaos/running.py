@@ -50,8 +50,12 @@ class Running:
         """Whether nothing more is to be seen, as far as the driver can tell."""
         if self.refused or self.error is not None or self.journal.ended:
             return True
-        # Nobody will write its end before the last sweep; or it was never made.
-        return self.guard_was_hit or (self.owner_killed and self.journal.position == 0 and self.owner.gone)
+        return self.guard_was_hit or self.never_made  # the last sweep may be the one to write its end
+
+    @property
+    def never_made(self) -> bool:
+        """Whether its owner was killed before it came to it."""
+        return self.owner.killed and self.owner.gone and not os.path.lexists(self.path)
 
     @property
     def guard_was_hit(self) -> bool:

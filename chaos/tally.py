@@ -11,6 +11,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.runs = 0
+        self.never_made = 0
         self.kinds: Counter[str] = Counter()
         self.lifetimes: Counter[str] = Counter()
         self.outcomes: Counter[str] = Counter()
@@ -42,6 +43,7 @@ def rows(results: dict[str, Any]) -> list[tuple[str, str]]:
         ("runs", f"{results['runs']}, {sum(results['nested'].values())} nested ones besides"),
         ("seed, containment", f"{results['seed']}, {results['containment']}"),
         ("commands", _listed(results["kinds"])),
+        ("planned again", f"{results['never_made']}, because the owner was killed before it came to them"),
         ("lifetimes", _listed(results["lifetimes"])),
         ("killed", _listed(results["kills"])),
         ("guards died after", _listed(results["moments"])),
