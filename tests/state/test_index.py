@@ -23,6 +23,8 @@ from holdfast.state.listing import Listing
 from tests.support.durable import USAGE, DurableRun, HeldLock, facts_of_success, journal_bytes, put_run, run_to_end
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.state.directory import StateDirectory
 
 
@@ -83,6 +85,22 @@ class TestCatchingUp:
         assert index.count() == 0
         index.refresh()
         assert (state.live_ids(), ids(index)) == ([], ["one"])
+
+    @pytest.mark.parametrize("make", [Index.refresh, Index.rebuild])
+    def test_a_socket_that_a_killed_guard_left_goes_with_the_mark(
+        self, state: StateDirectory, index: Index, make: Callable[[Index], object]
+    ) -> None:
+        """It was killed between its end and the removal of its socket; without the mark nobody would come again."""
+        socket = Path(put_run(state, "one"), "guard.sock")
+        socket.touch()
+        with HeldLock(state.run_path("one")):  # not killed, only on its way out
+            make(index)
+            assert socket.exists()
+            assert state.live_ids() == ["one"]
+        make(index)
+        assert not socket.exists()
+        assert state.live_ids() == []
+        assert ids(index) == ["one"]
 
     def test_taking_in_twice_changes_nothing(self, state: StateDirectory, index: Index) -> None:
         put_run(state, "one", journal_bytes("one", spec=b'{"argv": ["x"], "labels": {"a": "b"}}'))

@@ -95,7 +95,9 @@ class Index:
         if removed := [entry.run_id for entry in ended if self.state.is_missing(entry.run_id)]:
             self._write([], removed)
         for entry in ended:
-            self.state.unmark_live(entry.run_id)
+            # Without its mark nobody would look for anything it left. One whose guard is going is taken in again later.
+            if rundir.drop_socket(self.state.run_path(entry.run_id)):
+                self.state.unmark_live(entry.run_id)
         for run_id in [*missing, *removed]:
             rundir.finish_removal(self.state, run_id)
         return [entry for entry in found.values() if entry is not None and not entry.final]

@@ -12,7 +12,7 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import database
+from . import database, rundir
 from .entry import look
 from .rows import put
 
@@ -66,7 +66,8 @@ def rebuild(state: StateDirectory) -> Rebuilt:
     _remove(state.index_path)
     os.rename(aside, state.index_path)
     for run_id in ended & live:
-        state.unmark_live(run_id)
+        if rundir.drop_socket(state.run_path(run_id)):
+            state.unmark_live(run_id)
     return Rebuilt(len(ended), len(ended - live))
 
 

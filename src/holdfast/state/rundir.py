@@ -196,6 +196,29 @@ def take_over(journal: int) -> bool:
     return _lock(journal, _GUARD_BYTE)
 
 
+def drop_socket(path: str) -> bool:
+    """Remove the socket of an ended run whose guard did not come to that; False while the guard is on its way out.
+
+    A guard writes its end and then takes its socket away. One that is killed in between leaves it.
+    """
+    name = os.path.join(path, SOCKET)
+    if not os.path.lexists(name):
+        return True
+    try:
+        journal = open_journal(path)
+    except OSError:
+        return True  # no run any more: it is being removed, socket and all
+    try:
+        if _is_locked(journal, _GUARD_BYTE):
+            return False
+        os.unlink(name)
+    except OSError:
+        pass  # somebody else was faster, or it is not ours to remove: the doctor tells
+    finally:
+        os.close(journal)
+    return True
+
+
 def connect(path: str) -> socket:
     """A connection to the run's guard. OSError when nobody listens there."""
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
