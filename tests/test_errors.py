@@ -32,6 +32,17 @@ ALL = [
     RunError("it broke", result={"status": "failed"}, run_id="r1", remedy="mend it"),
     RequestError("it broke", errno=errno.ESRCH, run_id="r1", remedy="mend it"),
     UnsupportedPlatformError("it broke", run_id="r1", remedy="mend it"),
+    *(
+        state_error("it broke", run_id="r1", remedy="mend it")
+        for state_error in (
+            errors.StateError,
+            errors.StateVersionError,
+            errors.RunExistsError,
+            errors.RunNotFoundError,
+            errors.AmbiguousRunError,
+            errors.SessionClosedError,
+        )
+    ),
 ]
 
 

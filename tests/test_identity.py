@@ -169,7 +169,11 @@ def test_refuses_what_is_no_stat_line(line: bytes) -> None:
         parse_stat(line)
 
 
-@pytest.mark.parametrize("pid", [0, -1, -os.getpid(), 1, os.getpid(), True, False])
+@pytest.mark.parametrize(
+    "pid",
+    [0, -1, -os.getpid(), 1, os.getpid(), True, False],
+    ids=["zero", "all", "group", "init", "own", "true", "false"],
+)
 def test_some_processes_are_never_targets(pid: int) -> None:
     assert is_safe_target(pid) is False
 

@@ -8,8 +8,8 @@ import signal
 import sys
 
 import anyio
-import anyio.lowlevel
 import pytest
+from anyio import wait_all_tasks_blocked
 
 import holdfast
 from holdfast import Supervisor
@@ -89,7 +89,7 @@ async def test_a_stop_before_the_start_reaches_a_used_guard_too() -> None:
         assert run.guard_pid == guard
         async with anyio.create_task_group() as group:
             group.start_soon(run.cancel, "before it began")
-            await anyio.lowlevel.checkpoint()  # the request is in the socket
+            await wait_all_tasks_blocked()  # the request is in the socket
             os.kill(guard, signal.SIGCONT)
             report = await run.settled()
         assert (report["status"], report["cause"], report["started_at"]) == ("cancelled", "user", None)

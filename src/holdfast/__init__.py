@@ -5,6 +5,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # type checkers know the name; importing `typing` for it costs milliseconds
 if TYPE_CHECKING:
     from .errors import (
+        AmbiguousRunError,
         GuardError,
         HoldfastError,
         JournalDamagedError,
@@ -13,7 +14,12 @@ if TYPE_CHECKING:
         RequestError,
         ResourceError,
         RunError,
+        RunExistsError,
+        RunNotFoundError,
+        SessionClosedError,
         SpecError,
+        StateError,
+        StateVersionError,
         UnsupportedPlatformError,
     )
     from .journal.facts import Fact
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
 
 # Imported when first asked for: the command line needs a part only, and anyio alone costs as much as the interpreter.
 _HOME = {
+    "AmbiguousRunError": "errors",
     "Chunk": "journal.reader",
     "Fact": "journal.facts",
     "GuardError": "errors",
@@ -39,9 +46,14 @@ _HOME = {
     "Result": "result",
     "Run": "supervisor",
     "RunError": "errors",
+    "RunExistsError": "errors",
+    "RunNotFoundError": "errors",
     "RunSpec": "spec",
     "Rung": "spec",
+    "SessionClosedError": "errors",
     "SpecError": "errors",
+    "StateError": "errors",
+    "StateVersionError": "errors",
     "Supervisor": "supervisor",
     "UnsupportedPlatformError": "errors",
     "make_spec": "spec",
@@ -49,6 +61,7 @@ _HOME = {
 }
 
 __all__ = [
+    "AmbiguousRunError",
     "Chunk",
     "Fact",
     "GuardError",
@@ -62,9 +75,14 @@ __all__ = [
     "Result",
     "Run",
     "RunError",
+    "RunExistsError",
+    "RunNotFoundError",
     "RunSpec",
     "Rung",
+    "SessionClosedError",
     "SpecError",
+    "StateError",
+    "StateVersionError",
     "Supervisor",
     "UnsupportedPlatformError",
     "make_spec",

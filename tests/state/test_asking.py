@@ -14,6 +14,7 @@ import pytest
 
 from holdfast.errors import RequestError, RunNotFoundError
 from holdfast.guard import control
+from holdfast.journal.reader import JournalReader
 from holdfast.state import asking, rundir
 from holdfast.state.asking import Asking, stop_all
 from tests.support.durable import DurableRun, HeldLock, facts_of_success, journal_bytes, put_run, run_to_end
@@ -99,7 +100,9 @@ class TestStopping:
             results = []
             thread = threading.Thread(target=lambda: results.extend(stop_all(state, [run.run_id])))
             thread.start()
-            run._poll(time.monotonic() + 30)  # noqa: SLF001 - the wake of the verdict
+            reader, end = JournalReader(run.handle.journal), time.monotonic() + 30
+            while not any(fact.kind == "stop_asked" for fact in reader.facts) and time.monotonic() < end:
+                reader.scan()  # a wake may be for something else; the record says when it was asked
             run.kill_guard()
             thread.join(30)
         (stopped,) = results

@@ -149,7 +149,7 @@ class TestFinding:
             assert [reaped.how for reaped in orphans.reap([orphan])] == ["gone"]
 
     @pytest.mark.root
-    @pytest.mark.parametrize(("run_id", "counts"), [("web", False), (new_run_id(), True)])
+    @pytest.mark.parametrize(("run_id", "counts"), [("web", False), (new_run_id(), True)], ids=["anybody", "ours"])
     def test_a_cgroup_of_another_name_may_be_anybodys(self, marked: Marked, run_id: str, counts: bool) -> None:
         leaf = os.path.join(_needs_cgroup(), f"holdfast-{run_id}")
         os.mkdir(leaf)
