@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.errors import SpecError, StateError, StateVersionError
 from holdfast.spec import new_run_id
-from holdfast.state import database, queries, rebuilding
+from holdfast.state import database, queries, rebuilding, rundir
 from holdfast.state import index as index_module
 from holdfast.state.entry import Filters, look
 from holdfast.state.index import Index
@@ -124,6 +124,24 @@ class TestCatchingUp:
         state.mark_live("soon")
         assert index.refresh() == []
         assert state.live_ids() == ["soon"]
+
+    def test_a_run_that_appears_while_it_is_looked_for(
+        self, state: StateDirectory, index: Index, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """No journal at the first look, a directory at the second: taken for one without a journal, for ever."""
+        open_journal = rundir.open_journal
+
+        def opens_too_early(path: str, **_how: bool) -> int:
+            monkeypatch.setattr(rundir, "open_journal", open_journal)
+            put_run(state, "one")
+            raise FileNotFoundError(path)
+
+        state.mark_live("one")
+        monkeypatch.setattr(rundir, "open_journal", opens_too_early)
+        assert index.refresh() == []
+        entry = index.get("one")
+        assert entry is not None
+        assert (entry.report["status"], entry.problem) == ("succeeded", None)
 
     def test_more_than_a_batch(self, state: StateDirectory, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(index_module, "_BATCH", 7)

@@ -68,20 +68,21 @@ def look(state: StateDirectory, run_id: str) -> Entry | None:
 
     Whatever is wrong with it becomes a problem of this entry, except that we are out of descriptors or memory: OSError.
     """
-    try:
-        return _finished(state, run_id)
-    except RunNotFoundError:
-        if not state.has(run_id):
-            return None
-        # Nothing to read and nothing to wait for. Unless it is being removed at this very moment.
-        entry = broken(state, run_id, _NO_JOURNAL, final=True)
-        return entry if state.has(run_id) else None
-    except HoldfastError as error:
-        return broken(state, run_id, str(error), final=isinstance(error, JournalDamagedError))
-    except OSError as error:
-        if error.errno in _PASSING:
-            raise
-        return broken(state, run_id, f"it cannot be read: {error.strerror or error}", final=False)
+    for _ in range(2):  # a run that is being made appears, journal and all, between a look for its journal and the next
+        try:
+            return _finished(state, run_id)
+        except RunNotFoundError:
+            if not state.has(run_id):
+                return None
+        except HoldfastError as error:
+            return broken(state, run_id, str(error), final=isinstance(error, JournalDamagedError))
+        except OSError as error:
+            if error.errno in _PASSING:
+                raise
+            return broken(state, run_id, f"it cannot be read: {error.strerror or error}", final=False)
+    # Nothing to read and nothing to wait for. Unless it is being removed at this very moment.
+    entry = broken(state, run_id, _NO_JOURNAL, final=True)
+    return entry if state.has(run_id) else None
 
 
 def broken(state: StateDirectory, run_id: str, problem: str, *, final: bool) -> Entry:
