@@ -75,7 +75,7 @@ def campaign(options: argparse.Namespace, directory: Path) -> tuple[dict[str, An
         if violations and not options.keep_going:
             break
     seconds = time.monotonic() - begun
-    indexed, wrong = catalogue.compare(state)
+    indexed, wrong = catalogue.compare(state, tally.made)
     violations += wrong
     results = {
         "machine": about,

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from holdfast.state.directory import StateDirectory
 
 
-def compare(state: StateDirectory) -> tuple[int, list[Violation]]:
-    """How many runs the index has, and what is wrong with it."""
+def compare(state: StateDirectory, made: int | None = None) -> tuple[int, list[Violation]]:
+    """How many runs the index has, and what is wrong with it; `made` is how many there must be."""
     wrong = []
     listed: Counter[str] = Counter()
     with Index.open(state) as index:
@@ -38,6 +38,8 @@ def compare(state: StateDirectory) -> tuple[int, list[Violation]]:
     wrong += [
         Violation(run_id, f"the index lists it {times} times", "") for run_id, times in listed.items() if times > 1
     ]
+    if made is not None and len(listed) != made:
+        wrong.append(Violation("-", f"the index has {len(listed)} runs, but {made} were made", ""))
     return len(listed), wrong
 
 

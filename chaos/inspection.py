@@ -38,7 +38,7 @@ def inspect(state: StateDirectory, runs: Iterable[Running], tally: Tally, *, wit
             yield _violation(run, what)
         if run.error is not None:
             yield _violation(run, f"it could not be started: {run.error}")
-        if (nested_id := run.plan.command.nested_id) is not None:
+        if (nested_id := run.plan.command.nested_id) is not None and not run.never_made:
             yield from _nested(state, nested_id, tally)
         _count(run, tally)
     for run in runs:

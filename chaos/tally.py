@@ -29,6 +29,11 @@ class Tally:
         self.bytes = 0
         self.lines = 0
 
+    @property
+    def made(self) -> int:
+        """How many run directories there must be: of every run that was not refused, and of every nested one."""
+        return sum(self.trees.values()) + sum(self.nested.values())
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON; counters by size."""
         return {
