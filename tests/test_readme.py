@@ -45,6 +45,8 @@ _DIFFERENT = (
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +[\d.]+m?s", "WHEN HOW-LONG"),
     (r"\+\d+\.\d+s", "+WHEN"),
     (r"\b(process|user) \d+", r"\1 NUMBER"),
+    (r"SIGKILL after [\d.]+m?s", "SIGKILL after THE GRACE"),  # as it was measured
+    (r"\d+ process(es)?\b", "COUNT processes"),  # some shells become their last command
 )
 
 
