@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,8 +33,12 @@ def pytest_sessionstart() -> None:
     OWN_GROUPS.enter()
 
 
-def pytest_sessionfinish() -> None:
-    OWN_GROUPS.leave()
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    try:
+        OWN_GROUPS.leave()
+    except OSError as error:  # raised from here it would hide the report of the test that left something behind
+        sys.stderr.write(f"\nsomething was left in the tests' own cgroup: {error}\n")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(wrapper=True)

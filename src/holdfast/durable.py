@@ -155,6 +155,8 @@ def spec_on_record(run_id: str, public: dict[str, Any]) -> RunSpec:
     options: dict[str, Any] = {option: public.get(name) for name, option in _PUBLIC_TO_OPTION.items()}
     options |= {name: public[name] for name in _SAME if name in public}
     options = {name: value for name, value in options.items() if value is not None}
+    if public.get("stdin") == "pipe" and not public.get("pty"):
+        options["stdin"] = "pipe"
     argv = public.get("argv") or ["?"]
     try:
         return make_spec(argv, run_id=run_id, **options)

@@ -291,6 +291,16 @@ class Run:
         live.close_control()
         self._forget(self)
 
+    async def take_input(self) -> None:
+        """Get the command's stdin or terminal from its guard, for a run that was adopted; one without has none."""
+        live = self._live
+        if live.ended or live.spec.stdin != "pipe":
+            return
+        try:
+            await self._answered(live.ask_input())
+        except RequestError:
+            pass  # it was closed, or the run is over: then there is nothing to write to, and writing says so
+
     def let_go(self) -> None:
         """The run goes on without us: it is not ours to end."""
         self._pump.unwatch(self._live.control.fileno())

@@ -138,6 +138,7 @@ class Supervisor:
         live = await anyio.to_thread.run_sync(adopt, self._state, run_id)
         run = self._begin(live, self._pump, self._group)
         run.ends_with_us = False
+        await run.take_input()
         return run
 
     def _begin(self, live: LiveRun, pump: Pump, group: TaskGroup) -> Run:
