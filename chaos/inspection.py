@@ -88,7 +88,11 @@ def _count(run: Running, tally: Tally) -> None:
     if run.refused:
         tally.outcomes["refused: its session was closed"] += 1
         return
-    journal = frames.read(run.journal.path)
+    try:
+        journal = frames.read(run.journal.path)
+    except FileNotFoundError:
+        tally.outcomes["none"] += 1  # a violation, and told
+        return
     tally.outcomes[_words(oracle.outcome(journal))] += 1
     tally.trees[oracle.tree(journal)] += 1
     tally.bytes += len(journal.stdout)

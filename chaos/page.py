@@ -28,7 +28,8 @@ Afterwards, and after one sweep, all of this is checked, for every run:
 4. **The index has every run exactly once**, with the journal's own status, cause and tree.
 
 This page is written by `python -m chaos --output docs/reliability.md` from the figures in
-[reliability.json](reliability.json); no figure on it is typed by hand. The same 200 runs are part of the test suite.
+[reliability.json](reliability.json); no figure on it is typed by hand. 200 runs of it are part of
+the test suite.
 """
 _TITLES = {"cgroup": "With a cgroup for each run", "subreaper": "Without a cgroup (an ordinary user's default)"}
 _GAP = """

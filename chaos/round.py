@@ -74,7 +74,8 @@ class Round:
         return Member("chaos.reader", self.state.path)
 
     def _free_owner(self) -> Member | None:
-        loads = {owner: sum(run.owner is owner for run in self.live.values()) for owner in self.owners if owner.ready}
+        there = [owner for owner in self.owners if owner.ready and not owner.gone]
+        loads = {owner: sum(run.owner is owner for run in self.live.values()) for owner in there}
         owner = min(loads, key=lambda owner: loads[owner], default=None)
         return owner if owner is not None and loads[owner] < _RUNS_PER_OWNER else None
 
