@@ -44,10 +44,10 @@ static void finish(struct run *run, enum drain_end how) {
         struct fact_recording_failed failed = {.error = run->journal.error};
         journal_fact(&run->journal, FACT_RECORDING_FAILED, &failed, sizeof failed);
     }
+    if (run->control.listener >= 0) /* before the end is on record: a run that is over has no socket */
+        unlinkat(GUARD_FD_DIRECTORY, "guard.sock", 0);
     journal_fact(&run->journal, FACT_END, &run->usage, sizeof run->usage);
     journal_close(&run->journal);
-    if (run->control.listener >= 0)
-        unlinkat(GUARD_FD_DIRECTORY, "guard.sock", 0);
     run->wake_owners = true;
     run_announce(run);
     run->phase = PHASE_ENDED;
