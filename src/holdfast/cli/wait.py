@@ -15,7 +15,7 @@ from ..errors import HoldfastError
 from ..projections.exit_code import OWN_FAILURE, exit_code
 from . import messages
 from .command import JSON, Command, open_state, put, show_json
-from .finding import LABEL, SESSION, filters_of, find_all, live_entries, open_index
+from .finding import LABEL, SESSION, filters_of, find_all, open_index
 from .following import Followed
 from .options import Option, UsageError
 from .plain import plain
@@ -104,19 +104,22 @@ class Waiting:
 
     def run_matching(self, filters: Filters) -> None:
         """Wait for every run that matches, also those that ended, and those that begin while we wait."""
-        with open_index(self.state) as index:
-            live = [entry for entry in index.refresh() if filters.matches(entry) and entry.problem is None]
-            ended = index.list(filters, max(1, index.count())).entries
-        for entry in sorted([*ended, *live], key=lambda entry: (entry.begun_ns, entry.run_id)):
-            self.add([entry.run_id])
-        if not self.runs:
+        if not self._add_matching(filters):
             raise UsageError("no run matches", remedy="holdfast ps --all lists those there are")
         while not self.timed_out:
             self.run()
-            fresh = [entry.run_id for entry in live_entries(self.state, filters) if entry.run_id not in self.runs]
-            if not fresh:
+            if not self._add_matching(filters):
                 return
-            self.add(fresh)
+
+    def _add_matching(self, filters: Filters) -> bool:
+        """Follow what matches now, also what ended between two looks; False when nothing is new."""
+        with open_index(self.state) as index:
+            live = [entry for entry in index.refresh() if filters.matches(entry) and entry.problem is None]
+            ended = index.list(filters, max(1, index.count())).entries
+        known = len(self.runs)
+        for entry in sorted([*ended, *live], key=lambda entry: (entry.begun_ns, entry.run_id)):
+            self.add([entry.run_id])
+        return len(self.runs) > known
 
     def _note(self) -> None:
         for run_id, run in self.runs.items():
