@@ -52,6 +52,7 @@ def console_script() -> str:
 def _repeat(command: list[str], parameters: dict[str, Any]) -> Sample:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPYCACHEPREFIX"] = parameters["bytecode"]
+    environment["HOLDFAST_STATE_DIR"] = os.path.join(parameters["bytecode"], "state")  # removed with it
 
     def once() -> None:
         subprocess.run(command, check=True, env=environment, stdin=subprocess.DEVNULL, capture_output=True)
