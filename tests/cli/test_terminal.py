@@ -282,7 +282,7 @@ def wait_for_state(pid: int, state: str) -> None:
     end = time.monotonic() + 10
     while (now := Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]) != state:
         assert time.monotonic() < end, f"it is {now}, not {state}"
-        time.sleep(0.005)
+        os.sched_yield()
 
 
 def test_pty_without_a_terminal_outside_ends_its_input() -> None:
