@@ -61,16 +61,18 @@ def test_since(runs: Runs) -> None:
 
 
 def test_following_sees_output_as_it_comes_and_ends_with_the_run(runs: Runs, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    run_id = runs.start("sh", "-c", f"echo one; read x <{gate}; echo two; read x <{gate}; echo err >&2")
+    # A gate each: the run could come back to a single one before its writer closed it, and go on at that end of file.
+    first, second = tmp_path / "first", tmp_path / "second"
+    os.mkfifo(first)
+    os.mkfifo(second)
+    run_id = runs.start("sh", "-c", f"echo one; read x <{first}; echo two; read x <{second}; echo err >&2")
     with start("logs", "-f", run_id) as follower:
         assert follower.stdout is not None
         assert follower.stderr is not None
         read_until(follower.stdout.fileno(), b"one\n")
-        gate.write_text("\n")  # opening waits for the reader: the run, and it alone, goes on from here
+        first.write_text("\n")  # opening waits for the reader: the run, and it alone, goes on from here
         read_until(follower.stdout.fileno(), b"two\n")
-        gate.write_text("\n")
+        second.write_text("\n")
         assert follower.wait(30) == 0
         assert follower.stderr.read() == b"err\n"
 
