@@ -8,6 +8,8 @@ from __future__ import annotations
 from errno import ENOENT
 from typing import TYPE_CHECKING
 
+from .verdicts import line_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -60,7 +62,4 @@ _CODES: dict[tuple[str, str | None], Callable[[Outcome], int]] = {
 
 def exit_code(outcome: Outcome) -> int:
     """The code to exit with; ValueError when there is no verdict yet."""
-    if outcome.status is None:
-        raise ValueError("this run has no verdict yet: wait for one before asking for its exit code")
-    code = _CODES.get((outcome.status, outcome.cause)) or _CODES[(outcome.status, None)]
-    return code(outcome)
+    return line_of(_CODES, outcome)(outcome)

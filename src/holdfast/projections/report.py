@@ -8,12 +8,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..journal.facts import Detail, Fact
 from ..outcome import Outcome, decide, exit_of, join
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from ..journal.facts import Fact
 
 
 class OutputSeen(NamedTuple):
@@ -86,6 +85,23 @@ def report(
         "usage": _usage(counted or outcome.exited),
         "evidence": [_evidence(fact, clock) for fact in ordered],
     }
+
+
+def outcome_of(reported: Mapping[str, Any]) -> Outcome:
+    """The outcome behind a report that came from elsewhere, decided once more from its evidence.
+
+    For those who have the report only, from a daemon or a file: every other projection takes an outcome.
+    """
+    return decide(_fact(place, entry) for place, entry in enumerate(reported["evidence"]))
+
+
+def _fact(place: int, entry: Mapping[str, Any]) -> Fact:
+    kind = entry["fact"]
+    added = ("at_s", "fact", "exit_code", "signal") if kind == "exited" else ("at_s", "fact")
+    detail = {name: value for name, value in entry.items() if name not in added}
+    # Not checked against the table of facts: a newer Holdfast may have made the report. Evidence is in order, so a place
+    # in the list says what the offset in the journal said.
+    return Fact(kind, round((entry["at_s"] or 0) * 1e9), place, Detail(detail))
 
 
 def _settled_by(outcome: Outcome, ordered: Sequence[Fact]) -> Fact | None:

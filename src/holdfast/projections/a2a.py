@@ -1,0 +1,34 @@
+"""The outcome as the status of an A2A task. A2A spells CANCELED."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .verdicts import detail, line_of, sentence
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..outcome import Outcome
+
+_STATES: dict[tuple[str, str | None], str] = {
+    ("succeeded", None): "TASK_STATE_COMPLETED",
+    ("failed", None): "TASK_STATE_FAILED",
+    ("timed_out", None): "TASK_STATE_FAILED",
+    ("cancelled", None): "TASK_STATE_CANCELED",
+    ("lost", None): "TASK_STATE_FAILED",
+}
+
+
+def a2a_state(outcome: Outcome) -> str:
+    """The task's state, as protocol JSON spells it; submitted until the command runs, then working."""
+    if outcome.status is not None:
+        return line_of(_STATES, outcome)
+    return "TASK_STATE_WORKING" if outcome.state == "running" else "TASK_STATE_SUBMITTED"
+
+
+def a2a_task(outcome: Outcome, run_id: str) -> dict[str, Any]:
+    """`id`, `status` and `metadata` of a task that stands for the run."""
+    message = {"messageId": f"{run_id}-status", "role": "ROLE_AGENT", "parts": [{"text": sentence(outcome)}]}
+    status = {"state": a2a_state(outcome), "message": message}
+    return {"id": run_id, "status": status, "metadata": detail(outcome, run_id)}
