@@ -124,5 +124,42 @@ class RequestError(_SystemCallError):
     """A live run refused a request: it came too late, goes over a ceiling, or does not apply."""
 
 
+class ConfigError(HoldfastError):
+    """The daemon's settings have mistakes; `file`, `line` and `name` say where the first is, `mistakes` are all."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | None = None,
+        line: int | None = None,
+        name: str | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        super().__init__(message, remedy=remedy)
+        self.file = file
+        self.line = line
+        self.name = name
+        self.mistakes: tuple[str, ...] = ()
+
+
 class UnsupportedPlatformError(HoldfastError):
     """This operating system or kernel lacks something Holdfast cannot do without."""
+
+
+class DrainingError(HoldfastError):
+    """The daemon is shutting down and takes no more runs; try again after `retry_after_s`."""
+
+    def __init__(
+        self, message: str, *, retry_after_s: float = 1.0, run_id: str | None = None, remedy: str | None = None
+    ) -> None:
+        super().__init__(message, run_id=run_id, remedy=remedy)
+        self.retry_after_s = retry_after_s
+
+
+class QueueFullError(HoldfastError):
+    """As many runs as the daemon's queue may hold are waiting already."""
+
+
+class IdempotencyConflictError(HoldfastError):
+    """The idempotency key was used before, for another spec; `run_id` is the run it was used for."""

@@ -1,0 +1,1 @@
+"""The daemon: admission, HTTP, events, deliveries, recovery and drain around one supervisor."""
