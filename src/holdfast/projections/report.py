@@ -99,8 +99,8 @@ def _fact(place: int, entry: Mapping[str, Any]) -> Fact:
     kind = entry["fact"]
     added = ("at_s", "fact", "exit_code", "signal") if kind == "exited" else ("at_s", "fact")
     detail = {name: value for name, value in entry.items() if name not in added}
-    # Not checked against the table of facts: a newer Holdfast may have made the report. Evidence is in order, so a place
-    # in the list says what the offset in the journal said.
+    # Not checked against the table of facts: a newer Holdfast may have made the report. Evidence is in order, so its
+    # place in the list says what the offset in the journal said.
     return Fact(kind, round((entry["at_s"] or 0) * 1e9), place, Detail(detail))
 
 

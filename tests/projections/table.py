@@ -1,0 +1,194 @@
+"""Every verdict through every projection, one line each. `python -m tests.projections.table` prints the lines.
+
+`reviewed.txt` holds the same lines as people have read and agreed to them; it is changed by hand. `--docs` writes
+docs/projections.md from it.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from holdfast.journal.facts import CAUSES, LIMITS, LOST_WHYS, SPAWN_STEPS, Fact, make_fact
+from holdfast.outcome import Outcome, decide
+from holdfast.projections.a2a import a2a_state
+from holdfast.projections.acp_v1 import AcpAnswer, acp_v1_stop, acp_v1_terminal
+from holdfast.projections.acp_v2 import acp_v2_stop
+from holdfast.projections.exit_code import exit_code
+from holdfast.projections.http import STATUS_CODE, http_headers
+from holdfast.projections.json_rpc import json_rpc
+from holdfast.projections.mcp import TASKS_2025, TASKS_2026, mcp_result, mcp_task
+from holdfast.projections.otel import RESULT, otel
+from holdfast.projections.responses import responses, shell_outcome
+from holdfast.projections.systemd import systemd
+
+REVIEWED = Path(__file__).with_name("reviewed.txt")
+DOCS = Path(__file__).parents[2] / "docs" / "projections.md"
+RUN_ID = "run-1"
+USAGE = {"user_us": 0, "system_us": 0, "max_rss_kib": 0}
+
+
+def _fact(kind: str, at: int, **detail: Any) -> Fact:
+    return make_fact(kind, at, at, **detail)
+
+
+def _exited(wait_status: int, at: int = 9) -> Fact:
+    return _fact("exited", at, wait_status=wait_status, **USAGE)
+
+
+def _rung(signal: int, rung: int) -> Fact:
+    return _fact("signalled", 6 + rung, signal=signal, rung=rung, reached=1, refused=0)
+
+
+def _stop(cause: str, signal: int = 0) -> Fact:
+    return _fact("stop_asked", 5, cause=cause, signal=signal, by_pid=0, by_uid=0, reason=None)
+
+
+def _not_spawned(step: str, error: int) -> Fact:
+    return _fact("spawn_failed", 5, step=step, error=error)
+
+
+def cases() -> dict[str, list[Fact]]:
+    """Facts by a name that tells what happened; every status and cause the contract has, and what varies within one."""
+    term, kill = _rung(15, 0), _rung(9, 1)
+    deadline, idle = _fact("deadline", 5, limit_ns=1), _fact("idle", 5, limit_ns=1)
+    found: dict[str, list[Fact]] = {
+        "exit 0": [_exited(0)],
+        "exit 3": [_exited(3 << 8)],
+        "exit 124, its own": [_exited(124 << 8)],
+        "signal 15, nobody of us": [_exited(15)],
+        "signal 11, core dumped": [_exited(0x80 | 11)],
+        "deadline, exit 0 late": [deadline, term, _exited(0)],
+        "deadline, ended by SIGTERM": [deadline, term, _exited(15)],
+        "deadline, SIGKILL needed": [deadline, term, kill, _exited(9)],
+        "deadline, not ended yet": [deadline, term],
+        "idle, ended by SIGTERM": [idle, term, _exited(15)],
+        "queue, never started": [_fact("queue_expired", 5, limit_ns=1)],
+        "user by SIGINT, exit 0 late": [_stop("user", 2), term, _exited(0)],
+        "user before the start": [_stop("user")],
+        "oom": [_fact("oom", 5, kills=1), _exited(9)],
+    }
+    for cause in CAUSES.words.values():
+        found[f"stopped: {cause}"] = [_stop(cause), term, _exited(15)]
+    for what in LIMITS.words.values():
+        found[f"limit: {what}"] = [_fact("limit", 5, what=what, limit=1, seen=2), kill, _exited(9)]
+    for step in SPAWN_STEPS.words.values():
+        found[f"not spawned: {step}"] = [_not_spawned(step, errno.EACCES)]
+    found["not spawned: no such program"] = [_not_spawned("exec", errno.ENOENT)]
+    for why in LOST_WHYS.words.values():
+        found[f"lost: {why}"] = [_fact("lost", 5, why=why)]
+    return found
+
+
+def _answer(answer: AcpAnswer, show: Callable[[dict[str, Any]], str]) -> str:
+    return show(answer.result) if answer.result is not None else "RPC error"
+
+
+def _terminal(status: dict[str, Any]) -> str:
+    return f"null+{status['signal']}" if status["exitCode"] is None else f"code {status['exitCode']}"
+
+
+def _shell(outcome: Outcome) -> str:
+    shell = shell_outcome(outcome)
+    return "none" if shell is None else "timeout" if shell["type"] == "timeout" else f"exit {shell['exit_code']}"
+
+
+def _rpc(outcome: Outcome) -> str:
+    answer = json_rpc(outcome, RUN_ID)
+    return "result" if answer.error is None else str(answer.error["code"])
+
+
+def _systemd(outcome: Outcome) -> str:
+    ended = systemd(outcome)
+    process = f" ({ended.exit_code} {ended.exit_status})" if ended.exit_code else ""
+    return f"{ended.result or 'none'}{process}"
+
+
+SURFACES: dict[str, Callable[[Outcome], str]] = {
+    "verdict": lambda outcome: f"{outcome.status}/{outcome.cause}",
+    "exit code": lambda outcome: str(exit_code(outcome)),
+    "HTTP": lambda outcome: f"{STATUS_CODE} {http_headers(outcome, RUN_ID)['Holdfast-Status']}",
+    "JSON-RPC": _rpc,
+    "MCP result": lambda outcome: "isError" if mcp_result(outcome, RUN_ID).is_error else "ok",
+    "MCP task 2026 / 2025-11": lambda outcome: f"{mcp_task(outcome, TASKS_2026)} / {mcp_task(outcome, TASKS_2025)}",
+    "ACP v1 terminal": lambda outcome: _answer(acp_v1_terminal(outcome, RUN_ID), _terminal),
+    "ACP v1 stop": lambda outcome: _answer(acp_v1_stop(outcome, RUN_ID), lambda result: str(result["stopReason"])),
+    "ACP v2 stop": lambda outcome: str(acp_v2_stop(outcome, RUN_ID)["stopReason"]),
+    "A2A": lambda outcome: a2a_state(outcome).removeprefix("TASK_STATE_"),
+    "Responses (shell)": lambda outcome: f"{responses(outcome, RUN_ID)['status']} ({_shell(outcome)})",
+    "systemd": _systemd,
+    "OTel": lambda outcome: str(otel(outcome, RUN_ID).attributes[RESULT]),
+}
+
+
+def rows() -> list[tuple[str, ...]]:
+    """The header, then one row per case."""
+    made = [(name, decide(facts)) for name, facts in cases().items()]
+    return [
+        ("what happened", *SURFACES),
+        *[(name, *(show(outcome) for show in SURFACES.values())) for name, outcome in made],
+    ]
+
+
+def aligned(table: list[tuple[str, ...]]) -> str:
+    """The table as text."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = (" | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table)
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def reviewed() -> list[tuple[str, ...]]:
+    """The table as it was agreed to."""
+    lines = REVIEWED.read_text().splitlines()
+    return [tuple(cell.strip() for cell in line.split("|")) for line in lines if line and not line.startswith("#")]
+
+
+_PAGE = """\
+# Projections: one outcome, many surfaces
+
+Every surface is a pure function of the one outcome ([`src/holdfast/projections/`](../src/holdfast/projections/), a file
+each); none keeps a status of its own. Where a surface loses detail, its metadata carries `status, cause, exit_code,
+signal, escalated, run_id`. This page is made from `tests/projections/reviewed.txt` by
+`python -m tests.projections.table --docs`; a test walks every line.
+
+{table}
+What is not obvious:
+
+- **Exit code.** 124 for every timeout, also when SIGKILL was needed. A command may exit with 124 itself: the report,
+  not the code, is the truth. A cancel is 130 when it came from SIGINT, 143 otherwise.
+- **HTTP.** How a run ended is not how the request ended: the answer is 200 with the report, and `Holdfast-Status`,
+  `Holdfast-Cause` and `Holdfast-Exit-Code` as headers.
+- **JSON-RPC.** The answer to a call that stands for the run, such as the sidecar's `wait`. A command that ran is a
+  result with its status in it. -32800: cancelled by the client. -32802: cancelled by something else. -32603: it never ran,
+  or nobody knows how it ended. The error's `data` is what the result would have been.
+- **MCP.** Everything but success is a result with `isError`, because a model can act on that; `structuredContent` has
+  the detail. Since 2026-07-28 a task with an error result is `completed`; before that it is `failed`.
+- **ACP v1.** A run that we ended has no exit code there, also when the command found the time to exit with 0. When no
+  signal was seen to end it, the one we sent last stands in. A turn has no stop reason for failures: it is answered with
+  an error. `cancelled` is for the client's own cancel, in both versions.
+- **Responses.** There is no reason for a timeout: the shell call's outcome, the message and the metadata tell it. A
+  lost run has no shell outcome, because nobody saw an exit.
+- **systemd.** `SERVICE_RESULT (EXIT_CODE EXIT_STATUS)` as `ExecStopPost=` gets them. A stop that was asked for is a
+  success there.
+- **OpenTelemetry.** `cicd.pipeline.task.run.result`; the span has failed unless the run succeeded or was cancelled.
+
+A program that has a report only, from the daemon or a file, gets the outcome back with
+`holdfast.projections.report.outcome_of(report)`, which decides once more from the evidence.
+"""
+
+
+def page() -> str:
+    """docs/projections.md."""
+    header, *lines = reviewed()
+    rule = tuple("---" for _ in header)
+    return _PAGE.format(table="".join(f"| {' | '.join(row)} |\n" for row in (header, rule, *lines)))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--docs"]:
+        DOCS.write_text(page())
+    else:
+        sys.stdout.write(aligned(rows()))
