@@ -6,6 +6,7 @@ TYPE_CHECKING = False  # type checkers know the name; importing `typing` for it 
 if TYPE_CHECKING:
     from .errors import (
         AmbiguousRunError,
+        ConfigError,
         GuardError,
         HoldfastError,
         JournalDamagedError,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _HOME = {
     "AmbiguousRunError": "errors",
     "Chunk": "journal.reader",
+    "ConfigError": "errors",
     "Fact": "journal.facts",
     "GuardError": "errors",
     "HoldfastError": "errors",
@@ -63,6 +65,7 @@ _HOME = {
 __all__ = [
     "AmbiguousRunError",
     "Chunk",
+    "ConfigError",
     "Fact",
     "GuardError",
     "HoldfastError",

@@ -29,6 +29,7 @@ COMMANDS = {
     "reap": "close a session, and end its runs",
     "prune": "remove old runs",
     "doctor": "look for what is wrong",
+    "config": "show the daemon's settings, and where they come from",
     "completion": "print the completion script of a shell",
 }
 # SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP: what people and machines send to end or to stop a program.

@@ -1,0 +1,177 @@
+"""Every setting there is, once: its type and default, and how it is called in the file, as a flag, as a variable.
+
+`serve --help`, `holdfast config` and docs/configuration.md are made from this table. A flag is named after the field
+unless the table says otherwise, and the variable after the flag.
+"""
+
+# No `from __future__ import annotations`: the annotations are the table.
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple
+
+from .kinds import (
+    ADDRESSES,
+    AT_LEAST_ONE,
+    COUNT,
+    COUNTS_BY_KEY,
+    DURATION,
+    LIST,
+    SIZE,
+    SWITCH,
+    TEXT,
+    Kind,
+    optional,
+    words,
+)
+
+
+class Is(NamedTuple):
+    """What the table says about a setting beside its name, type and default."""
+
+    path: str
+    kind: Kind
+    doc: str
+    reloads: bool = True
+    flag: str | None = None
+    secret: bool = False
+
+
+_OPTIONAL_DURATION, _OPTIONAL_SIZE, _OPTIONAL_COUNT = optional(DURATION), optional(SIZE), optional(AT_LEAST_ONE)
+_POLICIES = words("drain", "handoff", "cancel")
+
+
+class Config(NamedTuple):
+    """The settings of a daemon. Seconds and bytes; None switches off."""
+
+    # What a run gets that does not say otherwise.
+    default_timeout_s: Annotated[float | None, Is("defaults.timeout", _OPTIONAL_DURATION, "end a run after this")] = (
+        None
+    )
+    default_idle_timeout_s: Annotated[
+        float | None, Is("defaults.idle_timeout", _OPTIONAL_DURATION, "end a run after this long without activity")
+    ] = None
+    default_grace_s: Annotated[float, Is("defaults.grace", DURATION, "from SIGTERM to SIGKILL")] = 10.0
+    default_drain_s: Annotated[
+        float, Is("defaults.drain", DURATION, "wait this long for a run's output after its end")
+    ] = 2.0
+    default_memory_bytes: Annotated[
+        int | None, Is("defaults.memory", _OPTIONAL_SIZE, "end a run when its tree uses more")
+    ] = None
+    default_pids: Annotated[
+        int | None, Is("defaults.pids", _OPTIONAL_COUNT, "end a run when its tree has more processes")
+    ] = None
+    default_max_output_bytes: Annotated[
+        int | None, Is("defaults.max_output", _OPTIONAL_SIZE, "end a run when it writes more")
+    ] = None
+
+    # What is admitted, and when.
+    max_runs: Annotated[int, Is("limits.max_runs", AT_LEAST_ONE, "how many runs at once; the rest is queued")] = 16
+    queue_limit: Annotated[int, Is("limits.queue_limit", COUNT, "how many may be queued; then 429")] = 1000
+    queue_timeout_s: Annotated[
+        float | None, Is("limits.queue_timeout", _OPTIONAL_DURATION, "how long a run may be queued")
+    ] = None
+    max_age_s: Annotated[
+        float | None, Is("limits.max_age", _OPTIONAL_DURATION, "a queued run older than this is not started any more")
+    ] = 86_400.0
+    concurrency: Annotated[
+        Mapping[str, int], Is("limits.concurrency", COUNTS_BY_KEY, "how many at once of a concurrency key")
+    ] = MappingProxyType({})
+    concurrency_per_key: Annotated[
+        int | None, Is("limits.concurrency_per_key", _OPTIONAL_COUNT, "how many at once of every other key")
+    ] = None
+
+    # How it ends, and how it begins.
+    drain_s: Annotated[float, Is("shutdown.drain", DURATION, "how long runs may go on after SIGTERM")] = 60.0
+    on_shutdown: Annotated[
+        str, Is("shutdown.on_shutdown", _POLICIES, "wait for the runs, leave them to the next daemon, or cancel them")
+    ] = "drain"
+    recovery_s: Annotated[
+        float, Is("startup.recovery", DURATION, "how long adopting what is there may take", reloads=False)
+    ] = 30.0
+
+    # Who may ask, and how much at a time.
+    listen: Annotated[
+        tuple[str, ...], Is("http.listen", ADDRESSES, "listen on TCP, too, with a token", reloads=False)
+    ] = ()
+    allow_remote: Annotated[
+        bool, Is("http.allow_remote", SWITCH, "listen on addresses other than loopback", reloads=False)
+    ] = False
+    allowed_hosts: Annotated[
+        tuple[str, ...],
+        Is("http.allowed_hosts", LIST, "further names in Host and Origin", reloads=False, flag="--allowed-host"),
+    ] = ()
+    request_bytes: Annotated[
+        int, Is("http.request_size", SIZE, "the largest request body", reloads=False, flag="--request-size")
+    ] = 8 << 20
+    request_timeout_s: Annotated[
+        float, Is("http.request_timeout", DURATION, "how long a request may take to arrive", reloads=False)
+    ] = 30.0
+    max_connections: Annotated[
+        int, Is("http.max_connections", AT_LEAST_ONE, "how many connections at once; then 503", reloads=False)
+    ] = 4096
+
+    # What is kept.
+    retention_age_s: Annotated[
+        float | None, Is("retention.age", _OPTIONAL_DURATION, "remove runs that are older than this")
+    ] = 30 * 86_400.0
+    retention_count: Annotated[
+        int | None, Is("retention.count", _OPTIONAL_COUNT, "keep so many ended runs at most")
+    ] = 100_000
+    retention_bytes: Annotated[
+        int | None,
+        Is("retention.size", _OPTIONAL_SIZE, "keep runs of this size in all at most", flag="--retention-size"),
+    ] = 20 << 30
+    events_age_s: Annotated[
+        float | None, Is("events.age", _OPTIONAL_DURATION, "how long events can be asked for again")
+    ] = 7 * 86_400.0
+    events_count: Annotated[int, Is("events.count", AT_LEAST_ONE, "how many events can be asked for again")] = 100_000
+
+    # What it tells others.
+    webhook_secret: Annotated[
+        str | None,
+        Is("webhooks.secret", optional(TEXT), "what signs deliveries (none: one is made)", reloads=False, secret=True),
+    ] = None
+    log_format: Annotated[str, Is("log.format", words("text", "json"), "how log lines are written")] = "text"
+
+    def __repr__(self) -> str:
+        # The generated one would print the secret, and reprs end up in logs.
+        return f"Config({', '.join(f'{name}={_TABLE[name].shown(value)}' for name, value in self._asdict().items())})"
+
+
+class Setting(NamedTuple):
+    """One setting, as every surface needs it. A secret has neither flag nor variable: others could read them."""
+
+    name: str
+    path: str
+    kind: Kind
+    default: Any
+    flag: str | None
+    variable: str | None
+    reloads: bool
+    doc: str
+    secret: bool
+
+    @property
+    def default_text(self) -> str:
+        """The default, as help texts and the manual tell it."""
+        return f"default {self.shown(self.default)}"
+
+    def shown(self, value: Any) -> str:
+        """The value for people; a secret is not told."""
+        return "(set)" if self.secret and value is not None else self.kind.write(value)
+
+
+def settings() -> dict[str, Setting]:
+    """The table, by the name of the field."""
+    return dict(_TABLE)
+
+
+def _setting(name: str, about: Is) -> Setting:
+    own = "--" + name.removesuffix("_bytes").removesuffix("_s").replace("_", "-")
+    flag = None if about.secret else about.flag or own
+    variable = None if flag is None else "HOLDFAST_" + flag[2:].replace("-", "_").upper()
+    default = Config._field_defaults[name]
+    return Setting(name, about.path, about.kind, default, flag, variable, about.reloads, about.doc, about.secret)
+
+
+_TABLE = {name: _setting(name, hint.__metadata__[0]) for name, hint in Config.__annotations__.items()}

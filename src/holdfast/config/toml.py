@@ -1,0 +1,89 @@
+"""A TOML file with the line of every key.
+
+`tomllib` tells no lines. They are found by parsing the file once more, statement by statement: lines are added until
+they parse, which takes care of every way to write a key or a value.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ..errors import ConfigError
+
+_LARGEST = 1 << 20
+_AT_LINE = re.compile(r"(.*) \(at line (\d+), column \d+\)$", re.DOTALL)
+
+
+class TomlFile:
+    """A file that was read. ConfigError when it cannot be, or is no TOML; its text is never repeated."""
+
+    def __init__(self, path: str) -> None:
+        import tomllib
+
+        self.path = path
+        self._lines: dict[tuple[str, ...], int] | None = None
+        try:
+            with open(path, "rb") as file:
+                data = file.read(_LARGEST + 1)
+        except OSError as error:
+            remedy = "name another file with --config, or make it readable"
+            raise ConfigError(f"{path}: it cannot be read: {error.strerror}", file=path, remedy=remedy) from None
+        if len(data) > _LARGEST:
+            raise ConfigError(f"{path}: it is larger than a mebibyte", file=path, remedy="is this the right file?")
+        try:
+            self.text = data.decode()
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise ConfigError(
+                f"{path}:{line}: it is not UTF-8", file=path, line=line, remedy="save it as UTF-8"
+            ) from None
+        try:
+            self.values: dict[str, Any] = tomllib.loads(self.text)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            raise self._not_toml(error) from None
+
+    def line(self, path: tuple[str, ...]) -> int | None:
+        """The line on which this key, or table, first appears."""
+        if self._lines is None:
+            self._lines = _lines_of(self.text)
+        return self._lines.get(path)
+
+    def _not_toml(self, error: Exception) -> ConfigError:
+        found = _AT_LINE.match(str(error))
+        what, line = (found[1], int(found[2])) if found else (str(error), self.text.count("\n") + 1)
+        what = what[:1].lower() + what[1:]
+        remedy = "correct it; text needs quotes, and every key is given once"
+        return ConfigError(f"{self.path}:{line}: {what}", file=self.path, line=line, remedy=remedy)
+
+
+def _lines_of(text: str) -> dict[tuple[str, ...], int]:
+    """The text is known to be TOML, so what parses by itself is a whole statement, or several."""
+    import tomllib
+
+    found: dict[tuple[str, ...], int] = {}
+    table: tuple[str, ...] = ()
+    statement, begun = "", 1
+    for number, row in enumerate(text.split("\n"), 1):
+        statement += f"{row}\n"
+        try:
+            values = tomllib.loads(statement)
+        except tomllib.TOMLDecodeError:
+            continue
+        paths = _paths(values, ())
+        is_table = statement.lstrip().startswith("[")
+        if is_table:
+            table = paths[-1]
+        for path in paths:
+            found.setdefault(path if is_table else (*table, *path), begun)
+        statement, begun = "", number + 1
+    return found
+
+
+def _paths(values: dict[str, Any], above: tuple[str, ...]) -> list[tuple[str, ...]]:
+    found = []
+    for key, value in values.items():
+        found.append((*above, key))
+        if isinstance(value, dict):
+            found += _paths(value, (*above, key))
+    return found
