@@ -162,8 +162,8 @@ What is not obvious:
 - **HTTP.** How a run ended is not how the request ended: the answer is 200 with the report, and `Holdfast-Status`,
   `Holdfast-Cause` and `Holdfast-Exit-Code` as headers.
 - **JSON-RPC.** The answer to a call that stands for the run, such as the sidecar's `wait`. A command that ran is a
-  result with its status in it. -32800: cancelled by the client. -32802: cancelled by something else. -32603: it never ran,
-  or nobody knows how it ended. The error's `data` is what the result would have been.
+  result with its status in it. -32800: cancelled by the client. -32802: cancelled by something else. -32603: it never
+  ran, or nobody knows how it ended. The error's `data` is what the result would have been.
 - **MCP.** Everything but success is a result with `isError`, because a model can act on that; `structuredContent` has
   the detail. Since 2026-07-28 a task with an error result is `completed`; before that it is `failed`.
 - **ACP v1.** A run that we ended has no exit code there, also when the command found the time to exit with 0. When no
