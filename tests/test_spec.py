@@ -76,6 +76,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         run_id="r",
         lifetime="owner",
         parent=None,
+        queued_at=None,
     )
 
 
@@ -413,6 +414,7 @@ def test_the_public_form_is_json_with_the_contracts_names() -> None:
         "run_id": "r",
         "lifetime": "owner",
         "parent": None,
+        "queued_at": None,
     }
 
 

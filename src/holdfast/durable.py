@@ -45,6 +45,7 @@ _SAME = (
     "name",
     "lifetime",
     "parent",
+    "queued_at",
 )
 
 

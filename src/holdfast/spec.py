@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         run_id: str | None
         lifetime: str
         parent: str | None
+        queued_at: str | None
 
 
 IDLE_COUNTS = ("output", "cpu", "heartbeat")
@@ -115,6 +116,7 @@ class RunSpec(NamedTuple):
     run_id: str
     lifetime: str
     parent: str | None
+    queued_at: str | None  # RFC 3339: since when a daemon had it; None for a run that no daemon queued
 
     def __repr__(self) -> str:
         # The generated one would print environment values, and reprs end up in logs.
@@ -153,6 +155,7 @@ def make_spec(
     run_id: str | None = None,
     lifetime: str = "owner",
     parent: str | None = None,
+    queued_at: str | None = None,
 ) -> RunSpec:
     """Check everything and return the spec; SpecError names the first field that is wrong and what to write instead."""
     grace_s = parse_duration(grace, field="grace")
@@ -187,6 +190,7 @@ def make_spec(
         run_id=new_run_id() if run_id is None else check_run_id(run_id),
         lifetime=_word(lifetime, LIFETIMES, "lifetime"),
         parent=None if parent is None else check_run_id(parent, field="parent"),
+        queued_at=None if queued_at is None else _line(queued_at, "queued_at", 64),
     )
     _check_together(spec)
     return spec

@@ -129,3 +129,11 @@ def test_an_id_that_would_need_quoting_is_refused(word: str) -> None:
         codec.journal_preamble(word, "boot", 0, 0, b"{}")
     with pytest.raises(ValueError, match="cannot be an id"):
         codec.journal_preamble("run", word, 0, 0, b"{}")
+
+
+def test_a_fact_that_no_guard_writes_is_recorded_like_the_others() -> None:
+    frame = codec.encode_fact("queue_expired", {"limit_ns": 5}, at_ns=7)
+    header = codec.decode_header(frame)
+    assert header is not None
+    payload = frame[header.payload_offset : header.payload_offset + header.length]
+    assert codec.decode_fact(header.type, header.at_ns, 3, payload) == make_fact("queue_expired", 7, 3, limit_ns=5)

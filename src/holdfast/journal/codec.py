@@ -10,7 +10,7 @@ from binascii import crc32
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .facts import FACTS, HEADER, MARK, OUTPUT, PREAMBLE, SPEC, TYPES, VERSION, Detail, Fact
+from .facts import FACTS, HEADER, MARK, OBSERVED_FACTS, OUTPUT, PREAMBLE, SPEC, VERSION, Detail, Fact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,9 +66,16 @@ def decode_header(buffer: bytes, offset: int = 0) -> Frame | None:
     return Frame(type_, stream, flags, at_ns, start, length)
 
 
+RECORDABLE = {
+    layout.name: (type_, layout)
+    for type_, layout in (FACTS | OBSERVED_FACTS).items()
+    if type_ not in (HEADER, SPEC, OUTPUT)
+}
+
+
 def decode_fact(type_: int, at_ns: int, offset: int, payload: bytes) -> Fact | None:
     """The fact; None for a type that is unknown or no fact about the run. ValueError when the payload is too short."""
-    layout = FACTS.get(type_)
+    layout = FACTS.get(type_) or OBSERVED_FACTS.get(type_)
     if layout is None or type_ in (HEADER, SPEC, OUTPUT):
         return None
     struct = layout.struct
@@ -84,15 +91,15 @@ def decode_fact(type_: int, at_ns: int, offset: int, payload: bytes) -> Fact | N
 
 def encode_fact(kind: str, detail: Mapping[str, Any], *, at_ns: int) -> bytes:
     """The frame of one fact; ValueError for an unknown kind or word, KeyError for a missing field."""
-    if kind not in TYPES or kind in ("header", "spec", "output"):
-        raise ValueError(f"there is no fact {kind!r} to record: use one of {', '.join(TYPES)}")
-    layout = FACTS[TYPES[kind]]
+    if kind not in RECORDABLE:
+        raise ValueError(f"there is no fact {kind!r} to record: use one of {', '.join(RECORDABLE)}")
+    type_, layout = RECORDABLE[kind]
     words = dict(layout.words)
     values = (words[name].number(detail[name]) if name in words else detail[name] for name in layout.fields)
     payload = layout.struct.pack(*values)
     if layout.tail is not None:
         payload += layout.tail.encode(detail.get(layout.tail.field))
-    return encode(TYPES[kind], payload, at_ns=at_ns)
+    return encode(type_, payload, at_ns=at_ns)
 
 
 def journal_preamble(run_id: str, boot_id: str, wall_ns: int, boottime_ns: int, spec_json: bytes) -> bytes:

@@ -186,8 +186,9 @@ FACTS: dict[int, Layout] = {
 }
 TYPES: dict[str, int] = {layout.name: number for number, layout in FACTS.items()}
 
-# Facts of a run that no guard writes: they come from observers that are there before or after it.
-OBSERVED: dict[str, tuple[str, ...]] = {"queue_expired": ("limit_ns",)}
+# Facts of a run that no guard writes, because they come before or after it. Their numbers begin far above a guard's.
+OBSERVED_FACTS: dict[int, Layout] = {128: _layout("queue_expired", None, "Q", "limit_ns")}
+OBSERVED: dict[str, tuple[str, ...]] = {layout.name: layout.fields for layout in OBSERVED_FACTS.values()}
 
 
 def make_fact(kind: str, at_ns: int, offset: int = -1, **detail: Any) -> Fact:
