@@ -103,6 +103,11 @@ class Run:
         return self._live.guard_pid
 
     @property
+    def settle_bound_s(self) -> float:
+        """How long the run may take from being asked to stop until it is settled, when its guard is well."""
+        return self._live.settle_bound_s()
+
+    @property
     def facts(self) -> tuple[Fact, ...]:
         """The evidence so far, in order."""
         return self._up_to_date().facts
@@ -135,6 +140,27 @@ class Run:
         if not self._live.windowed and reader.stdout_bytes + reader.stderr_bytes > CHUNKS_BYTES:
             return await anyio.to_thread.run_sync(self._live.result)  # copying a gigabyte takes a second
         return self._live.result()
+
+    async def started(self) -> None:
+        """Return when the command was started, or never will be. JournalError: it cannot be read."""
+        await checkpoint()
+        while self._live.outcome.started is None and self._live.outcome.status is None and not self._live.ended:
+            await self._changed()
+
+    async def more_output(self, seen: int) -> bool:
+        """Wait until there may be more in the journal than `seen` bytes, or anything else changed; False at the end.
+
+        For whoever reads the journal with a reader of its own: read, wait, read again; after False once more.
+        """
+        await checkpoint()
+        live = self._live
+        if live.ended:
+            return False
+        live.arm_output(seen)
+        live.refresh()  # after arming: what was recorded before that wakes nobody
+        if live.reader.position <= seen and not live.ended:
+            await self._changed()
+        return not live.ended
 
     def output(self, *, late: bool = False) -> Output:
         """The output as it comes, from the beginning, also when the run is over.
