@@ -46,6 +46,12 @@ static void limit_or_drop(struct group *group, const char *file, uint64_t limit,
         remove_group(group, name);
 }
 
+static bool has_budget(const struct spec *spec) { return spec->options.memory_bytes > 0 || spec->options.processes > 0; }
+
+static bool is_here(const struct cgroup *cgroup, const struct spec *spec) {
+    return cgroup->unified.leaf >= 0 && spec->cgroup != NULL && strcmp(cgroup->place, spec->cgroup) == 0;
+}
+
 void cgroup_none(struct cgroup *cgroup) {
     const struct group none = {-1, -1};
     *cgroup = (struct cgroup){.unified = none, .memory = none, .pids = none};
@@ -53,8 +59,15 @@ void cgroup_none(struct cgroup *cgroup) {
 
 void cgroup_make(struct cgroup *cgroup, const struct spec *spec) {
     const struct spec_options *options = &spec->options;
+    cgroup->entered_at_clone = false;
+    if (is_here(cgroup, spec) && !has_budget(spec))
+        return;
+    cgroup_remove(cgroup);
     snprintf(cgroup->name, sizeof cgroup->name, "holdfast-%s", spec->run_id);
     group_make(&cgroup->unified, spec->cgroup, cgroup->name);
+    cgroup->place[0] = '\0';
+    if (spec->cgroup != NULL && strlen(spec->cgroup) < sizeof cgroup->place)
+        memcpy(cgroup->place, spec->cgroup, strlen(spec->cgroup) + 1);
     cgroup->controls = cgroup->unified.leaf >= 0 && (options->flags & SPEC_CGROUP_CONTROLS);
     if (cgroup->controls) {
         if (options->memory_bytes > 0) {
@@ -181,6 +194,28 @@ static void remove_group(struct group *group, const char *name) {
     remove_tree(group->base, name, NESTING_MAX);
     close(group->base);
     group->base = group->leaf = -1;
+}
+
+/* Out of the way of the numbers that the next run's descriptors have. False: there is none left up there. */
+static bool raise_descriptor(int *fd) {
+    if (*fd >= GUARD_FD_FIRST_FREE)
+        return true;
+    int raised = fcntl(*fd, F_DUPFD_CLOEXEC, GUARD_FD_FIRST_FREE);
+    if (raised < 0)
+        return false;
+    close(*fd);
+    *fd = raised;
+    return true;
+}
+
+void cgroup_keep(struct cgroup *cgroup, const struct spec *spec) {
+    struct stat status;
+    enum { LINKS_OF_EMPTY = 2 };
+    if (!is_here(cgroup, spec) || has_budget(spec) || fstat(cgroup->unified.leaf, &status) < 0 ||
+        status.st_nlink != LINKS_OF_EMPTY || !raise_descriptor(&cgroup->unified.base) ||
+        !raise_descriptor(&cgroup->unified.leaf))
+        cgroup_remove(cgroup);
+    cgroup->controls = false;
 }
 
 void cgroup_remove(struct cgroup *cgroup) {

@@ -25,10 +25,12 @@ struct cgroup {
     bool controls; /* the v2 leaf keeps the budgets */
     bool entered_at_clone;
     char name[96];
+    char place[256]; /* where the leaf is; empty: not to be kept */
 };
 
 /* No cgroup at all: what everything else here copes with. */
 void cgroup_none(struct cgroup *cgroup);
+/* Makes the leaves, or takes the one that was kept. */
 void cgroup_make(struct cgroup *cgroup, const struct spec *spec);
 /*
  * Puts the held child into what clone3 could not put it into. A leaf that it cannot enter is given up: the report then
@@ -44,6 +46,11 @@ uint64_t cgroup_refused_forks(const struct cgroup *cgroup);
 int cgroup_kill(const struct cgroup *cgroup);
 /* Stragglers that are to be left alone go where the guard itself is. */
 void cgroup_let_go(const struct cgroup *cgroup);
+/*
+ * A guard that keeps one run after another keeps its leaf, too, under the first one's name: the tree is gone, so it is
+ * empty. Not one with budgets, whose counts begin anew with every run, nor one with leaves of nested runs inside.
+ */
+void cgroup_keep(struct cgroup *cgroup, const struct spec *spec);
 /* Removes the leaves, with what nested runs may have left inside. */
 void cgroup_remove(struct cgroup *cgroup);
 

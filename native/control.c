@@ -114,7 +114,7 @@ void control_drop(struct control *control, int index) {
 
 /* The descriptors arrive at any number; the guard has them where it has always had them. */
 static bool put_in_place(const int *arrived, size_t count) {
-    static const int place[NEXT_COUNT] = {0, GUARD_FD_JOURNAL, GUARD_FD_SPEC, GUARD_FD_HEARTBEAT};
+    static const int place[NEXT_COUNT] = {0, GUARD_FD_JOURNAL, GUARD_FD_HEARTBEAT};
     bool done = count >= NEXT_HEARTBEAT && count <= NEXT_COUNT;
     int moved[NEXT_COUNT];
     for (size_t i = 0; i < count; i++) {
@@ -132,28 +132,27 @@ static bool put_in_place(const int *arrived, size_t count) {
     return done;
 }
 
-bool control_next(struct control *control) {
+size_t control_next(struct control *control, char *spec) {
     struct frame frame;
-    char body[64];
     union {
         struct cmsghdr header;
         char space[CMSG_SPACE(sizeof(int) * NEXT_COUNT)];
     } rights;
     for (;;) {
-        struct iovec parts[2] = {{&frame, sizeof frame}, {body, sizeof body}};
+        struct iovec parts[2] = {{&frame, sizeof frame}, {spec, NEXT_SPEC_MAX}};
         struct msghdr message = {
             .msg_iov = parts, .msg_iovlen = 2, .msg_control = &rights, .msg_controllen = sizeof rights};
         ssize_t got = recvmsg(control->owners[0].fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         if (got < 0 && errno == ECONNRESET)
             continue;
         if (got < (ssize_t)sizeof frame || frame.mark != FRAME_MARK)
-            return false; /* the owner is gone, or there was nothing after all */
+            return 0; /* the owner is gone, or there was nothing after all */
         const struct cmsghdr *header = message.msg_controllen > 0 ? CMSG_FIRSTHDR(&message) : NULL;
         if (frame.type == PACKET_NEXT && header != NULL && header->cmsg_type == SCM_RIGHTS) {
             int arrived[NEXT_COUNT];
             size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
             memcpy(arrived, CMSG_DATA(header), count * sizeof(int));
-            return put_in_place(arrived, count);
+            return put_in_place(arrived, count) ? (size_t)got - sizeof frame : 0;
         }
         if (frame.type != PACKET_READ) { /* a request that crossed the end of the last run */
             struct packet_answer answer = {.error = ESRCH};

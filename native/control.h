@@ -40,8 +40,11 @@ struct control {
 };
 
 void control_open(struct control *control, int first);
-/* Waits for the next run of a guard that has ended one, and puts its descriptors in place. False: there is none. */
-bool control_next(struct control *control);
+/*
+ * Takes the next run of a guard that has ended one: its descriptors are put in place, its spec into `spec`, which has room
+ * for NEXT_SPEC_MAX bytes. Returns the spec's length; 0: there is no run.
+ */
+size_t control_next(struct control *control, char *spec);
 /* Takes the next packet of one owner. */
 enum control_news { CONTROL_NOTHING, CONTROL_REQUEST, CONTROL_GONE };
 enum control_news control_receive(struct control *control, int owner, struct request *request);

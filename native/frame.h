@@ -216,7 +216,7 @@ enum packet {
     PACKET_GIVE_INPUT = 68,  /* answered with the descriptor for stdin or the terminal */
     PACKET_CLOSE_INPUT = 69, /* the guard closes its own copy */
     PACKET_HEARTBEAT = 70,
-    PACKET_NEXT = 71,   /* another run, with the descriptors NEXT_*; only to a guard that has ended one; no answer */
+    PACKET_NEXT = 71,   /* another run: its spec, and the descriptors NEXT_*; only to a guard that has ended one; no answer */
     PACKET_ANSWER = 80, /* struct packet_answer */
     PACKET_WAKE = 81,   /* struct packet_wake */
 };
@@ -260,8 +260,10 @@ enum guard_fd {
     GUARD_FD_FIRST_FREE = 10,
 };
 
-/* What comes with PACKET_NEXT, in this order. */
-enum next_descriptor { NEXT_STDIN, NEXT_JOURNAL, NEXT_SPEC, NEXT_HEARTBEAT, NEXT_COUNT };
+/* What comes with PACKET_NEXT, in this order; NEXT_HEARTBEAT may be missing. */
+enum next_descriptor { NEXT_STDIN, NEXT_JOURNAL, NEXT_HEARTBEAT, NEXT_COUNT };
+/* The longest spec that fits into the packet; a run with a longer one gets a guard of its own. */
+enum { NEXT_SPEC_MAX = 32 * 1024 };
 
 /* Exit codes of the guard itself. Nobody decides anything by them: the journal is the truth. */
 enum guard_exit { GUARD_OK = 0, GUARD_BAD_SPEC = 2, GUARD_NO_JOURNAL = 3, GUARD_NO_SETUP = 4 };

@@ -338,7 +338,6 @@ static void prepare(void) {
     struct child_stdio stdio = {-1, -1};
     struct fact_spawn_failed failure = {.step = STEP_SETUP};
     run.spawned.hold = -1;
-    cgroup_none(&run.cgroup);
     output_prepare(&run.output, &run.journal, &run.spec.options);
     bool held = open_stdio(&stdio);
     if (!held) {
@@ -360,9 +359,6 @@ static void prepare(void) {
 
 /* One run, from its spec to its end. */
 static int keep_run(int signals) {
-    if (!spec_read(&run.spec, GUARD_FD_SPEC))
-        return GUARD_BAD_SPEC;
-    close(GUARD_FD_SPEC);
     close_unless(SPEC_PTY | SPEC_KEEP_INPUT, GUARD_FD_INPUT);
     close_unless(SPEC_LISTEN, GUARD_FD_LISTEN);
     close_unless(SPEC_LISTEN, GUARD_FD_DIRECTORY);
@@ -391,16 +387,14 @@ static int keep_run(int signals) {
 }
 
 /*
- * A guard may keep one run after another for the same owner: starting a guard costs as much as a short run itself. Only one
- * that is as good as new does: no child, no terminal, no directory. False: time to go.
+ * A guard may keep one run after another for the same owner: starting a guard costs as much as a short run itself. Waits for
+ * the next one. False: time to go.
  */
 static bool begin_again(int signals) {
-    const uint32_t flags = run.spec.options.flags;
-    if ((flags & SPEC_AGAIN) == 0 || (flags & (SPEC_PTY | SPEC_LISTEN)) != 0 || !run.children_gone)
+    if (!run_can_be_followed(&run))
         return false;
-    if (run.control.owners[0].fd < 0)
-        return false; /* nobody is left who could send one */
-    spec_unmap(&run.spec);
+    const uint32_t flags = run.spec.options.flags;
+    spec_forget(&run.spec);
     close(GUARD_FD_JOURNAL);
     if (run.input >= 0)
         close(run.input);
@@ -409,8 +403,9 @@ static bool begin_again(int signals) {
     if (run.spawned.hold >= 0)
         close(run.spawned.hold);
     const struct control control = run.control;
+    const struct cgroup cgroup = run.cgroup;
     const int owner_process = run.owner_process;
-    run = (struct run){.control = control};
+    run = (struct run){.control = control, .cgroup = cgroup};
     struct pollfd watched[] = {{control.owners[0].fd, POLLIN, 0}, {owner_process, POLLIN, 0}};
     while (poll(watched, 2, -1) < 0 && errno == EINTR)
         continue;
@@ -421,7 +416,8 @@ static bool begin_again(int signals) {
         if (info.ssi_signo != SIGCHLD)
             return false;
     }
-    return (watched[0].revents & POLLIN) != 0 && control_next(&run.control);
+    const size_t length = (watched[0].revents & POLLIN) != 0 ? control_next(&run.control, spec_room()) : 0;
+    return length > 0 && spec_take(&run.spec, length);
 }
 
 int main(void) {
@@ -430,10 +426,16 @@ int main(void) {
     const int signals = take_signals();
     if (signals < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
         return GUARD_NO_SETUP;
+    spawn_reset_signals();
     control_open(&run.control, GUARD_FD_CONTROL);
-    for (;;) {
-        const int code = keep_run(signals);
-        if (code != GUARD_OK || !begin_again(signals))
-            return code;
-    }
+    cgroup_none(&run.cgroup);
+    if (!spec_read(&run.spec, GUARD_FD_SPEC))
+        return GUARD_BAD_SPEC;
+    close(GUARD_FD_SPEC);
+    int code;
+    do {
+        code = keep_run(signals);
+    } while (code == GUARD_OK && begin_again(signals));
+    cgroup_remove(&run.cgroup);
+    return code;
 }

@@ -27,6 +27,12 @@ void run_announce(struct run *run) {
     run->wake_owners = false;
 }
 
+bool run_can_be_followed(const struct run *run) {
+    const uint32_t flags = run->spec.options.flags;
+    return (flags & SPEC_AGAIN) != 0 && (flags & (SPEC_PTY | SPEC_LISTEN)) == 0 && run->children_gone &&
+           run->control.owners[0].fd >= 0;
+}
+
 /* ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 static void finish(struct run *run, enum drain_end how) {
@@ -39,7 +45,10 @@ static void finish(struct run *run, enum drain_end how) {
     };
     output_close(&run->output);
     journal_fact(&run->journal, FACT_DRAINED, &drained, sizeof drained);
-    cgroup_remove(&run->cgroup);
+    if (run_can_be_followed(run))
+        cgroup_keep(&run->cgroup, &run->spec);
+    else
+        cgroup_remove(&run->cgroup);
     if (run->journal.error != 0) {
         struct fact_recording_failed failed = {.error = run->journal.error};
         journal_fact(&run->journal, FACT_RECORDING_FAILED, &failed, sizeof failed);

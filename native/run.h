@@ -77,6 +77,8 @@ int run_signal(struct run *run, int signal, enum signal_scope scope);
 void run_owner_gone(struct run *run, pid_t pid, uid_t uid);
 void run_output(struct run *run, int stream);
 void run_timer(struct run *run, enum timer timer);
+/* Whether its guard may keep another run: it is as good as new. No child, no terminal, no directory, and an owner. */
+bool run_can_be_followed(const struct run *run);
 /* Writes down what has happened and wakes whoever waits for it. */
 void run_announce(struct run *run);
 

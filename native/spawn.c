@@ -70,20 +70,24 @@ static _Noreturn void exec_program(const struct spec *spec, int hold) {
     }
 }
 
-/*
- * Ignored signals survive exec; Python ignores SIGPIPE, and glibc's posix_spawn leaves its two private signals ignored.
- * The command starts with a clean slate: asked of the kernel directly, because a libc does not let go of its own.
- */
-static void reset_signals(void) {
-    struct {
-        void (*handler)(int);
-        unsigned long flags;
-        void (*restorer)(void);
-        unsigned char mask[8];
-    } fresh = {0}; /* the kernel's own layout; all zeros is SIG_DFL on every architecture */
+struct disposition { /* the kernel's own layout; all zeros is SIG_DFL on every architecture */
+    void (*handler)(int);
+    unsigned long flags;
+    void (*restorer)(void);
+    unsigned char mask[8];
+};
+
+void spawn_reset_signals(void) {
+    const struct disposition fresh = {0};
+    for (int number = 1; number <= KERNEL_SIGNALS; number++) {
+        struct disposition now = {0};
+        if (syscall(SYS_rt_sigaction, number, NULL, &now, sizeof now.mask) == 0 && now.handler == SIG_IGN)
+            syscall(SYS_rt_sigaction, number, &fresh, NULL, sizeof fresh.mask);
+    }
+}
+
+static void unblock_signals(void) {
     sigset_t none;
-    for (int number = 1; number <= KERNEL_SIGNALS; number++)
-        syscall(SYS_rt_sigaction, number, &fresh, NULL, sizeof fresh.mask); /* refused for KILL and STOP, as it should */
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
@@ -101,7 +105,7 @@ static _Noreturn void become_command(const struct spec *spec, struct child_stdio
     char go;
     if (recv(hold, &go, 1, 0) != 1)
         _exit(126); /* never told to go on: the command does not run */
-    reset_signals();
+    unblock_signals();
     if (spec->cwd != NULL && chdir(spec->cwd) < 0)
         fail(hold, STEP_CHDIR, errno);
     exec_program(spec, hold);

@@ -26,6 +26,13 @@ struct child_stdio {
     int err;
 };
 
+/*
+ * Ignored signals survive exec; Python ignores SIGPIPE, and glibc's posix_spawn leaves its two private signals ignored.
+ * Commands start with a clean slate. Done once in the guard, whose own are all blocked: a fork inherits it. Asked of the
+ * kernel directly, because a libc does not let go of its own.
+ */
+void spawn_reset_signals(void);
+
 /* False: nothing runs, and `failure` says at which step and why. */
 bool spawn_held(struct spawned *spawned, const struct spec *spec, struct cgroup *cgroup, struct child_stdio stdio,
                 struct fact_spawn_failed *failure);

@@ -3,6 +3,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+enum { FEW_STRINGS = 254 };
+
+static char room[SPEC_SMALL];
+static char *few[FEW_STRINGS + 2];
+
+char *spec_room(void) { return room; }
 
 struct part {
     uint16_t type;
@@ -13,12 +21,12 @@ struct part {
 /* The part at `at`, or false at the end and on anything that is not a whole frame. */
 static bool next_part(const struct spec *spec, size_t *at, struct part *part) {
     struct frame frame;
-    if (spec->map_length - *at < sizeof frame)
+    if (spec->length - *at < sizeof frame)
         return false;
-    memcpy(&frame, (char *)spec->map + *at, sizeof frame);
-    if (frame.mark != FRAME_MARK || frame.length > spec->map_length - *at - sizeof frame)
+    memcpy(&frame, spec->bytes + *at, sizeof frame);
+    if (frame.mark != FRAME_MARK || frame.length > spec->length - *at - sizeof frame)
         return false;
-    *part = (struct part){frame.type, (char *)spec->map + *at + sizeof frame, frame.length};
+    *part = (struct part){frame.type, spec->bytes + *at + sizeof frame, frame.length};
     *at += sizeof frame + frame.length;
     return true;
 }
@@ -82,32 +90,51 @@ static bool take_part(struct spec *spec, const struct part *part, struct part *a
     }
 }
 
-bool spec_read(struct spec *spec, int fd) {
-    struct stat status;
-    if (fstat(fd, &status) < 0 || status.st_size <= 0)
-        return false;
-    spec->map_length = (size_t)status.st_size;
-    spec->map = mmap(NULL, spec->map_length, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (spec->map == MAP_FAILED)
-        return false;
+static bool make_table(struct spec *spec, const struct part *argv, const struct part *env) {
+    const size_t strings = count_strings(argv) + count_strings(env);
+    spec->argv = few;
+    if (strings > FEW_STRINGS) {
+        spec->mapped_pointers = (strings + 2) * sizeof(char *);
+        spec->argv = mmap(NULL, spec->mapped_pointers, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (spec->argv == MAP_FAILED)
+            return false;
+    }
+    spec->env = point_into(argv, spec->argv);
+    point_into(env, spec->env);
+    return true;
+}
+
+static bool parse(struct spec *spec) {
     struct part part, argv = {0}, env = {0};
     size_t at = 0;
     while (next_part(spec, &at, &part)) {
         if (!take_part(spec, &part, &argv, &env))
             return false;
     }
-    if (at != spec->map_length || argv.length == 0 || spec->rungs == 0 || spec->run_id == NULL)
-        return false;
-    spec->pointers_length = (count_strings(&argv) + count_strings(&env) + 2) * sizeof(char *);
-    spec->argv = mmap(NULL, spec->pointers_length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (spec->argv == MAP_FAILED)
-        return false;
-    spec->env = point_into(&argv, spec->argv);
-    point_into(&env, spec->env);
-    return true;
+    return at == spec->length && argv.length > 0 && spec->rungs > 0 && spec->run_id != NULL && make_table(spec, &argv, &env);
 }
 
-void spec_unmap(struct spec *spec) {
-    munmap(spec->argv, spec->pointers_length); /* the ranges are our own: this cannot fail */
-    munmap(spec->map, spec->map_length);
+bool spec_take(struct spec *spec, size_t length) {
+    spec->bytes = room;
+    spec->length = length;
+    return parse(spec);
+}
+
+bool spec_read(struct spec *spec, int fd) {
+    struct stat status;
+    if (fstat(fd, &status) < 0 || status.st_size <= 0)
+        return false;
+    const size_t length = (size_t)status.st_size;
+    if (length <= sizeof room)
+        return pread(fd, room, length, 0) == (ssize_t)length && spec_take(spec, length);
+    spec->length = length;
+    spec->bytes = mmap(NULL, length, PROT_READ, MAP_PRIVATE, fd, 0);
+    return spec->bytes != MAP_FAILED && parse(spec);
+}
+
+void spec_forget(struct spec *spec) {
+    if (spec->mapped_pointers > 0)
+        munmap(spec->argv, spec->mapped_pointers); /* the ranges are our own: this cannot fail */
+    if (spec->bytes != room)
+        munmap(spec->bytes, spec->length);
 }

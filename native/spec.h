@@ -1,6 +1,6 @@
 /*
- * What the launcher asked for, read once from the spec descriptor. Strings point into the mapped spec, which stays mapped:
- * a page or two, where giving them back would cost every short run two more system calls and a TLB flush.
+ * What the launcher asked for, read once from the spec descriptor, or sent along with the run. Strings point into it, so it
+ * stays: a small one, which nearly all are, in a buffer of the guard's own, a large one mapped.
  */
 #ifndef HOLDFAST_SPEC_H
 #define HOLDFAST_SPEC_H
@@ -10,7 +10,7 @@
 
 #include "frame.h"
 
-enum { SPEC_RUNGS_MAX = 16 };
+enum { SPEC_RUNGS_MAX = 16, SPEC_SMALL = 32 * 1024 };
 
 struct spec {
     struct spec_options options;
@@ -23,13 +23,17 @@ struct spec {
     const char *cgroup;
     const char *memory_group;
     const char *pids_group;
-    void *map;
-    size_t map_length;
-    size_t pointers_length;
+    char *bytes;
+    size_t length;
+    size_t mapped_pointers; /* 0: few enough for a table of the guard's own */
 };
 
+/* Where a small one is put: SPEC_SMALL bytes. */
+char *spec_room(void);
 /* False: the spec is not one this guard understands. */
 bool spec_read(struct spec *spec, int fd);
-void spec_unmap(struct spec *spec);
+/* The same for one that is in the room. */
+bool spec_take(struct spec *spec, size_t length);
+void spec_forget(struct spec *spec);
 
 #endif

@@ -13,6 +13,7 @@ from anyio import wait_all_tasks_blocked
 
 import holdfast
 from holdfast import Supervisor
+from holdfast.guard.containment import probe
 
 from .support.processes import wait_exited
 
@@ -176,3 +177,83 @@ async def test_a_used_guard_watches_its_owner() -> None:
 async def holdfast_result(argv: list[str]) -> holdfast.Result:
     async with Supervisor() as supervisor:
         return await (await supervisor.start(argv, stragglers="wait")).result()
+
+
+def leaf_of(result: holdfast.Result) -> str:
+    """The cgroup a run was in."""
+    started = result.outcome.started
+    assert started is not None
+    return str(started.detail["cgroup"])
+
+
+def needs_cgroup() -> None:
+    if (why_not := probe().why_not) is not None:
+        pytest.skip(f"needs a writable cgroup v2: {why_not}")
+
+
+@pytest.mark.root
+async def test_the_runs_of_a_guard_have_one_cgroup_and_it_goes_with_the_guard() -> None:
+    needs_cgroup()
+    async with Supervisor() as supervisor:
+        leaves = [leaf_of((await guard_of(supervisor, "true"))[1]) for _ in range(3)]
+        assert len(set(leaves)) == 1
+        assert os.path.isdir(leaves[0])
+    assert not os.path.exists(leaves[0])
+
+
+@pytest.mark.root
+async def test_a_run_with_a_budget_has_a_cgroup_of_its_own() -> None:
+    needs_cgroup()
+    async with Supervisor() as supervisor:
+        first, second, third = [
+            leaf_of((await guard_of(supervisor, "true", **options))[1]) for options in ({}, {"pids": 50}, {})
+        ]
+        assert len({first, second, third}) == 3
+        assert not os.path.exists(first)
+        assert not os.path.exists(second)
+    assert not os.path.exists(third)
+
+
+@pytest.mark.root
+async def test_a_cgroup_with_another_inside_is_not_kept() -> None:
+    needs_cgroup()
+    async with Supervisor() as supervisor:
+        make = "mkdir $(cat /proc/self/cgroup | sed -n 's,^0::,/sys/fs/cgroup/unified,p')/inner"
+        _, nested = await guard_of(supervisor, "sh", "-c", make)
+        _, after = await guard_of(supervisor, "true")
+        assert nested.exit_code == 0, nested.stderr
+        assert leaf_of(nested) != leaf_of(after)
+        assert not os.path.exists(leaf_of(nested))
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("before", [0, 1], ids=["first", "second"])
+async def test_a_killed_guard_leaves_nobody_in_its_cgroup(before: int) -> None:
+    """The one write that ends the tree goes to the guard's cgroup, which may have the name of an earlier run."""
+    needs_cgroup()
+    async with Supervisor() as supervisor:
+        for _ in range(before):
+            await guard_of(supervisor, "true")
+        run = await supervisor.start(
+            ["sh", "-c", "env -i setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo $!; wait"]
+        )
+        async for chunk in run.output():
+            daemon = int(chunk.data)
+            break
+        os.kill(run.guard_pid, signal.SIGKILL)
+        report = await run.settled()
+        assert (report["status"], report["tree"]) == ("lost", "gone")
+        assert wait_exited(daemon)
+        assert not os.path.exists(leaf_of(await run.result()))
+
+
+@pytest.mark.root
+async def test_an_idle_guard_that_was_killed_leaves_no_cgroup() -> None:
+    needs_cgroup()
+    async with Supervisor() as supervisor:
+        guard, result = await guard_of(supervisor, "true")
+        os.kill(guard, signal.SIGKILL)
+        assert wait_exited(guard)
+        assert os.path.isdir(leaf_of(result)), "control: it could not remove it itself"
+        await guard_of(supervisor, "true")
+        assert not os.path.exists(leaf_of(result))

@@ -112,6 +112,7 @@ class LiveRun:
         "answers",
         "armed",
         "control",
+        "first_run",
         "guard_lost",
         "guard_pid",
         "heartbeat",
@@ -142,6 +143,7 @@ class LiveRun:
         self.journal = handle.journal
         self.pidfd = handle.pidfd
         self.guard_pid = handle.pid
+        self.first_run = handle.first_run
         self.input = -1 if handle.input is None else handle.input
         self.heartbeat = -1 if handle.heartbeat is None else handle.heartbeat
         self.trusted = handle.trusted
@@ -380,10 +382,13 @@ class LiveRun:
                 return
             remedy = "it has all the owners it can take: try again later"
             raise self.refused("goes on, but its guard has no room for us", errno.EUSERS, remedy)
-        from .guard.leftovers import clean_up
+        from .guard.containment import probe
+        from .guard.leftovers import clean_up, leaf_path
 
         started = self.outcome.started
-        cleaned = clean_up(self.spec.run_id, None if started is None else started.detail["cgroup"])
+        # Not started: its cgroup may have been made all the same, with the child in it that was held.
+        cgroup = leaf_path(probe().cgroup_base, self.first_run) if started is None else started.detail["cgroup"]
+        cleaned = clean_up(self.spec.run_id, cgroup, first_run=self.first_run)
         at_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         survivors = tuple(Detail(pid=pid) for pid in cleaned.survivors)
         tree = make_fact("tree", at_ns, how=cleaned.how, count=len(survivors), survivors=survivors)
@@ -432,7 +437,7 @@ class LiveRun:
     def part_from_guard(self) -> None:
         """The guard goes to the idle ones. What is known of the run stays."""
         assert self.idle is not None
-        self.idle.give(IdleGuard(self.control, self.pidfd, self.guard_pid))
+        self.idle.give(IdleGuard(self.control, self.pidfd, self.guard_pid, self.first_run))
         self.idle, self.control, self.pidfd = None, _NO_SOCKET, -1
 
     def close_control(self) -> None:

@@ -69,17 +69,33 @@ class Pump:
 
     async def run(self) -> None:
         """Pump until `stop`."""
-        handlers, epoll, fd = self._handlers, self._epoll, self._epoll.fileno()
         try:
             with self._scope:
+                if anyio.get_cancelled_exc_class().__module__.startswith("asyncio"):
+                    await self._run_on_asyncio()
                 while True:
-                    await anyio.wait_readable(fd)
-                    for ready, _ in epoll.poll(0):
-                        # Not there: an earlier event of this batch ended it.
-                        if (handler := handlers.get(ready)) is not None:
-                            handler()
+                    await anyio.wait_readable(self._epoll.fileno())
+                    self._handle()
         finally:
             self._done.set()
+
+    async def _run_on_asyncio(self) -> None:
+        """The loop calls us when the set is ready: a turn of the loop and two system calls less for every wake."""
+        import asyncio
+
+        loop, fd = asyncio.get_running_loop(), self._epoll.fileno()
+        loop.add_reader(fd, self._handle)
+        try:
+            await anyio.sleep_forever()
+        finally:
+            loop.remove_reader(fd)
+
+    def _handle(self) -> None:
+        handlers = self._handlers
+        for ready, _ in self._epoll.poll(0):
+            # Not there: an earlier event of this batch ended it.
+            if (handler := handlers.get(ready)) is not None:
+                handler()
 
     async def stop(self) -> None:
         """End the pump and close the set."""

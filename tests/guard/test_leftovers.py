@@ -64,14 +64,18 @@ def test_a_number_that_changed_hands_is_left_alone(marked: Marked, monkeypatch: 
     stranger = marked(HOLDFAST_RUN_ID="somebody-else")
     looks = iter([True, False])
     monkeypatch.setattr(leftovers, "_is_marked", lambda *_: next(looks))
-    assert leftovers._kill_if_marked(stranger, b"HOLDFAST_RUN_ID=x\0") is False  # noqa: SLF001
+    killed: dict[int, int] = {}
+    assert leftovers._kill_if_marked(stranger, b"HOLDFAST_RUN_ID=x\0", killed) is False  # noqa: SLF001
+    assert killed == {}
     assert not wait_exited(stranger, 0)
 
 
 def test_without_the_second_look_the_stranger_would_die(marked: Marked, monkeypatch: pytest.MonkeyPatch) -> None:
     stranger = marked(HOLDFAST_RUN_ID="somebody-else")
     monkeypatch.setattr(leftovers, "_is_marked", lambda *_: True)
-    assert leftovers._kill_if_marked(stranger, b"HOLDFAST_RUN_ID=x\0") is True  # noqa: SLF001
+    killed: dict[int, int] = {}
+    assert leftovers._kill_if_marked(stranger, b"HOLDFAST_RUN_ID=x\0", killed) is False  # noqa: SLF001
+    os.close(killed.pop(stranger))
     assert wait_exited(stranger)
 
 

@@ -28,6 +28,7 @@ SCOPE_LEADER = 1
 SCOPE_TREE = 2
 PACKET_MAX = 4096  # the longest packet either side sends; a reason is cut to fit
 REASON_MAX = 1024
+NEXT_SPEC_MAX = 32 << 10
 
 _STOP = struct.Struct("<iiii")
 _PAIR = struct.Struct("<ii")
@@ -87,9 +88,9 @@ def heartbeat(ticket: int) -> bytes:
     return _packet(HEARTBEAT, b"", ticket)
 
 
-def next_run() -> bytes:
+def next_run(spec: bytes) -> bytes:
     """Give a guard that has ended a run another one; the descriptors come with it. Not answered."""
-    return _packet(NEXT, b"", 0)
+    return _packet(NEXT, spec, 0)
 
 
 def decode(packet: bytes) -> Answer | Wake | None:

@@ -8,36 +8,49 @@ sees its socket close and exits.
 from __future__ import annotations
 
 import os
+import select
 import signal
 from typing import TYPE_CHECKING, NamedTuple
 
+from .containment import probe
 from .inheritance import fingerprint
+from .leftovers import leaf_path, remove_leaf
 
 if TYPE_CHECKING:
     from _socket import socket
 
 MOST_IDLE = 32
+_GOES_WITHIN_MS = 5000
 LONGEST_RUN_ID = 20  # a guard shows the run it keeps in its command line, in the space of the first one's
 
 
 class IdleGuard(NamedTuple):
-    """A guard without a run."""
+    """A guard without a run. It has a cgroup all the same: the one its runs were in, one after the other."""
 
     control: socket
     pidfd: int
     pid: int
+    first_run: str
 
     def end(self) -> None:
         """End it and reap it: there is nothing that depends on it."""
-        self.control.close()
-        if self.pidfd < 0:
-            return
+        self.control.close()  # it sees that, removes its cgroup and goes
+        if self.pidfd >= 0:
+            self._reap()
+            os.close(self.pidfd)
+        # One that was killed could not do that. The kernel refuses it when somebody is inside after all.
+        if (leaf := leaf_path(probe().cgroup_base, self.first_run)) is not None:
+            remove_leaf(leaf)
+
+    def _reap(self) -> None:
+        gone = select.poll()
+        gone.register(self.pidfd, select.POLLIN)
         try:
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+            if not gone.poll(_GOES_WITHIN_MS):  # somebody stopped it
+                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
             os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED)
         except (ProcessLookupError, ChildProcessError):
             pass
-        os.close(self.pidfd)
 
 
 class IdleGuards:
@@ -77,5 +90,7 @@ class IdleGuards:
     def close(self) -> None:
         """End every one, and keep none from now on."""
         self._is_closed = True
+        for guard in self._guards:
+            guard.control.close()  # all at once, so that they go side by side
         while self._guards:
             self._guards.pop().end()

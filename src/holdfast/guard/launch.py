@@ -40,7 +40,7 @@ from ..journal.codec import journal_preamble
 from ..spec import _printable as printable
 from ..spec import public_spec
 from . import containment, parts
-from .control import next_run
+from .control import NEXT_SPEC_MAX, next_run
 
 if TYPE_CHECKING:
     from _socket import socket
@@ -78,6 +78,7 @@ class GuardHandle(NamedTuple):
     input: int | None
     heartbeat: int | None
     trusted: int  # the journal up to here was written by us
+    first_run: str  # the first one this guard kept: its cgroup has that name
 
 
 def guard_path() -> str:
@@ -146,7 +147,6 @@ class _Launching:
         spec = self.spec
         journal_fd, trusted = self.open_journal()
         heartbeat = self.open_heartbeat()
-        spec_fd = self.give(_memory_file("holdfast-spec"), FD_SPEC)
         encoded = parts.encode_spec(
             spec,
             containment.probe(),
@@ -156,11 +156,13 @@ class _Launching:
             listens=self.durable is not None,
             again=self.again,
         )
-        os.write(spec_fd, encoded)
         input_fd = self.open_stdin(window_size)
-        if idle is not None and self.hand_to(idle):
+        if idle is not None and self.hand_to(idle, encoded):
             self.close_theirs()
-            return GuardHandle(idle.control, journal_fd, idle.pidfd, idle.pid, input_fd, heartbeat, trusted)
+            return GuardHandle(
+                idle.control, journal_fd, idle.pidfd, idle.pid, input_fd, heartbeat, trusted, idle.first_run
+            )
+        os.write(self.give(_memory_file("holdfast-spec"), FD_SPEC), encoded)
         control = self.open_control()
         pid = os.posix_spawn(
             guard_path(),
@@ -172,16 +174,18 @@ class _Launching:
             setsigdef=_GUARD_SIGNALS,
         )
         self.close_theirs()  # before the next descriptor is asked for, so that this one is not the one too many
-        return GuardHandle(control, journal_fd, _pidfd(pid), pid, input_fd, heartbeat, trusted)
+        return GuardHandle(control, journal_fd, _pidfd(pid), pid, input_fd, heartbeat, trusted, spec.run_id)
 
-    def hand_to(self, idle: IdleGuard) -> bool:
-        """Give the run to a guard that has none; False when it is gone after all."""
+    def hand_to(self, idle: IdleGuard, spec: bytes) -> bool:
+        """Give the run to a guard that has none; False when it is gone after all, or the spec is too long for that."""
         if FD_STDIN not in self.given:
             self.give(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), FD_STDIN)
-        order = (FD_STDIN, FD_JOURNAL, FD_SPEC, FD_HEARTBEAT)
-        descriptors = array("i", [self.given[number] for number in order if number in self.given])
+        order = (FD_STDIN, FD_JOURNAL, FD_HEARTBEAT)
+        rights = (SOL_SOCKET, SCM_RIGHTS, array("i", [self.given[number] for number in order if number in self.given]))
         try:
-            idle.control.sendmsg([next_run()], [(SOL_SOCKET, SCM_RIGHTS, descriptors)], MSG_DONTWAIT | MSG_NOSIGNAL)
+            if len(spec) > NEXT_SPEC_MAX:
+                raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
+            idle.control.sendmsg([next_run(spec)], [rights], MSG_DONTWAIT | MSG_NOSIGNAL)
         except OSError:
             idle.end()
             return False

@@ -10,6 +10,7 @@ its environment is not found this way, therefore the answer is then "unknown", n
 from __future__ import annotations
 
 import os
+import select
 import signal
 import time
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,12 +30,20 @@ class Cleaned(NamedTuple):
     survivors: tuple[int, ...] = ()
 
 
-def clean_up(run_id: str, cgroup: str | None, *, within_s: float = 5.0) -> Cleaned:
-    """Kill what is left of a run without a guard; blocks until it is gone or `within_s` is over. Never raises."""
+def clean_up(run_id: str, cgroup: str | None, *, first_run: str | None = None, within_s: float = 5.0) -> Cleaned:
+    """Kill what is left of a run without a guard; blocks until it is gone or `within_s` is over. Never raises.
+
+    `first_run` is the first one that guard kept, when it has kept several: their cgroup has its name.
+    """
     deadline = time.monotonic() + within_s
-    if cgroup and os.path.basename(cgroup) == f"holdfast-{run_id}":  # never anything but our own leaf
+    if cgroup and os.path.basename(cgroup) == f"holdfast-{first_run or run_id}":  # never anything but our own leaf
         return _clean_cgroup(cgroup, deadline)
     return _clean_by_token(run_id, deadline)
+
+
+def leaf_path(base: str | None, run_id: str) -> str | None:
+    """Where a run's cgroup is, in the place where cgroups are made; None when there is no such place."""
+    return None if base is None else f"{base}/holdfast-{run_id}"
 
 
 def _clean_cgroup(leaf: str, deadline: float) -> Cleaned:
@@ -60,17 +69,25 @@ def _clean_cgroup(leaf: str, deadline: float) -> Cleaned:
 def _clean_by_token(run_id: str, deadline: float) -> Cleaned:
     token = f"{RUN_ID}={run_id}\0".encode()
     found: tuple[int, ...] = ()
+    killed: dict[int, int] = {}  # pidfds: a process that is dying has no environment any more, and is still there
 
     def none_left() -> bool:
         nonlocal found
-        found = tuple(pid for pid in _all_pids() if _kill_if_marked(pid, token))
+        marked = [pid for pid in _all_pids() if pid not in killed and _kill_if_marked(pid, token, killed)]
+        for pid in [pid for pid, pidfd in killed.items() if _has_exited(pidfd)]:
+            os.close(killed.pop(pid))
+        found = (*marked, *killed)
         return not found
 
-    return Cleaned("unknown") if _until(none_left, deadline) else Cleaned("survivors", found)
+    try:
+        return Cleaned("unknown") if _until(none_left, deadline) else Cleaned("survivors", found)
+    finally:
+        for pidfd in killed.values():
+            os.close(pidfd)
 
 
-def _kill_if_marked(pid: int, token: bytes) -> bool:
-    """Kill this process when it carries the token; True when it did and may still be there."""
+def _kill_if_marked(pid: int, token: bytes, killed: dict[int, int]) -> bool:
+    """Kill this process when it carries the token, and keep its pidfd in `killed`; True when that is not allowed."""
     if not _is_marked(pid, token):
         return False
     try:
@@ -78,16 +95,23 @@ def _kill_if_marked(pid: int, token: bytes) -> bool:
     except OSError:
         return False
     try:
-        if not _is_marked(pid, token):
-            return False  # the number went to somebody else before we held it
-        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        if _is_marked(pid, token):  # otherwise the number went to somebody else before we held it
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            killed[pid] = pidfd
     except ProcessLookupError:
-        return False
+        pass
     except OSError:
         return True  # another user's process: EPERM; it is a survivor
     finally:
-        os.close(pidfd)
-    return True
+        if pid not in killed:
+            os.close(pidfd)
+    return False
+
+
+def _has_exited(pidfd: int) -> bool:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _is_marked(pid: int, token: bytes) -> bool:
