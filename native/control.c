@@ -151,6 +151,8 @@ size_t control_next(struct control *control, char *spec) {
         if (frame.type == PACKET_NEXT && header != NULL && header->cmsg_type == SCM_RIGHTS) {
             int arrived[NEXT_COUNT];
             size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+            if (count > NEXT_COUNT) /* what pads the buffer has room for one more */
+                return 0;
             memcpy(arrived, CMSG_DATA(header), count * sizeof(int));
             return put_in_place(arrived, count) ? (size_t)got - sizeof frame : 0;
         }
