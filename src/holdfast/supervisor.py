@@ -53,6 +53,7 @@ class Supervisor:
         self._pump: Pump | None = None
         self._group: TaskGroup | None = None
         self._is_closing = False
+        self._leaving = ("shutdown", "the supervisor was left")
         self._sweeping = anyio.CancelScope()
 
     async def __aenter__(self) -> Self:
@@ -93,6 +94,10 @@ class Supervisor:
     def runs(self) -> tuple[Run, ...]:
         """The runs that are not settled, oldest first."""
         return tuple(self._runs.values())
+
+    def leave_with(self, cause: str, reason: str) -> None:
+        """What the runs that are left are told when the `async with` is left; `shutdown` unless said otherwise."""
+        self._leaving = (cause, reason)
 
     async def start(
         self,
@@ -165,7 +170,7 @@ class Supervisor:
             if not run.ends_with_us:
                 run.let_go()
         for run in reversed(self.runs):
-            bound_s = max(bound_s, run.begin_shutdown())
+            bound_s = max(bound_s, run.begin_shutdown(*self._leaving))
             # The next one only when this one's first signal is out, so that newest first holds for those who get them,
             # and not only for the asking. A guard that does not answer cannot hold the others up for long.
             with anyio.move_on_after(in_order_until - anyio.current_time()):
