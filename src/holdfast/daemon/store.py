@@ -154,7 +154,7 @@ def _savepoint(connection: sqlite3.Connection, job: _Job) -> tuple[Any, BaseExce
     connection.execute("SAVEPOINT one")
     try:
         answer = job.action(connection)
-    except Exception as error:  # noqa: BLE001 - it is the caller's: who gets it as the answer
+    except Exception as error:
         if not connection.in_transaction:
             raise  # the disk is full: SQLite has undone the whole transaction
         connection.execute("ROLLBACK TO one")
