@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from .spec import SpecOptions, Text
+    from .spec import RunSpec, SpecOptions, Text
     from .state.directory import StateDirectory
 
 __all__ = ["Output", "Run", "Supervisor"]
@@ -114,11 +114,16 @@ class Supervisor:
 
         SpecError: the options are wrong. ResourceError, GuardError: it could not be started; nothing is left of it.
         """
+        return await self.start_spec(new_spec(argv, options), keep_output=keep_output, window_size=window_size)
+
+    async def start_spec(
+        self, spec: RunSpec, *, keep_output: bool = True, window_size: tuple[int, int] | None = None
+    ) -> Run:
+        """Start a run whose spec was made before. Otherwise as `start`."""
         # Before the launch: a cancellation that arrives here finds nothing started. After it nothing is awaited.
         await checkpoint_if_cancelled()
         if self._pump is None or self._group is None or self._is_closing:
             raise HoldfastError("this supervisor is not open", remedy="start runs inside `async with Supervisor()`")
-        spec = new_spec(argv, options)
         if self._state is None and spec.lifetime != "owner":
             remedy = "give the supervisor a state_dir, or use lifetime='owner'"
             message = f"a run of lifetime {spec.lifetime!r} needs a directory to be found in"
