@@ -30,6 +30,7 @@ COMMANDS = {
     "prune": "remove old runs",
     "doctor": "look for what is wrong",
     "config": "show the daemon's settings, and where they come from",
+    "mcp": "serve runs as tools to an MCP client",
     "completion": "print the completion script of a shell",
 }
 # SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP: what people and machines send to end or to stop a program.
