@@ -19,8 +19,6 @@ _MOST_PORT = 65535
 def act(given: Parsed) -> int:
     no_words(given, "mcp")
     listen = _address(given.last("--http"))
-    if given.has("--token-file") and listen is None:
-        raise UsageError("--token-file is about --http", remedy="the standard streams need no token")
     try:
         import anyio
 
@@ -43,7 +41,6 @@ def act(given: Parsed) -> int:
         session=given.last("--session"),
         detached=given.has("--detached"),
         listen=listen,
-        token_file=given.last("--token-file"),
     )
     anyio.run(serve, settings)
     return 0
@@ -80,8 +77,7 @@ COMMAND = Command(
     "mcp [OPTIONS]",
     "Serve the tools exec, poll, output, wait, cancel, send_input and list to an MCP client, on stdin and stdout.",
     (
-        Option("--http", "HOST:PORT", "streamable HTTP on the loopback interface instead, with a bearer token"),
-        Option("--token-file", "PATH", "where the token is (default: token in the state directory, made if missing)"),
+        Option("--http", "HOST:PORT", "streamable HTTP on the loopback interface instead; token in STATE/token"),
         Option("--allow-dir", "PATH", "where commands may start (default: the current directory)", many=True),
         Option("--max-timeout", "TIME", "the longest timeout, and that of runs that ask for none (default: 1h)"),
         Option("--max-output", "SIZE", "how much a run may write (default: 64M)"),

@@ -1,7 +1,8 @@
-"""Streamable HTTP on the loopback interface: uvicorn under our signals, with a token."""
+"""Streamable HTTP on the loopback interface: uvicorn under our signals, behind the same walls as the daemon."""
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from contextlib import contextmanager
@@ -9,14 +10,19 @@ from typing import TYPE_CHECKING
 
 import anyio
 import uvicorn
+from starlette.datastructures import Headers
 
+from ..daemon.http.problems import ProblemError, respond
+from ..daemon.http.security import TOKEN_FILE, Security, load_token
 from ..errors import HoldfastError
-from .token import RequireToken, read_token
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mcp.server.mcpserver import MCPServer
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from ..state.directory import StateDirectory
 
 _CONNECTIONS_S = 2
 
@@ -24,10 +30,10 @@ _CONNECTIONS_S = 2
 class HttpTransport:
     """Listens from the moment it is made. HoldfastError: the address cannot be used. StateError: the token cannot."""
 
-    def __init__(self, address: tuple[str, int], token_file: str) -> None:
+    def __init__(self, address: tuple[str, int], state: StateDirectory) -> None:
         self._host = address[0]
-        self._token_file = token_file
-        self._token = read_token(token_file)
+        self._token_file = os.path.join(state.path, TOKEN_FILE)
+        self._security = Security.of(load_token(state.path), [self._host])
         self._listener = _listen(address)
 
     @property
@@ -38,7 +44,7 @@ class HttpTransport:
 
     async def __call__(self, server: MCPServer, stop: anyio.Event) -> None:
         """Serve until `stop`; calls that are waiting then get a moment, and are cancelled."""
-        app = RequireToken(server.streamable_http_app(host=self._host), self._token)
+        app = _Walled(server.streamable_http_app(host=self._host), self._security)
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=_CONNECTIONS_S, access_log=False)
         serving = _Serving(config)
 
@@ -53,6 +59,23 @@ class HttpTransport:
             with self._listener:
                 await serving.serve([self._listener])
             group.cancel_scope.cancel()
+
+
+class _Walled:
+    """Nothing gets past without the token, or from a page of somebody else's."""
+
+    def __init__(self, app: ASGIApp, security: Security) -> None:
+        self._app = app
+        self._security = security
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            try:
+                self._security.check(scope, Headers(scope=scope))
+            except ProblemError as error:
+                await respond(error)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
 
 class _Serving(uvicorn.Server):

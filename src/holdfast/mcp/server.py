@@ -1,8 +1,7 @@
-"""The server: one supervisor, the tools on it, and a transport. It ends at end of file or by a signal; so do its runs."""
+"""The server: a supervisor, the tools on it, and a transport. It ends at end of file or by a signal; so do its runs."""
 
 from __future__ import annotations
 
-import os
 import signal
 from importlib.metadata import version
 from typing import TYPE_CHECKING, NamedTuple
@@ -41,7 +40,6 @@ class Settings(NamedTuple):
     session: str | None = None
     detached: bool = False
     listen: tuple[str, int] | None = None
-    token_file: str | None = None
 
 
 def make_server(runs: Runs) -> MCPServer:
@@ -107,4 +105,4 @@ def _http(settings: Settings, state: StateDirectory) -> Transport:
     from .http import HttpTransport
 
     assert settings.listen is not None
-    return HttpTransport(settings.listen, settings.token_file or os.path.join(state.path, "token"))
+    return HttpTransport(settings.listen, state)
