@@ -14,17 +14,16 @@ and the same bytes.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
 from ..errors import HoldfastError, RunNotFoundError
-from ..state import queries
 from . import signing
 from .event import wall_time
 from .posting import Poster, origin_of
+from .store import statements
 
 if TYPE_CHECKING:
     import sqlite3
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from .events import EventLog
     from .store import Store
 
-_SQL = queries.load(os.path.join(os.path.dirname(__file__), "sql", "deliveries.sql"))
+_SQL = statements("deliveries")
 BACK_OFF_S = (1.0, 3.0, 10.0, 30.0)  # between one try and the next: five tries
 _AT_ONCE = 64
 _OF_EACH_ORIGIN = 4
@@ -89,6 +88,7 @@ class Deliveries:
         self._secret = None if secret is None else signing.decode(secret, "webhooks.secret")
         self._poster = poster or Poster()
         self._clock = clock or WallClock()
+        self.pending = self.delivered = self.failed = self.tries = 0  # the last three since the daemon started
         self._changed = asyncio.Event()
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._worker: asyncio.Task[None] | None = None
@@ -109,8 +109,8 @@ class Deliveries:
     def write(self, connection: sqlite3.Connection, run_id: str, report: Mapping[str, Any]) -> None:
         """Within the transaction of the run.verdict event: this is what to post. Once; nothing for other runs."""
         now = self._clock.time()
-        body = {"type": "run.verdict", "timestamp": wall_time(int(now * 1e9)), "data": {"run_id": run_id}}
-        body["data"] = {"run_id": run_id, "report": report}
+        data = {"run_id": run_id, "report": report}
+        body = {"type": "run.verdict", "timestamp": wall_time(int(now * 1e9)), "data": data}
         values = {"run_id": run_id, "body": msgspec.json.encode(body), "now_ms": int(now * 1000)}
         connection.execute(_SQL["decide"], values)
 
@@ -173,11 +173,11 @@ class Deliveries:
         now_ms = int(self._clock.time() * 1000)
         values = {"now_ms": now_ms, "of_each": _OF_EACH_ORIGIN, "limit": _AT_ONCE}
 
-        def read(connection: sqlite3.Connection) -> tuple[list[_Due], int | None]:
+        def read(connection: sqlite3.Connection) -> tuple[list[_Due], int, int | None]:
             due = [_Due(*row) for row in connection.execute(_SQL["due"], values)]
-            return due, connection.execute(_SQL["next_due"], values).fetchone()[0]
+            return due, *connection.execute(_SQL["outlook"], values).fetchone()
 
-        due, next_ms = await self._store.read(read)
+        due, self.pending, next_ms = await self._store.read(read)
         for one in due:
             if one.run_id not in self._under_way and len(self._under_way) < _AT_ONCE:
                 self._under_way[one.run_id] = asyncio.create_task(self._try(one), name=f"delivery of {one.run_id}")
@@ -186,12 +186,15 @@ class Deliveries:
     async def _try(self, due: _Due) -> None:
         try:
             error = await self._post(due)
+            self.tries += 1
             if error is None:
                 await self._record("delivered", due.run_id)
+                self.delivered += 1
             elif due.tries < len(BACK_OFF_S):
                 await self._record("retry", due.run_id, error=error, wait_s=BACK_OFF_S[due.tries])
             else:
                 await self._record("failed", due.run_id, error=error, tried=1)
+                self.failed += 1
                 self._warn(f"run {due.run_id}: the delivery failed after {due.tries + 1} tries: {error}")
         except HoldfastError as error:
             self._warn(f"run {due.run_id}: the delivery could not be made or recorded, it is tried again: {error}")
@@ -234,11 +237,6 @@ class Deliveries:
             "ended_at": _wall(ended_ms),
             "last_error": last_error,
         }
-
-    async def counts(self) -> dict[str, int]:
-        """How many deliveries are in each state."""
-        found = await self._store.read(lambda connection: connection.execute(_SQL["counts"]).fetchall())
-        return {"waiting": 0, "pending": 0, "delivered": 0, "failed": 0, **dict(found)}
 
     async def prune(self, keep_s: float) -> int:
         """Remove what ended longer ago than this; how many that were."""

@@ -16,16 +16,16 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
 from ..errors import StateError
-from ..state import queries
 from .event import OUTPUT, Event, Interest, make, of_row, wall_time
+from .store import statements
 from .subscription import Subscription
+from .tally import Tally
 
 if TYPE_CHECKING:
     import sqlite3
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from .store import Store
 
-_SQL = queries.load(os.path.join(os.path.dirname(__file__), "sql", "events.sql"))
+_SQL = statements("events")
 _PAUSE_S = 50e-6  # for each client
 _LONGEST_PAUSE_S = 0.1
 _PRUNE_EVERY = 1000  # events
@@ -66,6 +66,8 @@ class EventLog:
         self.last_id = 0
         self.published = 0  # since the start, by this daemon
         self.dropped = 0  # clients that read too slowly
+        self.unstored = 0
+        self.tally = Tally()
         self.closed = False
         self._store = store
         self._riders: dict[str, Rider] = {}
@@ -115,9 +117,8 @@ class EventLog:
         def insert(connection: sqlite3.Connection) -> tuple[int, bool]:
             if rider is not None and run_id is not None:
                 rider.write(connection, run_id, report)
-            for (number,) in connection.execute(_SQL["insert"], values):
-                return number, True
-            return connection.execute(_SQL["find"], values).fetchone()[0], False
+            rows = connection.execute(_SQL["insert"], values).fetchall()
+            return (rows or connection.execute(_SQL["find"], values).fetchall())[0][0], bool(rows)
 
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         # Whoever does not look at the answer learns of a failure by the clients' resync and the daemon's log.
@@ -128,6 +129,8 @@ class EventLog:
                 self._tell_of_loss()
             else:
                 number, new = written.result()
+                if new and type == "run.verdict":
+                    self.tally.verdict(report, time.time())
                 if new:
                     self._add(make(type, body, id=number, run_id=run_id, session=session))
                 if rider is not None:
@@ -209,6 +212,7 @@ class EventLog:
         self._beat = asyncio.get_running_loop().call_later(self.bounds.heartbeat_s, self._heartbeat)
 
     def _tell_of_loss(self) -> None:
+        self.unstored += 1
         for subscription in self._subscriptions:
             subscription.tell_of_loss()
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PAGE = 200  # events per read: what a replaying subscriber has in memory
+_BATCH = 64 << 10  # bytes, about: what is written at once
 
 
 class Source(Protocol):
@@ -46,6 +47,7 @@ class Subscription:
     def __init__(self, source: Source, after: int | None, interest: Interest, *, events: int, size: int) -> None:
         self.interest = interest
         self.on_end: Callable[[], None] | None = None
+        self.dropped = False  # for being too slow
         self._source = source
         self._cursor = source.last_id if after is None else after
         self._events, self._size = events, size
@@ -99,6 +101,7 @@ class Subscription:
         self._wake()
 
     def _drop(self) -> None:
+        self.dropped = True
         self._buffer.clear()
         self._buffered = 0
         self._buffer.append(resync("overflow", "you read too slowly: come back with your last id"))
@@ -130,13 +133,12 @@ class Subscription:
                 self._waiter = None
 
     def _take(self) -> list[Event]:
-        batch = list(self._buffer)
-        self._buffer.clear()
-        self._buffered = 0
-        for event in reversed(batch):
-            if event.id is not None:
-                self._cursor = event.id
-                break
+        batch, size = [], 0
+        while self._buffer and size < _BATCH:
+            event = self._buffer.popleft()
+            size += len(event.frame)
+            batch.append(event)
+        self._buffered -= size
         return batch
 
     async def _replay(self) -> list[Event]:

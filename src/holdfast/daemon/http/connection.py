@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import asyncio
 
 HEAD_S = 10.0
+ABORT = "holdfast.abort"  # in the state of each request's scope: cuts the connection, whatever is still to be sent
 _PEER = struct.Struct("iII")
 
 
@@ -33,6 +34,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Close at once when another user is at the other end; root may do what it wants anyway."""
         super().connection_made(transport)
+        self.app_state = {**self.app_state, ABORT: transport.abort}
         if (uid := peer_uid(transport.get_extra_info("socket"))) is not None and uid not in (os.geteuid(), 0):
             self.logger.warning("refused user %d on the Unix socket", uid)
             transport.abort()

@@ -16,8 +16,9 @@ SELECT run_id, url, tries, body FROM deliveries WHERE run_id IN (
   ) WHERE place <= :of_each ORDER BY due_ms LIMIT :limit
 );
 
--- name: next_due
-SELECT min(due_ms) FROM deliveries WHERE state = 'pending' AND due_ms > :now_ms;
+-- name: outlook
+-- How many are pending, and when the next is due that is not due now.
+SELECT count(*), min(due_ms) FILTER (WHERE due_ms > :now_ms) FROM deliveries WHERE state = 'pending';
 
 -- name: delivered
 UPDATE deliveries SET state = 'delivered', tries = tries + 1, body = NULL, due_ms = NULL, ended_ms = :now_ms,
@@ -35,9 +36,6 @@ WHERE run_id = :run_id AND state IN ('waiting', 'pending');
 
 -- name: show
 SELECT origin, state, tries, due_ms, ended_ms, last_error FROM deliveries WHERE run_id = :run_id;
-
--- name: counts
-SELECT state, count(*) FROM deliveries GROUP BY state;
 
 -- name: prune
 DELETE FROM deliveries WHERE state IN ('delivered', 'failed') AND ended_ms < :before_ms;
