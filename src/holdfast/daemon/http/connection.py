@@ -21,6 +21,7 @@ from .problems import MALFORMED, MEDIA_TYPE, PREFIX, Problem
 if TYPE_CHECKING:
     import asyncio
 
+ABORT = "holdfast.abort"  # in the scope's state: a function that cuts the connection
 HEAD_S = 10.0
 ABORT = "holdfast.abort"  # in the state of each request's scope: cuts the connection, whatever is still to be sent
 _PEER = struct.Struct("iII")

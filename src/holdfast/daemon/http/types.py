@@ -149,7 +149,7 @@ class OutputQuery(msgspec.Struct, forbid_unknown_fields=True):
 class OutputFrame(msgspec.Struct):
     """One piece of output: `offset` is where it begins in what was asked for, `data` is base64."""
 
-    stream: Literal["stdout", "stderr"]
+    stream: Annotated[str, Meta(extra_json_schema={"enum": ["stdout", "stderr"]})]
     offset: int
     at: Time | None
     late: bool
