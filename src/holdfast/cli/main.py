@@ -31,6 +31,7 @@ COMMANDS = {
     "doctor": "look for what is wrong",
     "config": "show the daemon's settings, and where they come from",
     "mcp": "serve runs as tools to an MCP client",
+    "sidecar": "serve a program in another language, on stdin and stdout",
     "completion": "print the completion script of a shell",
 }
 # SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP: what people and machines send to end or to stop a program.
