@@ -18,31 +18,36 @@ from .body import Bounds
 from .connection import Connection
 from .operation import Operation
 from .problems import ProblemError, problem_of, problem_of_os_error, respond
+from .security import Walls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from starlette.responses import Response
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
+    from ...config import Config
     from ..service import Service
     from .security import Security
 
 _log = logging.getLogger("holdfast.http")
 
-# For uvicorn.Config(app, **UVICORN): what has to hold for the promises made here.
-UVICORN: dict[str, Any] = {
-    "http": Connection,
-    "ws": "none",
-    "lifespan": "off",
-    "interface": "asgi3",
-    "log_config": None,
-    "access_log": False,
-    "server_header": False,
-    "proxy_headers": False,  # nobody's word for where a request comes from
-    "h11_max_incomplete_event_size": 64 << 10,
-    "timeout_keep_alive": 75,
-}
+
+def uvicorn_settings(config: Config) -> dict[str, Any]:
+    """For `uvicorn.Config(app, **uvicorn_settings(config))`: what has to hold for the promises made here."""
+    return {
+        "http": Connection,
+        "ws": "none",
+        "lifespan": "off",
+        "interface": "asgi3",
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "proxy_headers": False,  # nobody's word for where a request comes from
+        "h11_max_incomplete_event_size": 64 << 10,
+        "timeout_keep_alive": 75,
+        "limit_concurrency": config.max_connections,
+    }
 
 
 def operations() -> tuple[Operation, ...]:
@@ -54,7 +59,7 @@ def operations() -> tuple[Operation, ...]:
 
 def make_app(service: Service, *, security: Security, routes: Sequence[BaseRoute] = ()) -> Starlette:
     """The application for all listeners; `routes` are added behind the same walls (pages, streams)."""
-    bounds = Bounds(size=getattr(getattr(service, "config", None), "request_bytes", None) or Bounds().size)
+    bounds = Bounds(service.config.request_bytes, service.config.request_timeout_s)
     return Starlette(
         routes=[*_routes(operations(), service, bounds), *_streams(service), *routes],
         middleware=[Middleware(Walls, security=security)],
@@ -110,26 +115,6 @@ def _check_path(request: Request) -> None:
             check_run_id(run_id)
         except HoldfastError as error:
             raise ProblemError(problems.NO_RUN, error.message, remedy=error.remedy) from None
-
-
-class Walls:
-    """Nothing gets past without `Security.check`."""
-
-    def __init__(self, app: ASGIApp, security: Security) -> None:
-        self._app = app
-        self._security = security
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        try:
-            self._security.check(scope, Request(scope).headers)
-        except ProblemError as error:
-            # The body is not read, and may be long: what is left of it goes with the connection.
-            error.headers["Connection"] = "close"
-            await respond(error)(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
 
 
 async def _problem(_request: Request, error: Exception) -> Response:

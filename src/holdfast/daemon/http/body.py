@@ -25,8 +25,8 @@ _CLOSE = {"Connection": "close"}
 class Bounds(NamedTuple):
     """How much of a body is read, and for how long."""
 
-    size: int = 8 << 20  # arguments and environment take up to 6 MiB
-    within_s: float = 30.0
+    size: int
+    within_s: float
 
 
 async def read(request: Request, bounds: Bounds) -> bytes:

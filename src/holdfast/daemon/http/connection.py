@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 ABORT = "holdfast.abort"  # in the scope's state: a function that cuts the connection
 HEAD_S = 10.0
 ABORT = "holdfast.abort"  # in the state of each request's scope: cuts the connection, whatever is still to be sent
+CROWDED = "holdfast.crowded"  # there, too: this one came when there were too many
 _PEER = struct.Struct("iII")
 
 
@@ -35,7 +36,10 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Close at once when another user is at the other end; root may do what it wants anyway."""
         super().connection_made(transport)
-        self.app_state = {**self.app_state, ABORT: transport.abort}
+        # uvicorn's own answer to too many is plain text, and goes to those who were there first as well.
+        most, self.limit_concurrency = self.limit_concurrency, None
+        crowded = most is not None and len(self.connections) > most
+        self.app_state = {**self.app_state, ABORT: transport.abort, CROWDED: crowded}
         if (uid := peer_uid(transport.get_extra_info("socket"))) is not None and uid not in (os.geteuid(), 0):
             self.logger.warning("refused user %d on the Unix socket", uid)
             transport.abort()

@@ -82,6 +82,7 @@ INTERNAL = Kind(500, "internal", "The daemon failed")
 UNREADABLE = Kind(500, "journal-unreadable", "The record of this run cannot be read")
 DRAINING = Kind(503, "draining", "The daemon is shutting down")
 UNAVAILABLE = Kind(503, "unavailable", "The daemon cannot do this now")
+CROWD = Kind(503, "too-many-connections", "Too many clients at once")
 SILENT = Kind(504, "no-answer", "The run did not answer in time")
 
 # The first that fits, so the narrow ones come first.

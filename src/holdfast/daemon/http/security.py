@@ -20,14 +20,17 @@ import secrets
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
+from starlette.datastructures import Headers
+
 from ...errors import StateError
 from ...state.directory import state_error
-from .problems import FORBIDDEN, UNAUTHORIZED, ProblemError
+from .connection import CROWDED
+from .problems import CROWD, FORBIDDEN, UNAUTHORIZED, ProblemError, respond, retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from starlette.types import Scope
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 TOKEN_FILE = "token"
 _TOKEN_BYTES = 32
@@ -78,6 +81,28 @@ class Security(NamedTuple):
             what = "the token is wrong" if authorization else "there is no token"
             headers = {"WWW-Authenticate": 'Bearer realm="holdfast"'}
             raise ProblemError(UNAUTHORIZED, what, remedy=_TOKEN_REMEDY, headers=headers)
+
+
+class Walls:
+    """Nothing gets past without `Security.check`: middleware, the outermost one."""
+
+    def __init__(self, app: ASGIApp, security: Security) -> None:
+        self._app = app
+        self._security = security
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        try:
+            if scope.get("state", {}).get(CROWDED):
+                raise ProblemError(CROWD, "there are too many connections", headers=retry_after(CROWD))
+            self._security.check(scope, Headers(scope=scope))
+        except ProblemError as error:
+            # The body is not read, and may be long: what is left of it goes with the connection.
+            error.headers["Connection"] = "close"
+            await respond(error)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
 
 
 def is_unix(scope: Scope) -> bool:
