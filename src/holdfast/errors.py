@@ -134,9 +134,10 @@ class ConfigError(HoldfastError):
         file: str | None = None,
         line: int | None = None,
         name: str | None = None,
+        run_id: str | None = None,
         remedy: str | None = None,
     ) -> None:
-        super().__init__(message, remedy=remedy)
+        super().__init__(message, run_id=run_id, remedy=remedy)
         self.file = file
         self.line = line
         self.name = name
