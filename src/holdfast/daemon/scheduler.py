@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _SQL = statements("queue")
 _RETRY_S = 1.0
+_LOOK_AGAIN_S = 5.0
 _TRIES = 5  # of a start that fails for a reason that may pass
 
 
@@ -174,19 +175,37 @@ class Scheduler:
         self._spawn(self._follow(tracked, run))
 
     async def _follow(self, tracked: Tracked, run: EngineRun) -> None:
-        try:
-            await run.started()
-            if run.outcome.started is not None:
-                self._publish("run.started", tracked, run.report)
-            await run.wait()
-            self._decide(tracked, run.report)
-            report = await run.settled()
-        except HoldfastError as error:
-            # Its record cannot be read, or its guard has no room for us. What is on disk is all we have.
-            self._log.warning(f"it cannot be followed: {error}", run_id=tracked.run_id)
-            report = await asyncio.to_thread(_read_report, self.state, tracked.run_id)
+        while True:
+            try:
+                report = await self._until_settled(tracked, run)
+                break
+            except HoldfastError as error:
+                # Its record cannot be read, or its guard is stopped or has no room for us. What is on disk counts.
+                self._log.warning(f"it cannot be followed: {error}", run_id=tracked.run_id)
+                report = await asyncio.to_thread(_read_report, self.state, tracked.run_id)
+                if report["state"] in ("settled", None):
+                    break
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            run = await self._find_again(tracked, run)
         self._end(tracked, report)
         run.close()
+
+    async def _until_settled(self, tracked: Tracked, run: EngineRun) -> dict[str, Any]:
+        await run.started()
+        if run.outcome.started is not None:
+            self._publish("run.started", tracked, run.report)
+        await run.wait()
+        self._decide(tracked, run.report)
+        return await run.settled()
+
+    async def _find_again(self, tracked: Tracked, run: EngineRun) -> EngineRun:
+        try:
+            found = await self._engine.adopt(tracked.run_id)
+        except HoldfastError:
+            return run  # which says again what is wrong
+        run.close()
+        tracked.run = found
+        return found
 
     def _decide(self, tracked: Tracked, report: dict[str, Any]) -> None:
         if not tracked.verdict.is_set():
