@@ -108,12 +108,12 @@ class OutputMap:
 
     def mark_before(self, choice: Choice, offset: int) -> tuple[int, int]:
         """The last mark not beyond `offset`: its place in the journal, and how many bytes come before it."""
-        with self._lock:
-            marks = self._surveyor.marks
-            number = bisect_right(range(len(marks[0])), offset, key=lambda at: choice.count(_row(marks, at))) - 1
-            if number < 0:
-                return 0, 0
-            return marks[0][number], choice.count(_row(marks, number))
+        # Without the lock, which is held as long as it takes to look through a large journal: the event loop calls this.
+        # A row is there when its last column is.
+        marks = self._surveyor.marks
+        rows = range(len(marks[-1]))
+        number = bisect_right(rows, offset, key=lambda row: choice.count(_row(marks, row))) - 1
+        return (0, 0) if number < 0 else (marks[0][number], choice.count(_row(marks, number)))
 
 
 def _row(marks: list[array[int]], number: int) -> tuple[int, ...]:
