@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.responses import Response
 
 from .operation import Call, Operation, answer
-from .types import Health
+from .types import Doctor, Health
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ async def health(call: Call) -> Response:
 
 async def doctor(call: Call) -> Response:
     """What is wrong here."""
-    return answer(await call.service.doctor())
+    return answer(msgspec.convert(await call.service.doctor(), Doctor))
 
 
 async def metrics(call: Call) -> Response:
@@ -47,6 +47,6 @@ def document(make: Callable[[], bytes]) -> Callable[[Call], Awaitable[Response]]
 
 OPERATIONS = (
     Operation("GET", "/v1/health", health, "How the daemon is.", Health),
-    Operation("GET", "/v1/doctor", doctor, "Look for everything that is wrong.", dict[str, Any], errors=(503,)),
+    Operation("GET", "/v1/doctor", doctor, "Look for everything that is wrong.", Doctor, errors=(503,)),
     Operation("GET", "/metrics", metrics, "Numbers for Prometheus.", gives=("text/plain",)),
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ...projections.http import http_headers
 from ...projections.report import outcome_of
 from ...state.entry import Filters
@@ -13,6 +15,8 @@ from .body import BYTES, JSON
 from .operation import Call, Header, Operation, answer
 from .problems import INVALID, ProblemError
 from .types import (
+    Delivery,
+    DeliveryList,
     EvidenceList,
     Extend,
     Input,
@@ -100,6 +104,13 @@ async def evidence(call: Call) -> Response:
     return answer(EvidenceList(call.run_id, await call.service.evidence(call.run_id)))
 
 
+async def deliveries(call: Call) -> Response:
+    """How its webhook stands."""
+    await call.service.report(call.run_id)  # there is such a run
+    found = await call.service.deliveries.show(call.run_id)
+    return answer(DeliveryList(call.run_id, [] if found is None else [msgspec.convert(found, Delivery)]))
+
+
 async def cancel(call: Call) -> Response:
     """Ask it to end. A run that is over stays as it is."""
     asked: Stop = call.body
@@ -172,6 +183,7 @@ OPERATIONS = (
     Operation("GET", _RUN, show, "Look at a run.", Report),
     Operation("GET", f"{_RUN}/wait", wait, "Wait for the verdict, or for the settled run.", Report, query=WaitQuery),
     Operation("GET", f"{_RUN}/evidence", evidence, "What was recorded, in order.", EvidenceList),
+    Operation("GET", f"{_RUN}/deliveries", deliveries, "How the run's webhook stands.", DeliveryList, errors=(503,)),
     Operation("POST", f"{_RUN}/cancel", cancel, "Ask a run to end.", Report, body=Stop, errors=(409, 503, 504)),
     Operation(
         "POST",

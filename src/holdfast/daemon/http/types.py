@@ -233,3 +233,53 @@ class Health(msgspec.Struct):
     pid: int
     started_at: Time
     runs: dict[str, int]
+
+
+class Delivery(msgspec.Struct):
+    """How a webhook stands: waiting for the verdict, pending, delivered or failed. Its address may hold a secret."""
+
+    delivery_id: str
+    state: str
+    origin: str
+    tries: int
+    next_try_at: Time | None
+    ended_at: Time | None
+    last_error: str | None
+
+
+class DeliveryList(msgspec.Struct):
+    """The deliveries of a run; none when nobody asked for one."""
+
+    run_id: str
+    deliveries: list[Delivery]
+
+
+class Finding(msgspec.Struct):
+    """One thing that was looked at."""
+
+    level: str
+    topic: str
+    what: str
+    run_id: str | None
+    pids: list[int]
+    remedy: str | None
+    needs_action: bool
+
+
+class Repair(msgspec.Struct):
+    """What `holdfast doctor --reap` would do."""
+
+    kind: str
+    what: str
+    run_id: str | None
+    pids: list[int]
+    path: str | None
+
+
+class Doctor(msgspec.Struct):
+    """What `holdfast doctor --json` says, and how the daemon is."""
+
+    healthy: bool
+    findings: list[Finding]
+    repairs: list[Repair]
+    daemon: Health
