@@ -19,15 +19,8 @@ _MOST_PORT = 65535
 def act(given: Parsed) -> int:
     no_words(given, "mcp")
     listen = _address(given.last("--http"))
-    try:
-        import anyio
+    from ..mcp.limits import Limits, real_directories
 
-        from ..mcp.limits import Limits, real_directories
-        from ..mcp.server import Settings, serve
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] == "holdfast":
-            raise
-        raise HoldfastError(f"this needs {error.name}", remedy="pip install 'holdfast[mcp]'") from None
     limits = Limits(real_directories(given.all("--allow-dir")))
     if (text := given.last("--max-timeout")) is not None:
         limits = limits._replace(max_timeout_s=_more_than_nothing(parse_duration(text, field="max-timeout"), text))
@@ -35,6 +28,14 @@ def act(given: Parsed) -> int:
         limits = limits._replace(max_output_bytes=int(_more_than_nothing(parse_size(text, field="max-output"), text)))
     if (text := given.last("--max-runs")) is not None:
         limits = limits._replace(max_runs=_count(text))
+    try:
+        import anyio
+
+        from ..mcp.server import Settings, serve
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] == "holdfast":
+            raise
+        raise HoldfastError(f"this needs {error.name}", remedy="pip install 'holdfast[mcp]'") from None
     settings = Settings(
         state_dir=given.last("--state-dir"),
         limits=limits,

@@ -94,6 +94,15 @@ class Runs:
             with anyio.move_on_after(_SETTLE_S):
                 await run.settled()
 
+    async def wait_output(self, run: Run, offset: int, wait_s: float, stream: str | None) -> None:
+        """Until there is output beyond the offset, or there will be none, or the time is up."""
+        seen = 0
+        with anyio.move_on_after(wait_s):
+            async for chunk in run.output():
+                seen += len(chunk.data) if stream in (None, chunk.stream) else 0
+                if seen > offset:
+                    return
+
     async def page(self, *, live: bool, limit: int, cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
         """Reports, the newest first: of the live ones, or of all by the page. SpecError: that is no cursor."""
         return await anyio.to_thread.run_sync(self._page, live, limit, cursor)

@@ -125,12 +125,17 @@ class Tools:
         stream: Annotated[
             Literal["both", "stdout", "stderr"], Field(description="offsets count within what is chosen here")
         ] = "both",
+        wait_s: Annotated[
+            float, Field(ge=0, le=limits.MOST_WAIT_S, description="how long to wait when there is nothing yet")
+        ] = 0.0,
         max_bytes: MaxBytes = limits.ANSWER_BYTES,
     ) -> Annotated[CallToolResult, OutputAnswer]:
         """Read what a run wrote, from an offset on, while it runs or afterwards. Nothing is lost between two calls."""
         with told_to_the_model():
             async with self._runs.find(run_id) as run:
                 only = None if stream == "both" else stream
+                if wait_s:
+                    await self._runs.wait_output(run, offset, wait_s, only)
                 return await output_answer(self._runs.state, run, offset, max_bytes, only)
 
     async def cancel(
