@@ -65,14 +65,14 @@ class EventLog:
         self.bounds = bounds
         self.last_id = 0
         self.published = 0  # since the start, by this daemon
-        self.dropped = 0  # clients that read too slowly
+        self.dropped = 0  # clients that read nothing any more
         self.unstored = 0
         self.tally = Tally()
         self.closed = False
         self._store = store
         self._riders: dict[str, Rider] = {}
-        self._subscriptions: set[Subscription] = set()
-        self._open: set[Subscription] = set()  # those that still replay, too
+        self._open: set[Subscription] = set()
+        self._live: set[Subscription] = set()  # the others read from the store
         self._round: list[Event | _Output] = []
         self._next_round = 0.0
         self._due: asyncio.TimerHandle | None = None
@@ -117,8 +117,10 @@ class EventLog:
         def insert(connection: sqlite3.Connection) -> tuple[int, bool]:
             if rider is not None and run_id is not None:
                 rider.write(connection, run_id, report)
-            rows = connection.execute(_SQL["insert"], values).fetchall()
-            return (rows or connection.execute(_SQL["find"], values).fetchall())[0][0], bool(rows)
+            # Looked for first: an insert that comes to nothing would use up an id.
+            for (number,) in connection.execute(_SQL["find"], values).fetchall():
+                return number, False
+            return connection.execute(_SQL["insert"], values).lastrowid or 0, True
 
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         # Whoever does not look at the answer learns of a failure by the clients' resync and the daemon's log.
@@ -145,7 +147,7 @@ class EventLog:
         """Whether anybody would be given a run.output event (of this run)."""
         return any(
             one.interest.types is None or OUTPUT in one.interest.types
-            for one in self._subscriptions
+            for one in self._live
             if run_id is None
             or (
                 (one.interest.run_ids is None or run_id in one.interest.run_ids)
@@ -157,7 +159,7 @@ class EventLog:
         self, run_id: str, session: str | None, stream: str, offset: int, data: bytes, *, late: bool = False
     ) -> None:
         """Tell that a run wrote this, `offset` bytes into that stream. Not stored, and left out for slow clients."""
-        if not self._subscriptions:
+        if not self._live:
             return
         for begin in range(0, len(data), _CONTENT):
             piece = data[begin : begin + _CONTENT]
@@ -182,16 +184,15 @@ class EventLog:
                 self._offer(event)
             else:
                 self._offer_output(event)
-        pause = min(_LONGEST_PAUSE_S, _PAUSE_S * len(self._subscriptions))
+        pause = min(_LONGEST_PAUSE_S, _PAUSE_S * len(self._live))
         self._next_round = asyncio.get_running_loop().time() + pause
 
     def _offer(self, event: Event) -> None:
         self.last_id = event.id or self.last_id
         self.published += 1
         self._unpruned += 1
-        for subscription in list(self._subscriptions):
-            if not subscription.offer(event):
-                self.dropped += 1
+        for subscription in list(self._live):
+            subscription.offer(event)
         if self._unpruned >= _PRUNE_EVERY:
             self._store.write(self._prune)
             self._unpruned = 0
@@ -199,7 +200,7 @@ class EventLog:
     def _offer_output(self, output: _Output) -> None:
         plain = output.event(with_content=False)
         full: Event | None = None
-        for subscription in self._subscriptions:
+        for subscription in self._live:
             if not subscription.interest.output:
                 subscription.offer(plain)
                 continue
@@ -207,13 +208,14 @@ class EventLog:
             subscription.offer(full)
 
     def _heartbeat(self) -> None:
-        for subscription in self._subscriptions:
-            subscription.beat(_HEARTBEAT)
+        for subscription in list(self._open):
+            if not subscription.beat(_HEARTBEAT):
+                self.dropped += 1
         self._beat = asyncio.get_running_loop().call_later(self.bounds.heartbeat_s, self._heartbeat)
 
     def _tell_of_loss(self) -> None:
         self.unstored += 1
-        for subscription in self._subscriptions:
+        for subscription in self._live:
             subscription.tell_of_loss()
 
     # Listening.
@@ -245,11 +247,15 @@ class EventLog:
 
     def join(self, subscription: Subscription) -> None:
         """Serve it live from here on."""
-        self._subscriptions.add(subscription)
+        self._live.add(subscription)
 
     def leave(self, subscription: Subscription) -> None:
+        """It reads from the store again."""
+        self._live.discard(subscription)
+
+    def forget(self, subscription: Subscription) -> None:
         """Nothing more for this one."""
-        self._subscriptions.discard(subscription)
+        self._live.discard(subscription)
         self._open.discard(subscription)
 
     # Keeping it small.

@@ -6,8 +6,12 @@ given out between the look and the joining, so there is no gap, and whoever is s
 own, so there is no duplicate. While it replays nothing is kept for it in memory, however long that takes.
 
 Live. Events are put into a buffer that is bounded in number and bytes, and nobody waits for the subscriber. When a
-stored event does not fit, the subscriber is dropped: it gets `resync` and the end, and finds everything by coming back
-with its last id. What is not stored (run.output, heartbeats) is left out instead when the buffer is half full.
+stored event does not fit, the buffer is emptied and the subscriber goes back to reading from the store, from the last
+event it took: a burst costs it nothing but time. What is not stored (run.output, heartbeats) is left out instead when
+the buffer is half full.
+
+Stalled. Whoever has something to take and takes nothing from one heartbeat to the next is dropped: it gets `resync`
+and the end, and finds everything by coming back with its last id.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ class Source(Protocol):
     async def page(self, after: int, upto: int, interest: Interest, limit: int) -> tuple[int, list[Event]]: ...
     def join(self, subscription: Subscription) -> None: ...
     def leave(self, subscription: Subscription) -> None: ...
+    def forget(self, subscription: Subscription) -> None: ...
 
 
 class Subscription:
@@ -47,39 +52,45 @@ class Subscription:
     def __init__(self, source: Source, after: int | None, interest: Interest, *, events: int, size: int) -> None:
         self.interest = interest
         self.on_end: Callable[[], None] | None = None
-        self.dropped = False  # for being too slow
         self._source = source
         self._cursor = source.last_id if after is None else after
         self._events, self._size = events, size
         self._buffer: deque[Event] = deque()
         self._buffered = 0
         self._waiter: asyncio.Future[None] | None = None
+        self._taken, self._taken_before = 0, -1  # how often the subscriber came for more
         self._live = False
         self._ended = False
 
     # The log's side. Nothing here waits.
 
-    def offer(self, event: Event) -> bool:
-        """Take it if it is for this subscriber; False: it does not fit, and the subscriber is out."""
-        if event.id is not None and event.id <= self._cursor:
-            return True  # read from the store already
+    def offer(self, event: Event) -> None:
+        """Take it if it is for this subscriber and fits; one that does not fit is read from the store later."""
         if not self.interest.takes(event):
-            return True
+            return
         kept, size = len(self._buffer) + 1, self._buffered + len(event.frame)
         if event.id is None:
             if kept * 2 <= self._events and size * 2 <= self._size:
                 self._put(event)
-        elif kept > self._events or size > self._size:
-            self._drop()
-            return False
+        elif kept <= self._events and size <= self._size:
+            self._put(event)
         else:
-            self._put(event)
-        return True
+            self._empty()
+            self._live = False
+            self._source.leave(self)
+            self._wake()
 
-    def beat(self, event: Event) -> None:
-        """Show that the stream lives, unless there is something under way that shows it."""
-        if not self._buffer:
+    def beat(self, event: Event) -> bool:
+        """Show that the stream lives, unless there is something to take that shows it; False: it was not taken."""
+        stalled = (bool(self._buffer) or not self._live) and self._taken == self._taken_before
+        self._taken_before = self._taken
+        if stalled:
+            self._empty()
+            self._put(resync("stalled", "you read too slowly: come back with your last id"))
+            self.end()
+        elif not self._buffer:
             self._put(event)
+        return not stalled
 
     def tell_of_loss(self) -> None:
         """Events could not be stored: what this subscriber knows may be out of date."""
@@ -90,7 +101,7 @@ class Subscription:
         """No more will come; what is in the buffer is still given."""
         if not self._ended:
             self._ended, self._live = True, False
-            self._source.leave(self)
+            self._source.forget(self)
             if self.on_end is not None:
                 self.on_end()
         self._wake()
@@ -100,12 +111,9 @@ class Subscription:
         self._buffered += len(event.frame)
         self._wake()
 
-    def _drop(self) -> None:
-        self.dropped = True
+    def _empty(self) -> None:
         self._buffer.clear()
         self._buffered = 0
-        self._buffer.append(resync("overflow", "you read too slowly: come back with your last id"))
-        self.end()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -117,6 +125,7 @@ class Subscription:
         return self
 
     async def __anext__(self) -> list[Event]:
+        self._taken += 1
         while True:
             if self._buffer:
                 return self._take()
@@ -136,6 +145,7 @@ class Subscription:
         batch, size = [], 0
         while self._buffer and size < _BATCH:
             event = self._buffer.popleft()
+            self._cursor = event.id or self._cursor
             size += len(event.frame)
             batch.append(event)
         self._buffered -= size
@@ -164,8 +174,7 @@ class Subscription:
     def close(self) -> None:
         """The subscriber is gone."""
         self.on_end = None
-        self._buffer.clear()
-        self._buffered = 0
+        self._empty()
         self.end()
 
 

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from ..subscription import Subscription
 
 _HELLO = b"retry: 1000\n: events\n\n"
-_SLOW_S = 5.0  # for a client that was dropped to read why
-_STOPPING_S = 1.0
+_LINGER_S = 1.0  # for a client to read the end
 _KNOWN = ("after", "run_id", "session", "types", "output", "late")
 _SWITCH = {"1": True, "true": True, "0": False, "false": False}
 _MOST = 100  # values of one parameter
@@ -106,7 +105,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve it. Returns when the client is gone or the log has ended the subscription."""
         subscription = self.subscription
-        subscription.on_end = _cutter(scope, subscription)
+        subscription.on_end = _cutter(scope)
         watcher = asyncio.create_task(_watch(receive, subscription))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -126,13 +125,12 @@ async def _watch(receive: Receive, subscription: Subscription) -> None:
     subscription.close()
 
 
-def _cutter(scope: Scope, subscription: Subscription) -> Callable[[], None]:
-    """What cuts the connection when nothing is read from it for too long after the end. Harmless when it is closed."""
-    loop = asyncio.get_running_loop()
-    task = asyncio.current_task()
-    abort = scope.get("state", {}).get(ABORT) or (task.cancel if task else lambda: None)
-    return lambda: _later(loop, _SLOW_S if subscription.dropped else _STOPPING_S, abort)
+def _cutter(scope: Scope) -> Callable[[], None]:
+    """What cuts the connection when its end is not read within a while. Harmless when it is closed by then."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    abort: Callable[[], object] = scope.get("state", {}).get(ABORT) or (task.cancel if task else lambda: None)
 
+    def cut_later() -> None:
+        loop.call_later(_LINGER_S, abort)
 
-def _later(loop: asyncio.AbstractEventLoop, seconds: float, abort: Callable[[], object]) -> None:
-    loop.call_later(seconds, abort)
+    return cut_later

@@ -1,6 +1,5 @@
 -- name: insert
-INSERT INTO events (at_ms, type, run_id, session, data) VALUES (:at_ms, :type, :run_id, :session, :data)
-ON CONFLICT DO NOTHING RETURNING id;
+INSERT INTO events (at_ms, type, run_id, session, data) VALUES (:at_ms, :type, :run_id, :session, :data);
 
 -- name: find
 SELECT id FROM events WHERE run_id = :run_id AND type = :type;
