@@ -108,7 +108,7 @@ class OutputMap:
 
     def mark_before(self, choice: Choice, offset: int) -> tuple[int, int]:
         """The last mark not beyond `offset`: its place in the journal, and how many bytes come before it."""
-        # Without the lock, which is held as long as it takes to look through a large journal: the event loop calls this.
+        # Without the lock, which is held as long as a large journal is looked through: the event loop calls this.
         # A row is there when its last column is.
         marks = self._surveyor.marks
         rows = range(len(marks[-1]))
