@@ -30,6 +30,7 @@ COMMANDS = {
     "prune": "remove old runs",
     "doctor": "look for what is wrong",
     "config": "show the daemon's settings, and where they come from",
+    "unit": "print a systemd unit for the daemon",
     "mcp": "serve runs as tools to an MCP client",
     "sidecar": "serve a program in another language, on stdin and stdout",
     "completion": "print the completion script of a shell",
