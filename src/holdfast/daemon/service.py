@@ -25,6 +25,7 @@ from ..errors import (
     QueueFullError,
     RequestError,
     RunExistsError,
+    RunNotFoundError,
 )
 from ..spec import check_run_id, new_run_id
 from ..state import rundir, sessions
