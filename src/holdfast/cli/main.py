@@ -29,6 +29,7 @@ COMMANDS = {
     "reap": "close a session, and end its runs",
     "prune": "remove old runs",
     "doctor": "look for what is wrong",
+    "serve": "be the daemon: queue, HTTP, events, history",
     "config": "show the daemon's settings, and where they come from",
     "unit": "print a systemd unit for the daemon",
     "mcp": "serve runs as tools to an MCP client",

@@ -55,6 +55,7 @@ class Scheduler:
         self.admission = Admission(limits)
         self.is_open = False  # whether anything may start
         self.on_settled: list[Callable[[Tracked], None]] = []  # called with each of our runs that is over
+        self.on_started: list[Callable[[Tracked], None]] = []  # called with each run that is followed from now on
         self._store = store
         self._engine = engine
         self._events = events
@@ -175,6 +176,8 @@ class Scheduler:
         self._spawn(self._follow(tracked, run))
 
     async def _follow(self, tracked: Tracked, run: EngineRun) -> None:
+        for told in self.on_started:
+            told(tracked)
         while True:
             try:
                 report = await self._until_settled(tracked, run)

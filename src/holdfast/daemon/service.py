@@ -309,6 +309,10 @@ class Service:
             del self._recent[next(iter(self._recent))]
         self.history.refresh_soon()
 
+    def forget(self, run_id: str) -> None:
+        """It was removed."""
+        self._recent.pop(run_id, None)
+
     # Asking.
 
     async def cancel(self, run_id: str, *, reason: str = "", now: bool = False, cause: str = "user") -> Report:
