@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.routing import BaseRoute, Route
 
 from ...errors import HoldfastError
-from ...spec import check_run_id
+from ...spec import check_run_id, make_spec
 from . import meta, openapi, output, problems, runs, sessions
 from .body import Bounds
 from .connection import Connection
@@ -108,13 +108,15 @@ class Place:
 
 
 def _check_path(request: Request) -> None:
-    """What is no run id cannot be the id of a run, whatever it would be as a path."""
+    """What is no run id cannot be the id of a run, whatever it would be as a path; nor can a session have any name."""
     run_id = request.path_params.get("run_id")
     if run_id is not None:
         try:
             check_run_id(run_id)
         except HoldfastError as error:
             raise ProblemError(problems.NO_RUN, error.message, remedy=error.remedy) from None
+    if "session" in request.path_params:
+        make_spec(("true",), session=request.path_params["session"])  # the one place that knows
 
 
 async def _problem(_request: Request, error: Exception) -> Response:

@@ -13,8 +13,6 @@ from .types import Doctor, Health
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-METRICS = "text/plain; version=1.0.0; charset=utf-8"
-
 
 async def health(call: Call) -> Response:
     """Always answered while the daemon lives; draining is a status of its own."""
@@ -28,9 +26,11 @@ async def doctor(call: Call) -> Response:
 
 async def metrics(call: Call) -> Response:
     """For Prometheus."""
+    from prometheus_client import CONTENT_TYPE_LATEST
+
     from ..metrics import metrics as render
 
-    return Response(render(call.service), headers={"Cache-Control": "no-store"}, media_type=METRICS)
+    return Response(render(call.service), headers={"Cache-Control": "no-store"}, media_type=CONTENT_TYPE_LATEST)
 
 
 def document(make: Callable[[], bytes]) -> Callable[[Call], Awaitable[Response]]:

@@ -66,6 +66,7 @@ def document(found: Iterable[Operation]) -> bytes:
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas, components)
+    _link(paths)
     paths["/v1/events"] = {"get": _with_refusals(_EVENTS, (401, 403, 422))}
     whole = {
         "openapi": "3.1.0",
@@ -105,6 +106,17 @@ def _operation(operation: Operation, schemas: dict[Any, Any], components: dict[s
     for status in (operation.status, *operation.also):
         described["responses"][str(status)] = _success(operation, schemas)
     return _with_refusals(described, _refusals(operation))
+
+
+def _link(paths: dict[str, dict[str, Any]]) -> None:
+    """Where to go on from a run that was posted: everything that is about one run."""
+    about_one = (one for path, methods in paths.items() if "{run_id}" in path for one in methods.values())
+    links = {
+        one["operationId"]: {"operationId": one["operationId"], "parameters": {"run_id": "$response.body#/run_id"}}
+        for one in about_one
+    }
+    for status in ("200", "201"):
+        paths["/v1/runs"]["post"]["responses"][status]["links"] = links
 
 
 def _name(operation: Operation) -> str:

@@ -23,6 +23,7 @@ Status = Literal["succeeded", "failed", "timed_out", "cancelled", "lost"]
 Stream = Literal["all", "stdout", "stderr"]
 Reason = Annotated[str, Meta(max_length=1000)]
 Filter = Annotated[str, Meta(min_length=1, max_length=4096)]
+Cursor = Annotated[str, Meta(pattern="^[0-9]{1,19}\\..", max_length=4096)]
 Label = Annotated[str, Meta(pattern="^[^=]+=", max_length=1100, description="NAME=VALUE")]
 Since = Annotated[datetime, Meta(tz=True, description="begun then or later")]
 Until = Annotated[datetime, Meta(tz=True, description="begun before")]
@@ -126,7 +127,7 @@ class RunsQuery(msgspec.Struct, forbid_unknown_fields=True):
     since: Since | None = None
     until: Until | None = None
     limit: Annotated[int, Meta(ge=1, le=MOST_LISTED)] = 50
-    cursor: Filter | None = None
+    cursor: Cursor | None = None
 
 
 class WaitQuery(msgspec.Struct, forbid_unknown_fields=True):
