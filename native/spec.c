@@ -52,7 +52,15 @@ static bool take_text(const char **where, const struct part *part) {
     return is_text(part);
 }
 
-static bool take_part(struct spec *spec, const struct part *part, struct part *argv, struct part *env) {
+/* The parts that are lists of strings. */
+enum { LIST_ARGV, LIST_ENV, LIST_ENTER, LIST_COPY, LIST_LOOK, LIST_COUNT };
+
+static bool take_list(struct part *list, const struct part *part) {
+    *list = *part;
+    return is_text(part);
+}
+
+static bool take_part(struct spec *spec, const struct part *part, struct part *lists) {
     switch (part->type) {
     case PART_OPTIONS:
         if (part->length != sizeof spec->options)
@@ -60,11 +68,21 @@ static bool take_part(struct spec *spec, const struct part *part, struct part *a
         memcpy(&spec->options, part->payload, sizeof spec->options);
         return true;
     case PART_ARGV:
-        *argv = *part;
-        return is_text(part);
+        return take_list(&lists[LIST_ARGV], part);
     case PART_ENV:
-        *env = *part;
-        return part->length == 0 || is_text(part);
+        return take_list(&lists[LIST_ENV], part) || part->length == 0;
+    case PART_ENTER:
+        return take_list(&lists[LIST_ENTER], part);
+    case PART_COPY:
+        return take_list(&lists[LIST_COPY], part);
+    case PART_LOOK:
+        return take_list(&lists[LIST_LOOK], part);
+    case PART_CONTAINER:
+        return take_text(&spec->container, part);
+    case PART_INSIDE:
+        spec->inside = part->payload;
+        spec->inside_length = part->length;
+        return true;
     case PART_LADDER:
         return take_ladder(spec, part);
     case PART_CWD:
@@ -90,20 +108,28 @@ bool spec_read(struct spec *spec, int fd) {
     spec->map = mmap(NULL, spec->map_length, PROT_READ, MAP_PRIVATE, fd, 0);
     if (spec->map == MAP_FAILED)
         return false;
-    struct part part, argv = {0}, env = {0};
-    size_t at = 0;
+    struct part part, lists[LIST_COUNT] = {0};
+    size_t at = 0, strings = 0;
     while (next_part(spec, &at, &part)) {
-        if (!take_part(spec, &part, &argv, &env))
+        if (!take_part(spec, &part, lists))
             return false;
     }
-    if (at != spec->map_length || argv.length == 0 || spec->rungs == 0 || spec->run_id == NULL)
+    if (at != spec->map_length || lists[LIST_ARGV].length == 0 || spec->rungs == 0 || spec->run_id == NULL)
         return false;
-    spec->pointers_length = (count_strings(&argv) + count_strings(&env) + 2) * sizeof(char *);
+    if (spec->container != NULL && (lists[LIST_ENTER].length == 0 || lists[LIST_COPY].length == 0 ||
+                                    lists[LIST_LOOK].length == 0 || spec->inside == NULL))
+        return false;
+    for (int i = 0; i < LIST_COUNT; i++)
+        strings += count_strings(&lists[i]) + 1;
+    spec->pointers_length = strings * sizeof(char *);
     spec->argv = mmap(NULL, spec->pointers_length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (spec->argv == MAP_FAILED)
         return false;
-    spec->env = point_into(&argv, spec->argv);
-    point_into(&env, spec->env);
+    spec->env = point_into(&lists[LIST_ARGV], spec->argv);
+    spec->enter = point_into(&lists[LIST_ENV], spec->env);
+    spec->copy = point_into(&lists[LIST_ENTER], spec->enter);
+    spec->look = point_into(&lists[LIST_COPY], spec->copy);
+    point_into(&lists[LIST_LOOK], spec->look);
     return true;
 }
 

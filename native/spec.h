@@ -23,6 +23,12 @@ struct spec {
     const char *cgroup;
     const char *memory_group;
     const char *pids_group;
+    const char *container; /* NULL: the command runs here */
+    char **enter;
+    char **copy;
+    char **look;
+    const void *inside;
+    size_t inside_length;
     void *map;
     size_t map_length;
     size_t pointers_length;
