@@ -44,6 +44,12 @@ class Interest(NamedTuple):
             and (self.late or not event.late)
         )
 
+    def may_take(self, type: str, run_id: str | None) -> bool:  # noqa: A002 - its name in the contract
+        """Whether one of this type, and of this run, could be one of them."""
+        return (self.types is None or type in self.types) and (
+            run_id is None or self.run_ids is None or run_id in self.run_ids
+        )
+
     def parameters(self) -> dict[str, Any]:
         """The same as parameters of the SQL."""
         return {

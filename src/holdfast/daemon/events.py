@@ -143,17 +143,9 @@ class EventLog:
         self._store.write(insert).add_done_callback(stored)
         return answer
 
-    def wants_output(self, run_id: str | None = None, session: str | None = None) -> bool:
-        """Whether anybody would be given a run.output event (of this run)."""
-        return any(
-            one.interest.types is None or OUTPUT in one.interest.types
-            for one in self._live
-            if run_id is None
-            or (
-                (one.interest.run_ids is None or run_id in one.interest.run_ids)
-                and one.interest.session in (None, session)
-            )
-        )
+    def wants_output(self, run_id: str | None = None) -> bool:
+        """Whether anybody may want a run.output event (of this run; its session is not looked at)."""
+        return any(one.interest.may_take(OUTPUT, run_id) for one in self._live)
 
     def output(
         self, run_id: str, session: str | None, stream: str, offset: int, data: bytes, *, late: bool = False
