@@ -139,18 +139,11 @@ def _query(operation: Operation, components: dict[str, Any]) -> list[dict[str, A
         {
             "name": name,
             "in": "query",
-            "schema": _without_null(schema),
+            "schema": schema,
             **({"style": "form", "explode": True} if name in lists else {}),
         }
         for name, schema in properties.items()
     ]
-
-
-def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """A parameter is there or is not; the null of its field has no spelling in an address."""
-    kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
-    rest = {name: value for name, value in schema.items() if name != "anyOf" and value is not None}
-    return {**rest, **kinds[0]} if len(kinds) == 1 else rest | ({"anyOf": kinds} if kinds else {})
 
 
 def _sent(header: Header) -> dict[str, Any]:

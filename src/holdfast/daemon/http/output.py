@@ -20,7 +20,7 @@ from .connection import ABORT
 from .operation import Call, Header, Operation
 from .problems import OUT_OF_RANGE, ProblemError
 from .ranges import Choice, Maps, OutputMap, Piece, RangeReader
-from .types import OutputFrame, OutputQuery
+from .types import OutputFrame, OutputQuery, given
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -63,7 +63,8 @@ async def _ranged(call: Call, query: OutputQuery, fd: int, *, framed: bool) -> R
         if fd >= 0:
             os.close(fd)
         raise
-    end = None if query.limit is None else start + query.limit
+    limit = given(query.limit)
+    end = None if limit is None else start + limit
     if not query.follow:
         end = total if end is None else min(total, end)
     asked = Asked(call.service, call.run_id, choice, start, end)

@@ -28,6 +28,7 @@ from .types import (
     SendSignal,
     Stop,
     WaitQuery,
+    given,
     to_report,
 )
 
@@ -60,7 +61,7 @@ async def listing(call: Call) -> Response:
     """A page of runs."""
     query: RunsQuery = call.query
     found, cursor = await call.service.list(
-        filters_of(query), states=tuple(query.state), cursor=query.cursor, limit=query.limit
+        filters_of(query), states=tuple(query.state), cursor=given(query.cursor), limit=query.limit
     )
     return answer(RunPage([to_report(report) for report in found], cursor))
 
@@ -68,14 +69,14 @@ async def listing(call: Call) -> Response:
 def filters_of(query: RunsQuery) -> Filters:
     """The filters as the index takes them."""
     return Filters(
-        session=query.session,
-        parent=query.parent,
-        name=query.name,
+        session=given(query.session),
+        parent=given(query.parent),
+        name=given(query.name),
         statuses=tuple(query.status),
         causes=tuple(query.cause),
         labels=tuple((name, value) for name, _, value in (label.partition("=") for label in query.label)),
-        since_ns=_ns(query.since),
-        until_ns=_ns(query.until),
+        since_ns=_ns(given(query.since)),
+        until_ns=_ns(given(query.until)),
     )
 
 

@@ -6,10 +6,10 @@ The report's words that come out of a journal stay plain text: a newer guard may
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from ...projections.report import report as project
 
@@ -100,6 +100,14 @@ def to_report(found: dict[str, Any]) -> Report:
         return msgspec.convert(nothing, Report)
 
 
+T = TypeVar("T")
+
+
+def given(value: T | UnsetType) -> T | None:
+    """A parameter, None when it was not given."""
+    return None if isinstance(value, UnsetType) else value
+
+
 class RunPage(msgspec.Struct):
     """Some of the runs, newest first; `cursor` continues after them and is null at the end."""
 
@@ -114,20 +122,21 @@ class EvidenceList(msgspec.Struct):
     evidence: list[Evidence]
 
 
+# Parameters that were not given are UNSET and not None: a parameter has no null, and `session=null` is a session.
 class RunsQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which runs; of several statuses, causes or states one must fit, of several labels all."""
 
-    session: Filter | None = None
-    parent: Filter | None = None
-    name: Filter | None = None
+    session: Filter | UnsetType = UNSET
+    parent: Filter | UnsetType = UNSET
+    name: Filter | UnsetType = UNSET
     state: list[State] = []
     status: list[Status] = []
     cause: list[Filter] = []
     label: list[Label] = []
-    since: Since | None = None
-    until: Until | None = None
+    since: Since | UnsetType = UNSET
+    until: Until | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=MOST_LISTED)] = 50
-    cursor: Cursor | None = None
+    cursor: Cursor | UnsetType = UNSET
 
 
 class WaitQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -142,7 +151,7 @@ class OutputQuery(msgspec.Struct, forbid_unknown_fields=True):
 
     stream: Stream = "all"
     offset: Annotated[int, Meta(ge=-LARGEST_OFFSET, le=LARGEST_OFFSET)] = 0
-    limit: Annotated[int, Meta(ge=0, le=LARGEST_OFFSET)] | None = None
+    limit: Annotated[int, Meta(ge=0, le=LARGEST_OFFSET)] | UnsetType = UNSET
     follow: bool = False
     late: bool = False
 
