@@ -15,7 +15,6 @@ from ...errors import HoldfastError
 from ...spec import check_run_id, make_spec
 from . import meta, openapi, output, problems, runs, sessions
 from .body import Bounds
-from .connection import Connection
 from .operation import Operation
 from .problems import ProblemError, problem_of, problem_of_os_error, respond
 from .security import Walls
@@ -26,28 +25,10 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
-    from ...config import Config
     from ..service import Service
     from .security import Security
 
 _log = logging.getLogger("holdfast.http")
-
-
-def uvicorn_settings(config: Config) -> dict[str, Any]:
-    """For `uvicorn.Config(app, **uvicorn_settings(config))`: what has to hold for the promises made here."""
-    return {
-        "http": Connection,
-        "ws": "none",
-        "lifespan": "off",
-        "interface": "asgi3",
-        "log_config": None,
-        "access_log": False,
-        "server_header": False,
-        "proxy_headers": False,  # nobody's word for where a request comes from
-        "h11_max_incomplete_event_size": 64 << 10,
-        "timeout_keep_alive": 75,
-        "limit_concurrency": config.max_connections,
-    }
 
 
 def operations() -> tuple[Operation, ...]:
