@@ -57,16 +57,19 @@ enum fact {
     FACT_OWNER_CAME = 22,      /* struct fact_owner */
     FACT_RECORDING_FAILED = 23, /* struct fact_recording_failed */
     FACT_LOST = 24,            /* struct fact_lost; written by whoever finds the guard gone */
+    FACT_ENTERED = 25,         /* struct fact_entered, then the container's name */
+    FACT_CONTAINER_LOST = 26,  /* struct fact_container_lost, then what its runtime said */
 };
 
 enum stop_cause { CAUSE_USER = 1, CAUSE_SHUTDOWN, CAUSE_PARENT, CAUSE_SESSION, CAUSE_OWNER, CAUSE_SUPERSEDED };
-enum containment { CONTAINMENT_SUBREAPER = 1, CONTAINMENT_CGROUP = 2 };
+enum containment { CONTAINMENT_SUBREAPER = 1, CONTAINMENT_CGROUP = 2, CONTAINMENT_CONTAINER = 3 };
 enum limit { LIMIT_MEMORY = 1, LIMIT_PROCESSES = 2, LIMIT_OUTPUT = 3 };
 enum drain_end { DRAIN_EOF = 1, DRAIN_IDLE = 2, DRAIN_ABSOLUTE = 3 };
 enum tree_end { TREE_GONE = 1, TREE_SURVIVORS = 2, TREE_UNKNOWN = 3 };
 enum stragglers { STRAGGLERS_KILL = 1, STRAGGLERS_WAIT = 2, STRAGGLERS_LEAVE = 3 };
 enum spawn_step { STEP_SETUP = 1, STEP_FORK = 2, STEP_STDIO = 3, STEP_CHDIR = 4, STEP_EXEC = 5, STEP_INTERPRETER = 6 };
 enum lost_why { LOST_GUARD = 1, LOST_HOST = 2 };
+enum container_why { CONTAINER_REFUSED = 1, CONTAINER_GONE = 2, CONTAINER_UNREACHABLE = 3 };
 
 struct fact_started {
     int32_t pid;
@@ -153,6 +156,15 @@ struct fact_lost {
     int32_t why;
     int32_t reserved;
 };
+struct fact_entered {
+    int32_t pid;       /* of the command, as the container counts */
+    int32_t agent_pid; /* of the one that keeps it there */
+    uint64_t start_ticks;
+};
+struct fact_container_lost {
+    int32_t why;
+    int32_t reserved;
+};
 
 /* Spec frames: what the launcher tells the guard. Strings end in NUL; lists are strings one after another. */
 enum spec_part {
@@ -165,6 +177,11 @@ enum spec_part {
     PART_CGROUP = 38,       /* directory of a writable cgroup v2 in which to make the leaf */
     PART_MEMORY_GROUP = 39, /* directory of a writable cgroup with the memory controller (v1), when there is one */
     PART_PIDS_GROUP = 40,   /* likewise for pids */
+    PART_CONTAINER = 41,    /* the name of the container in which the command is to run; with it come: */
+    PART_ENTER = 42,        /* the command line that runs our agent there; PART_ARGV is the one that attaches to it */
+    PART_COPY = 43,         /* the one that puts the agent there */
+    PART_LOOK = 44,         /* the one that says what became of the container */
+    PART_INSIDE = 45,       /* the spec for the agent, whole */
 };
 
 enum spec_flag {

@@ -1,5 +1,6 @@
 /*
- * holdfast-guard: keeps one run. Started by the library with the descriptors of `enum guard_fd`; takes no arguments.
+ * holdfast-guard: keeps one run. Started by the library with the descriptors of `enum guard_fd`; takes no arguments
+ * (the run's id is for those who list processes). As `holdfast-guard inside ...` it is the guard's agent in a container.
  * Everything it knows it writes to the journal; its exit code (`enum guard_exit`) decides nothing.
  */
 #include <errno.h>
@@ -15,11 +16,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent.h"
 #include "run.h"
 #include "tree.h"
 
 enum { REQUESTS_AT_ONCE = 64 };
 #define LISTEN_AGAIN_NS 1000000000u
+#define ENTER_WAIT_NS 30000000000u /* a container that lets nobody in for so long will not */
 
 static struct run run;
 
@@ -237,13 +240,14 @@ static void fire_timers(void) {
     }
 }
 
-enum { WATCH_SIGNALS, WATCH_OWNER, WATCH_LISTENER, WATCH_STREAM, WATCH_CONTROL = WATCH_STREAM + STREAM_COUNT };
+enum { WATCH_SIGNALS, WATCH_OWNER, WATCH_INSIDE, WATCH_LISTENER, WATCH_STREAM, WATCH_CONTROL = WATCH_STREAM + STREAM_COUNT };
 enum { WATCH_COUNT = WATCH_CONTROL + OWNERS_MAX };
 
 static void watch(struct pollfd *watched, int signals) {
     const bool waits = output_waits_for_owner(&run.output);
     watched[WATCH_SIGNALS] = (struct pollfd){signals, POLLIN, 0};
     watched[WATCH_OWNER] = (struct pollfd){run.owner_process, POLLIN, 0};
+    watched[WATCH_INSIDE] = (struct pollfd){run.inside.link, POLLIN, 0};
     watched[WATCH_LISTENER] = (struct pollfd){run.control.deaf ? -1 : run.control.listener, POLLIN, 0};
     for (int i = 0; i < STREAM_COUNT; i++) /* without a descriptor, since POLLHUP cannot be masked */
         watched[WATCH_STREAM + i] =
@@ -291,7 +295,7 @@ static void turn(int signals) {
     run_exec_answered(&run); /* not waited for: a failure is followed by SIGCHLD, and success is no news */
     if (watched[WATCH_SIGNALS].revents)
         drain_signals(signals);
-    if (run.reap_again && run.phase != PHASE_ENDED)
+    if ((run.reap_again || watched[WATCH_INSIDE].revents) && run.phase != PHASE_ENDED)
         run_reap(&run);
     if (watched[WATCH_OWNER].revents && run.owner_process >= 0 && run.phase != PHASE_ENDED) {
         close(run.owner_process);
@@ -338,8 +342,13 @@ static void prepare(void) {
     struct child_stdio stdio = {-1, -1};
     struct fact_spawn_failed failure = {.step = STEP_SETUP};
     run.spawned.hold = -1;
+    inside_none(&run.inside);
     output_prepare(&run.output, &run.journal, &run.spec.options);
     bool held = open_stdio(&stdio);
+    if (held && run.spec.container != NULL) {
+        held = inside_open(&run.inside, &run.spec);
+        timer_set(&run.timers, TIMER_INSIDE, clock_now() + ENTER_WAIT_NS);
+    }
     if (!held) {
         failure.error = errno;
     } else {
@@ -377,8 +386,8 @@ static int keep_run(int signals) {
         drain_signals(signals);
     if (!owner_lives && run.control.owners[0].fd >= 0 && run.phase != PHASE_ENDED)
         owner_left(0);
-    if (run.phase == PHASE_HELD)
-        run_start(&run);
+    if (run.phase == PHASE_HELD && run.spec.container == NULL)
+        run_start(&run); /* in a container: when its agent holds the command, in the loop */
     if (run.phase != PHASE_ENDED)
         run_announce(&run);
     while (run.phase != PHASE_ENDED)
@@ -420,7 +429,9 @@ static bool begin_again(int signals) {
     return length > 0 && spec_take(&run.spec, length);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc == 4 && strcmp(argv[1], "inside") == 0)
+        return agent_main(argv[2], argv[3]);
     if (!take_descriptors())
         return GUARD_NO_SETUP;
     const int signals = take_signals();

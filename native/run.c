@@ -16,7 +16,11 @@
 enum { SURVIVORS_TEXT = 6000, READ_AT_ONCE = 8 << 20 };
 #define REAP_SLICE_NS 10000000u
 #define TERMINAL_AGAIN_NS 100000000u
+#define NOTE_WAIT_NS 1000000000u /* for what an agent says on one way when the other has ended already */
+#define LOOK_AGAIN_NS 150000000u
 #define SAMPLE_SHARE 10u /* sampling a huge tree takes at most a tenth of the time */
+
+static bool is_inside(const struct run *run) { return run->inside.state != INSIDE_NONE; }
 
 static int64_t microseconds(struct timeval time) { return (int64_t)time.tv_sec * 1000000 + time.tv_usec; }
 
@@ -67,7 +71,9 @@ static void begin_drain(struct run *run, enum tree_end how) {
     char survivors[SURVIVORS_TEXT];
     size_t length = 0;
     struct fact_tree tree = {.how = (int32_t)how};
-    if (how != TREE_GONE)
+    if (is_inside(run)) /* our own children are the runtime's clients: not what is asked here */
+        tree.count = how == TREE_SURVIVORS ? run->inside.survivors : 0;
+    else if (how != TREE_GONE)
         tree.count = tree_survivors(survivors, sizeof survivors, &length);
     if (how == TREE_SURVIVORS && tree.count == 0)
         tree.how = TREE_UNKNOWN; /* no ECHILD, but nobody to be seen either */
@@ -105,6 +111,7 @@ static void begin_quiet_end(struct run *run) {
     memset(&run->timers, 0, sizeof run->timers);
     if (run->leader > 0)
         kill(run->leader, SIGKILL);
+    inside_close(&run->inside); /* the agent, when there is one, ends whatever it holds */
     ladder_await_last(run);
 }
 
@@ -167,26 +174,32 @@ static bool record_budgets(struct run *run) {
     }
 }
 
+static void record_exited(struct run *run, const struct fact_exited *exited) {
+    record_budgets(run); /* the kernel killed it for memory, or it gave up without forks: that came before the exit */
+    if (run->phase == PHASE_RUNNING && !run->output.drops && output_will_be_over_cap(&run->output))
+        record_output_limit(run); /* so did what it wrote */
+    journal_fact(&run->journal, FACT_EXITED, exited, sizeof *exited);
+}
+
 /* Records how the leader ended. */
 static void leader_exited(struct run *run, int wait_status, const struct rusage *usage) {
     struct fact_spawn_failed failure;
     run->leader = 0;
+    if (is_inside(run))
+        return; /* the runtime's client: how the command ended, the agent tells */
     if (spawn_poll(&run->spawned, &failure) == SPAWN_FAILED && run->phase == PHASE_RUNNING) {
         spawn_failed(run, &failure);
         return;
     }
     if (run->started_ns == 0 || run->spawned.failed)
         return; /* that was our own helper: the command never ran */
-    record_budgets(run); /* the kernel killed it for memory, or it gave up without forks: that came before the exit */
-    if (run->phase == PHASE_RUNNING && !run->output.drops && output_will_be_over_cap(&run->output))
-        record_output_limit(run); /* so did what it wrote */
     struct fact_exited exited = {
         .wait_status = wait_status,
         .user_us = microseconds(usage->ru_utime),
         .system_us = microseconds(usage->ru_stime),
         .max_rss_kib = usage->ru_maxrss,
     };
-    journal_fact(&run->journal, FACT_EXITED, &exited, sizeof exited);
+    record_exited(run, &exited);
 }
 
 /* A command that asked to be traced got us as its tracer, and would stand still for ever: we do not trace, it goes on. */
@@ -218,9 +231,12 @@ static void add_usage(struct fact_end *total, const struct rusage *usage) {
 }
 
 static void child_changed(struct run *run, pid_t pid, int wait_status, const struct rusage *usage) {
-    if (WIFEXITED(wait_status) || WIFSIGNALED(wait_status))
+    const bool ended = WIFEXITED(wait_status) || WIFSIGNALED(wait_status);
+    if (ended && !is_inside(run))
         add_usage(&run->usage, usage);
-    if (pid == run->leader)
+    if (ended)
+        inside_reaped(&run->inside, pid);
+    if (pid == run->leader && (ended || !is_inside(run)))
         leader_changed(run, wait_status, usage);
 }
 
@@ -244,10 +260,216 @@ void run_collect(struct run *run) {
     run->children_gone = pid < 0 && errno == ECHILD;
 }
 
+/* ── inside a container ───────────────────────────────────────────────────────────────────────────────────────── */
+
+static void record_container_lost(struct run *run, enum container_why why) {
+    char words[1000];
+    struct fact_container_lost lost = {.why = (int32_t)why};
+    const size_t length = inside_last_words(&run->inside, words, sizeof words);
+    journal_fact_text(&run->journal, FACT_CONTAINER_LOST, &lost, sizeof lost, words, length);
+}
+
+static void container_lost(struct run *run, enum container_why why) {
+    record_container_lost(run, why);
+    if (run->phase == PHASE_HELD)
+        begin_quiet_end(run);
+    else
+        begin_stop(run);
+}
+
+/* Nobody is left inside: only the runtime's clients have to end, and they still bring output. */
+static void await_clients(struct run *run) {
+    run->phase = PHASE_STOPPING;
+    memset(&run->timers, 0, sizeof run->timers);
+    ladder_await_last(run);
+}
+
+/* The command has exited and its output has arrived, or had its time: what leader_left is to other runs. */
+static void output_passed(struct run *run) {
+    timer_off(&run->timers, TIMER_INSIDE);
+    struct fact_stragglers stragglers = {.count = run->inside.others, .policy = run->spec.options.stragglers};
+    if (run->inside.state != INSIDE_EXITED || stragglers.count == 0) {
+        await_clients(run);
+        return;
+    }
+    journal_fact(&run->journal, FACT_STRAGGLERS, &stragglers, sizeof stragglers);
+    if (stragglers.policy == STRAGGLERS_WAIT) {
+        if (run->deadline_ns > 0)
+            timer_set(&run->timers, TIMER_DEADLINE, clock_after(run->started_ns, run->deadline_ns));
+        return;
+    }
+    run->bound_ns = clock_after(clock_now(), run->spec.options.drain_ns);
+    begin_stop(run);
+}
+
+static void command_exited(struct run *run, const struct note *note) {
+    const struct fact_exited exited = {
+        .wait_status = note->wait_status,
+        .user_us = note->user_us,
+        .system_us = note->system_us,
+        .max_rss_kib = note->max_rss_kib,
+    };
+    run->inside.state = INSIDE_EXITED;
+    run->inside.others = note->count;
+    record_exited(run, &exited);
+    run->wake_owners = true;
+    if (run->phase != PHASE_RUNNING)
+        return;
+    run->phase = PHASE_LINGERING;
+    memset(&run->timers, 0, sizeof run->timers); /* it was in time; what is on its way is, too */
+    timer_set(&run->timers, TIMER_INSIDE, clock_after(clock_now(), run->spec.options.drain_ns));
+}
+
+static void nobody_left_inside(struct run *run, const struct note *note) {
+    run->inside.state = INSIDE_GONE;
+    run->usage = (struct fact_end){note->user_us, note->system_us, note->max_rss_kib};
+    if (run->phase == PHASE_STOPPING || (run->phase == PHASE_LINGERING && run->inside.client_left))
+        await_clients(run);
+}
+
+static void agent_met(struct run *run) {
+    run->inside.state = INSIDE_MET;
+    if (run->phase != PHASE_HELD)
+        return;
+    if (!inside_send_spec(&run->inside, &run->spec))
+        run_never_started(run, &(struct fact_spawn_failed){STEP_SETUP, E2BIG});
+    else if (!spawn_release(&run->spawned)) /* the client that attaches; the command itself waits for STARTED */
+        container_lost(run, CONTAINER_REFUSED);
+}
+
+static void command_held(struct run *run, const struct note *note) {
+    const struct fact_entered entered = {note->pid, note->agent_pid, note->start_ticks};
+    const char *name = run->spec.container;
+    run->inside.state = INSIDE_HELD;
+    if (run->phase != PHASE_HELD)
+        return;
+    journal_fact_text(&run->journal, FACT_ENTERED, &entered, sizeof entered, name, strlen(name));
+    run_start(run);
+}
+
+static void take_note(struct run *run, const struct note *note) {
+    const struct fact_signalled signalled = {note->signal, note->rung, note->reached, note->refused};
+    const struct fact_warned warned = {note->signal, note->reached};
+    switch ((enum note_word)note->word) {
+    case NOTE_HELLO:
+        agent_met(run);
+        break;
+    case NOTE_HELD:
+        command_held(run, note);
+        break;
+    case NOTE_FAILED:
+        run->inside.state = INSIDE_GONE; /* nothing of it ever ran */
+        if (run->phase == PHASE_RUNNING || run->phase == PHASE_HELD)
+            spawn_failed(run, &(struct fact_spawn_failed){note->step, note->error});
+        break;
+    case NOTE_REACHED:
+        journal_fact(&run->journal, FACT_SIGNALLED, &signalled, sizeof signalled);
+        break;
+    case NOTE_WARNED:
+        journal_fact(&run->journal, FACT_WARNED, &warned, sizeof warned);
+        break;
+    case NOTE_EXITED:
+        command_exited(run, note);
+        break;
+    case NOTE_SURVIVORS:
+        run->inside.survivors = note->count;
+        break;
+    case NOTE_GONE:
+        nobody_left_inside(run, note);
+        break;
+    default:
+        inside_close(&run->inside); /* not our agent's language */
+        run->inside.state = INSIDE_LOST;
+    }
+}
+
+/* The link has broken. Before an agent was met that is a refusal; after its last word it is as it should be. */
+static void agent_silent(struct run *run) {
+    if (run->inside.state == INSIDE_GONE)
+        return;
+    const bool was_met = run->inside.state != INSIDE_ENTERING;
+    run->inside.state = was_met ? INSIDE_LOST : INSIDE_UNREACHABLE;
+    timer_off(&run->timers, TIMER_INSIDE);
+    if (was_met)
+        inside_look(&run->inside, &run->spec);
+}
+
+static void take_notes(struct run *run) {
+    struct note note;
+    for (;;) {
+        switch (inside_hear(&run->inside, &note)) {
+        case INSIDE_NOTE:
+            take_note(run, &note);
+            break;
+        case INSIDE_SILENCE:
+            agent_silent(run);
+            return;
+        case INSIDE_NOTHING:
+        default:
+            return;
+        }
+    }
+}
+
+/* The client that passes the output on has ended. */
+static void client_left(struct run *run) {
+    run->inside.client_left = true;
+    if (run->phase == PHASE_HELD && run->inside.state != INSIDE_ENTERING)
+        container_lost(run, CONTAINER_REFUSED);
+    else if (run->phase == PHASE_RUNNING)
+        timer_set(&run->timers, TIMER_INSIDE, clock_now() + NOTE_WAIT_NS); /* the agent's word may take another way */
+    else if (run->phase == PHASE_LINGERING)
+        output_passed(run);
+}
+
+static void reap_inside(struct run *run) {
+    const bool undecided = is_deciding(run) || run->phase == PHASE_HELD;
+    take_notes(run);
+    if (run->inside.state == INSIDE_LOST && run->inside.looking == 0 && !timer_is_set(&run->timers, TIMER_INSIDE))
+        timer_set(&run->timers, TIMER_INSIDE, clock_now() + LOOK_AGAIN_NS);
+    if (undecided && (is_deciding(run) || run->phase == PHASE_HELD)) {
+        if (run->inside.state == INSIDE_STOPPED)
+            container_lost(run, CONTAINER_GONE);
+        else if (run->inside.state == INSIDE_UNREACHABLE)
+            container_lost(run, run->phase == PHASE_HELD ? CONTAINER_REFUSED : CONTAINER_UNREACHABLE);
+    }
+    if (run->leader == 0 && !run->inside.client_left)
+        client_left(run);
+    if (!run->children_gone || (run->phase != PHASE_STOPPING && run->phase != PHASE_LINGERING))
+        return;
+    if (run->inside.state == INSIDE_LOST)
+        inside_look(&run->inside, &run->spec); /* our children are gone; what of those inside? */
+    else
+        begin_drain(run, inside_tree(&run->inside));
+}
+
+/* Something that should have been said was not. */
+static void inside_overdue(struct run *run) {
+    run_reap(run);
+    if (run->inside.state == INSIDE_LOST)
+        inside_look(&run->inside, &run->spec);
+    else if (run->phase == PHASE_HELD)
+        container_lost(run, CONTAINER_REFUSED);
+    else if (run->phase == PHASE_RUNNING && run->inside.client_left)
+        container_lost(run, CONTAINER_UNREACHABLE); /* the ladder reaches them all the same */
+    else if (run->phase == PHASE_LINGERING && run->inside.state == INSIDE_EXITED && !run->inside.client_left)
+        output_passed(run);
+}
+
+static void collect_dead(void *run) { run_collect(run); }
+
+static void give_up_inside(struct run *run) {
+    tree_kill(collect_dead, run); /* the clients; closing the link tells the agent to go on with its own */
+    inside_close(&run->inside);
+    begin_drain(run, inside_tree(&run->inside));
+}
+
 void run_reap(struct run *run) {
     const bool had_leader = run->leader > 0;
     run_collect(run);
-    if (run->phase == PHASE_RUNNING && had_leader && run->leader == 0)
+    if (is_inside(run))
+        reap_inside(run);
+    else if (run->phase == PHASE_RUNNING && had_leader && run->leader == 0)
         leader_left(run);
     else if (run->children_gone && (run->phase == PHASE_STOPPING || run->phase == PHASE_LINGERING))
         begin_drain(run, TREE_GONE);
@@ -264,6 +486,8 @@ static void record_started(struct run *run) {
         .start_ticks = status.start_ticks,
         .containment = run->cgroup.unified.leaf >= 0 ? CONTAINMENT_CGROUP : CONTAINMENT_SUBREAPER,
     };
+    if (is_inside(run))
+        started.containment = CONTAINMENT_CONTAINER;
     char path[4096];
     size_t length = 0;
     if (run->cgroup.unified.leaf >= 0) {
@@ -301,12 +525,19 @@ void run_start(struct run *run) {
     run->phase = PHASE_RUNNING;
     run->started_ns = clock_now();
     arm_clocks(run, run->started_ns);
+    if (is_inside(run)) {
+        run->inside.state = INSIDE_RUNNING;
+        inside_say(&run->inside, NOTE_GO, 0, 0);
+        return;
+    }
     if (!spawn_release(&run->spawned))
         run_reap(run); /* it is already dead: that is what will be recorded */
 }
 
 void run_exec_answered(struct run *run) {
     struct fact_spawn_failed failure;
+    if (is_inside(run))
+        return; /* a client that could not be executed has ended: its exit is looked at */
     if (spawn_poll(&run->spawned, &failure) == SPAWN_FAILED && run->phase == PHASE_RUNNING)
         spawn_failed(run, &failure);
 }
@@ -359,6 +590,10 @@ int run_signal(struct run *run, int number, enum signal_scope scope) {
         return EINVAL;
     if (run->phase >= PHASE_DRAINING || run->phase == PHASE_HELD || (scope == SCOPE_LEADER && run->leader == 0))
         return ESRCH;
+    if (is_inside(run)) {
+        inside_say(&run->inside, scope == SCOPE_TREE ? NOTE_SIGNAL : NOTE_SIGNAL_ONE, number, -1);
+        return inside_is_reachable(&run->inside) ? 0 : ESRCH;
+    }
     struct reach reach = {0};
     if (scope == SCOPE_TREE)
         reach = tree_signal(number);
@@ -448,6 +683,10 @@ static void warn(struct run *run) {
     run_reap(run);
     if (!is_deciding(run))
         return;
+    if (is_inside(run)) {
+        inside_say(&run->inside, NOTE_WARN, run->spec.options.warn_signal, 0);
+        return;
+    }
     struct reach reach = tree_warn(run->spec.options.warn_signal);
     struct fact_warned warned = {.signal = run->spec.options.warn_signal, .reached = reach.reached};
     journal_fact(&run->journal, FACT_WARNED, &warned, sizeof warned);
@@ -491,8 +730,13 @@ void run_timer(struct run *run, enum timer timer) {
         break;
     case TIMER_KILL_WAIT:
         run_reap(run);
-        if (run->phase == PHASE_STOPPING)
+        if (run->phase == PHASE_STOPPING && is_inside(run))
+            give_up_inside(run);
+        else if (run->phase == PHASE_STOPPING)
             begin_drain(run, TREE_SURVIVORS);
+        break;
+    case TIMER_INSIDE:
+        inside_overdue(run);
         break;
     case TIMER_DRAIN_IDLE:
         end_drain(run, DRAIN_IDLE);

@@ -5,10 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FEW_STRINGS = 254 };
+enum { FEW_STRINGS = 256 }; /* their ends included */
 
 static char room[SPEC_SMALL];
-static char *few[FEW_STRINGS + 2];
+static char *few[FEW_STRINGS];
 
 char *spec_room(void) { return room; }
 
@@ -60,7 +60,15 @@ static bool take_text(const char **where, const struct part *part) {
     return is_text(part);
 }
 
-static bool take_part(struct spec *spec, const struct part *part, struct part *argv, struct part *env) {
+/* The parts that are lists of strings. */
+enum { LIST_ARGV, LIST_ENV, LIST_ENTER, LIST_COPY, LIST_LOOK, LIST_COUNT };
+
+static bool take_list(struct part *list, const struct part *part) {
+    *list = *part;
+    return is_text(part);
+}
+
+static bool take_part(struct spec *spec, const struct part *part, struct part *lists) {
     switch (part->type) {
     case PART_OPTIONS:
         if (part->length != sizeof spec->options)
@@ -68,11 +76,21 @@ static bool take_part(struct spec *spec, const struct part *part, struct part *a
         memcpy(&spec->options, part->payload, sizeof spec->options);
         return true;
     case PART_ARGV:
-        *argv = *part;
-        return is_text(part);
+        return take_list(&lists[LIST_ARGV], part);
     case PART_ENV:
-        *env = *part;
-        return part->length == 0 || is_text(part);
+        return take_list(&lists[LIST_ENV], part) || part->length == 0;
+    case PART_ENTER:
+        return take_list(&lists[LIST_ENTER], part);
+    case PART_COPY:
+        return take_list(&lists[LIST_COPY], part);
+    case PART_LOOK:
+        return take_list(&lists[LIST_LOOK], part);
+    case PART_CONTAINER:
+        return take_text(&spec->container, part);
+    case PART_INSIDE:
+        spec->inside = part->payload;
+        spec->inside_length = part->length;
+        return true;
     case PART_LADDER:
         return take_ladder(spec, part);
     case PART_CWD:
@@ -90,28 +108,38 @@ static bool take_part(struct spec *spec, const struct part *part, struct part *a
     }
 }
 
-static bool make_table(struct spec *spec, const struct part *argv, const struct part *env) {
-    const size_t strings = count_strings(argv) + count_strings(env);
+static bool make_table(struct spec *spec, const struct part *lists) {
+    size_t strings = 0;
+    for (int i = 0; i < LIST_COUNT; i++)
+        strings += count_strings(&lists[i]) + 1;
     spec->argv = few;
     if (strings > FEW_STRINGS) {
-        spec->mapped_pointers = (strings + 2) * sizeof(char *);
+        spec->mapped_pointers = strings * sizeof(char *);
         spec->argv = mmap(NULL, spec->mapped_pointers, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (spec->argv == MAP_FAILED)
             return false;
     }
-    spec->env = point_into(argv, spec->argv);
-    point_into(env, spec->env);
+    spec->env = point_into(&lists[LIST_ARGV], spec->argv);
+    spec->enter = point_into(&lists[LIST_ENV], spec->env);
+    spec->copy = point_into(&lists[LIST_ENTER], spec->enter);
+    spec->look = point_into(&lists[LIST_COPY], spec->copy);
+    point_into(&lists[LIST_LOOK], spec->look);
     return true;
 }
 
 static bool parse(struct spec *spec) {
-    struct part part, argv = {0}, env = {0};
+    struct part part, lists[LIST_COUNT] = {0};
     size_t at = 0;
     while (next_part(spec, &at, &part)) {
-        if (!take_part(spec, &part, &argv, &env))
+        if (!take_part(spec, &part, lists))
             return false;
     }
-    return at == spec->length && argv.length > 0 && spec->rungs > 0 && spec->run_id != NULL && make_table(spec, &argv, &env);
+    if (at != spec->length || lists[LIST_ARGV].length == 0 || spec->rungs == 0 || spec->run_id == NULL)
+        return false;
+    if (spec->container != NULL && (lists[LIST_ENTER].length == 0 || lists[LIST_COPY].length == 0 ||
+                                    lists[LIST_LOOK].length == 0 || spec->inside == NULL))
+        return false;
+    return make_table(spec, lists);
 }
 
 bool spec_take(struct spec *spec, size_t length) {

@@ -23,6 +23,12 @@ struct spec {
     const char *cgroup;
     const char *memory_group;
     const char *pids_group;
+    const char *container; /* NULL: the command runs here */
+    char **enter;
+    char **copy;
+    char **look;
+    const void *inside;
+    size_t inside_length;
     char *bytes;
     size_t length;
     size_t mapped_pointers; /* 0: few enough for a table of the guard's own */

@@ -32,6 +32,13 @@ ALL = [
     RunError("it broke", result={"status": "failed"}, run_id="r1", remedy="mend it"),
     RequestError("it broke", errno=errno.ESRCH, run_id="r1", remedy="mend it"),
     UnsupportedPlatformError("it broke", run_id="r1", remedy="mend it"),
+    errors.ConfigError("it broke", file="x.toml", line=3, name="limits.max_runs", run_id="r1", remedy="mend it"),
+    errors.DaemonError("it broke", status=500, run_id="r1", remedy="mend it"),
+    errors.DaemonUnreachableError("it broke", run_id="r1", remedy="mend it"),
+    errors.UnauthorizedError("it broke", status=401, run_id="r1", remedy="mend it"),
+    errors.DrainingError("it broke", retry_after_s=3.0, run_id="r1", remedy="mend it"),
+    errors.QueueFullError("it broke", run_id="r1", remedy="mend it"),
+    errors.IdempotencyConflictError("it broke", run_id="r1", remedy="mend it"),
     *(
         state_error("it broke", run_id="r1", remedy="mend it")
         for state_error in (

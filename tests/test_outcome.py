@@ -37,6 +37,9 @@ DECIDES: list[tuple[str, dict[str, Any], str, str]] = [
         ("stop_asked", {"cause": cause, "signal": 0, "by_pid": 0, "by_uid": 0, "reason": None}, "cancelled", cause)
         for cause in CAUSES.words.values()
     ],
+    ("container_lost", {"why": "refused", "reason": "no such container"}, "failed", "spawn"),
+    ("container_lost", {"why": "gone", "reason": None}, "lost", "host"),
+    ("container_lost", {"why": "unreachable", "reason": None}, "lost", "host"),
 ]
 LOST = [("lost", {"why": why}, "lost", why) for why in LOST_WHYS.words.values()]
 DETAIL: list[tuple[str, dict[str, Any]]] = [
@@ -55,6 +58,7 @@ DETAIL: list[tuple[str, dict[str, Any]]] = [
     ("owner_gone", {"pid": 1, "uid": 0}),
     ("owner_came", {"pid": 1, "uid": 0}),
     ("recording_failed", {"error": 28}),
+    ("entered", {"pid": 7, "agent_pid": 6, "start_ticks": 1, "container": "box"}),
 ]
 EVERYTHING = [(kind, detail) for kind, detail, _, _ in (*DECIDES, *LOST)] + DETAIL
 
@@ -254,6 +258,14 @@ RUNG = {"reached": 1, "refused": 0}
         ([("started", 0, {}), ("stop_asked", 1, {**STOP, "cause": "owner"})], "cancelled because its owner went away"),
         ([("started", 0, {}), ("stop_asked", 1, {**STOP, "cause": "unknown:9"})], "cancelled (unknown:9)"),
         ([("lost", 1, {"why": "guard"})], "the guard died before it recorded an end"),
+        (
+            [("container_lost", 1, {"why": "refused", "reason": "a warning\nError: no such container"})],
+            "the container could not be entered: Error: no such container",
+        ),
+        (
+            [("started", 0, {}), ("container_lost", 1, {"why": "gone", "reason": None})],
+            "the container went away before an end was recorded",
+        ),
     ],
 )
 def test_reasons(facts: list[tuple[str, float, dict[str, Any]]], reason: str) -> None:

@@ -77,6 +77,8 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         lifetime="owner",
         parent=None,
         queued_at=None,
+        in_container=None,
+        container_runtime=None,
     )
 
 
@@ -239,6 +241,9 @@ BAD: list[tuple[str, Any, str]] = [
     ("run_id", 5, "is not a run id"),
     ("parent", "../x", "parent '../x' is not a run id"),
     ("lifetime", "forever", "use one of owner, session, detached"),
+    ("in_container", "", "printable"),
+    ("in_container", "--privileged", "no container's name"),
+    ("container_runtime", "podman", "without a container"),
 ]
 
 
@@ -258,6 +263,12 @@ def test_refuses_bad_input_by_field_with_a_remedy(field: str, value: Any, why: s
     ("keywords", "field"),
     [
         ({"max_timeout": 5}, "max_timeout"),
+        ({"in_container": "box", "container_runtime": "chroot"}, "container_runtime"),
+        ({"in_container": "box", "container_runtime": "podman 'x"}, "container_runtime"),
+        ({"in_container": "box", "memory": "1G"}, "memory"),
+        ({"in_container": "box", "pids": 5}, "pids"),
+        ({"in_container": "box", "idle_counts": "cpu"}, "idle_counts"),
+        ({"in_container": "box", "stragglers": "leave"}, "stragglers"),
         ({"max_timeout": 5, "timeout": 6}, "max_timeout"),
         ({"warn_before": 5}, "warn_before"),
         ({"warn_before": 5, "timeout": 5}, "warn_before"),
@@ -415,6 +426,8 @@ def test_the_public_form_is_json_with_the_contracts_names() -> None:
         "lifetime": "owner",
         "parent": None,
         "queued_at": None,
+        "in_container": None,
+        "container_runtime": None,
     }
 
 

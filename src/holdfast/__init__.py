@@ -4,14 +4,21 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # type checkers know the name; importing `typing` for it costs milliseconds
 if TYPE_CHECKING:
+    from .client.asynchronous import AsyncClient
+    from .client.sync import Client
     from .errors import (
         AmbiguousRunError,
         ConfigError,
+        DaemonError,
+        DaemonUnreachableError,
+        DrainingError,
         GuardError,
         HoldfastError,
+        IdempotencyConflictError,
         JournalDamagedError,
         JournalError,
         JournalVersionError,
+        QueueFullError,
         RequestError,
         ResourceError,
         RunError,
@@ -21,6 +28,7 @@ if TYPE_CHECKING:
         SpecError,
         StateError,
         StateVersionError,
+        UnauthorizedError,
         UnsupportedPlatformError,
     )
     from .journal.facts import Fact
@@ -34,15 +42,22 @@ if TYPE_CHECKING:
 # Imported when first asked for: the command line needs a part only, and anyio alone costs as much as the interpreter.
 _HOME = {
     "AmbiguousRunError": "errors",
+    "AsyncClient": "client.asynchronous",
     "Chunk": "journal.reader",
+    "Client": "client.sync",
     "ConfigError": "errors",
+    "DaemonError": "errors",
+    "DaemonUnreachableError": "errors",
+    "DrainingError": "errors",
     "Fact": "journal.facts",
     "GuardError": "errors",
     "HoldfastError": "errors",
+    "IdempotencyConflictError": "errors",
     "JournalDamagedError": "errors",
     "JournalError": "errors",
     "JournalVersionError": "errors",
     "Outcome": "outcome",
+    "QueueFullError": "errors",
     "RequestError": "errors",
     "ResourceError": "errors",
     "Result": "result",
@@ -57,6 +72,7 @@ _HOME = {
     "StateError": "errors",
     "StateVersionError": "errors",
     "Supervisor": "supervisor",
+    "UnauthorizedError": "errors",
     "UnsupportedPlatformError": "errors",
     "make_spec": "spec",
     "run": "sync",
@@ -64,15 +80,22 @@ _HOME = {
 
 __all__ = [
     "AmbiguousRunError",
+    "AsyncClient",
     "Chunk",
+    "Client",
     "ConfigError",
+    "DaemonError",
+    "DaemonUnreachableError",
+    "DrainingError",
     "Fact",
     "GuardError",
     "HoldfastError",
+    "IdempotencyConflictError",
     "JournalDamagedError",
     "JournalError",
     "JournalVersionError",
     "Outcome",
+    "QueueFullError",
     "RequestError",
     "ResourceError",
     "Result",
@@ -87,6 +110,7 @@ __all__ = [
     "StateError",
     "StateVersionError",
     "Supervisor",
+    "UnauthorizedError",
     "UnsupportedPlatformError",
     "make_spec",
     "run",

@@ -40,6 +40,8 @@ _SAME = (
     "stragglers",
     "pids",
     "on_max_output",
+    "in_container",
+    "container_runtime",
     "session",
     "labels",
     "name",

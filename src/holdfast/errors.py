@@ -134,9 +134,10 @@ class ConfigError(HoldfastError):
         file: str | None = None,
         line: int | None = None,
         name: str | None = None,
+        run_id: str | None = None,
         remedy: str | None = None,
     ) -> None:
-        super().__init__(message, remedy=remedy)
+        super().__init__(message, run_id=run_id, remedy=remedy)
         self.file = file
         self.line = line
         self.name = name
@@ -163,3 +164,21 @@ class QueueFullError(HoldfastError):
 
 class IdempotencyConflictError(HoldfastError):
     """The idempotency key was used before, for another spec; `run_id` is the run it was used for."""
+
+
+class DaemonError(HoldfastError):
+    """The daemon failed, refused what was asked, or answered what this client does not understand; `status` is HTTP's."""
+
+    def __init__(
+        self, message: str, *, status: int | None = None, run_id: str | None = None, remedy: str | None = None
+    ) -> None:
+        super().__init__(message, run_id=run_id, remedy=remedy)
+        self.status = status
+
+
+class DaemonUnreachableError(DaemonError):
+    """There is no daemon there, or it does not answer."""
+
+
+class UnauthorizedError(DaemonError):
+    """The daemon wants a token, or another one."""

@@ -90,7 +90,7 @@ def spec_for_idle(spec: RunSpec) -> RunSpec | None:
 
     Such a guard is not where we are now, so it is told; and a terminal or a life beyond ours is for a guard of its own.
     """
-    if spec.pty or spec.lifetime != "owner" or len(spec.run_id) > LONGEST_RUN_ID:
+    if spec.pty or spec.in_container or spec.lifetime != "owner" or len(spec.run_id) > LONGEST_RUN_ID:
         return None
     try:
         here = os.getcwd()

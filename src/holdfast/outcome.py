@@ -77,6 +77,8 @@ DECISIVE: dict[str, Callable[[Fact], tuple[str, str]]] = {
     "idle": lambda _fact: ("timed_out", "idle"),
     "queue_expired": lambda _fact: ("timed_out", "queue"),
     "stop_asked": lambda fact: ("cancelled", fact.detail["cause"]),
+    # The container is the command's host. One that could not be entered has run nothing.
+    "container_lost": lambda fact: ("failed", "spawn") if fact.detail["why"] == "refused" else ("lost", "host"),
     "lost": lambda fact: ("lost", fact.detail["why"]),
 }
 # Among facts of one time that no journal orders: an exit, then what the run did to itself, timers, stops, the rest.
@@ -178,6 +180,11 @@ _LOST = {
     "guard": "the guard died before it recorded an end",
     "host": "the host went down before an end was recorded",
 }
+_CONTAINER_LOST = {
+    "refused": "the container could not be entered",
+    "gone": "the container went away before an end was recorded",
+    "unreachable": "the connection into the container was lost before an end was recorded",
+}
 
 
 def _span(ns: int) -> str:
@@ -212,6 +219,12 @@ def _spawn_reason(fact: Fact, _ordered: list[Fact]) -> str:
     return _NOT_SPAWNED.get(fact.detail["step"], "could not be started: ") + why[:1].lower() + why[1:]
 
 
+def _container_reason(fact: Fact, _ordered: list[Fact]) -> str:
+    text = _CONTAINER_LOST.get(fact.detail["why"], f"the container was lost ({fact.detail['why']})")
+    said = fact.detail.get("reason")
+    return f"{text}: {said.splitlines()[-1]}" if said else text
+
+
 def _limit_reason(fact: Fact, _ordered: list[Fact]) -> str:
     over = _OVER.get(fact.detail["what"])
     return over(fact.detail["limit"]) if over else f"limit reached ({fact.detail['what']})"
@@ -231,6 +244,7 @@ _REASONS: dict[str, Callable[[Fact, list[Fact]], str]] = {
     "idle": lambda fact, _: f"no activity for {_span(fact.detail['limit_ns'])}",
     "queue_expired": lambda fact, _: f"did not start within {_span(fact.detail['limit_ns'])}",
     "stop_asked": _stop_reason,
+    "container_lost": _container_reason,
     "lost": lambda fact, _: _LOST.get(fact.detail["why"], f"lost ({fact.detail['why']})"),
 }
 

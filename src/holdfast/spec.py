@@ -56,12 +56,15 @@ if TYPE_CHECKING:
         lifetime: str
         parent: str | None
         queued_at: str | None
+        in_container: str | None
+        container_runtime: str | None
 
 
 IDLE_COUNTS = ("output", "cpu", "heartbeat")
 STRAGGLERS = ("kill", "wait", "leave")
 LIFETIMES = ("owner", "session", "detached")
 ON_MAX_OUTPUT = ("stop", "drop")
+RUNTIMES = ("podman", "docker")
 STDIN_WORDS = ("null", "inherit", "pipe")
 MOST_RUNGS = 16  # the guard's SPEC_RUNGS_MAX
 MOST_PIDS = 1 << 22  # the kernel's own bound on process ids
@@ -117,6 +120,8 @@ class RunSpec(NamedTuple):
     lifetime: str
     parent: str | None
     queued_at: str | None  # RFC 3339: since when a daemon had it; None for a run that no daemon queued
+    in_container: str | None
+    container_runtime: str | None  # the words of a command line; None outside of containers
 
     def __repr__(self) -> str:
         # The generated one would print environment values, and reprs end up in logs.
@@ -156,6 +161,8 @@ def make_spec(
     lifetime: str = "owner",
     parent: str | None = None,
     queued_at: str | None = None,
+    in_container: str | None = None,
+    container_runtime: str | None = None,
 ) -> RunSpec:
     """Check everything and return the spec; SpecError names the first field that is wrong and what to write instead."""
     grace_s = parse_duration(grace, field="grace")
@@ -191,6 +198,8 @@ def make_spec(
         lifetime=_word(lifetime, LIFETIMES, "lifetime"),
         parent=None if parent is None else check_run_id(parent, field="parent"),
         queued_at=None if queued_at is None else _line(queued_at, "queued_at", 64),
+        in_container=None if in_container is None else _container(in_container),
+        container_runtime=_runtime(container_runtime, in_container),
     )
     _check_together(spec)
     return spec
@@ -266,6 +275,8 @@ def format_ladder(ladder: Iterable[Rung]) -> str:
 
 
 def _check_together(spec: RunSpec) -> None:
+    if spec.in_container is not None:
+        _check_container(spec)
     if spec.max_timeout_s is not None and (spec.timeout_s is None or spec.max_timeout_s < spec.timeout_s):
         raise SpecError(
             "max_timeout is the ceiling of extensions and must not be below timeout",
@@ -291,6 +302,47 @@ def _check_together(spec: RunSpec) -> None:
             field="argv" if sum(map(len, spec.argv)) * 2 > size else "env",
             remedy="pass large data through a file or stdin",
         )
+
+
+def _check_container(spec: RunSpec) -> None:
+    """Refuse what could be promised only on this side of a container's wall."""
+    for field, limit in (("memory", spec.memory_bytes), ("pids", spec.pids)):
+        if limit is not None:
+            remedy = "the container keeps that budget: set it when the container is made"
+            raise SpecError(f"{field} cannot be limited for one run in a container", field=field, remedy=remedy)
+    if spec.idle_counts != {"output"}:
+        remedy = "cpu time and heartbeat files are not seen from outside a container: use output"
+        raise SpecError("idle_counts in a container can only be output", field="idle_counts", remedy=remedy)
+    if spec.stragglers == "leave":
+        remedy = "nobody would listen to what is left in the container: use kill or wait"
+        raise SpecError("stragglers 'leave' is not possible in a container", field="stragglers", remedy=remedy)
+
+
+def _container(value: str) -> str:
+    name = _line(value, "in_container", 255)
+    if name.startswith("-"):  # the runtime would take it for an option
+        remedy = "give the name or the id of a running container"
+        raise SpecError(f"in_container {_short(name)} is no container's name", field="in_container", remedy=remedy)
+    return name
+
+
+def _runtime(value: str | None, in_container: str | None) -> str | None:
+    if in_container is None:
+        if value is not None:
+            remedy = "name the container with in_container"
+            raise SpecError("container_runtime is set without a container", field="container_runtime", remedy=remedy)
+        return None
+    import shlex  # here, because nearly no run is in a container
+
+    runtime = RUNTIMES[0] if value is None else _line(value, "container_runtime", 1000)
+    try:
+        words = shlex.split(runtime)
+    except ValueError:  # a quotation mark that is never closed
+        words = []
+    if not words or os.path.basename(words[0]) not in RUNTIMES:
+        remedy = f"use {' or '.join(RUNTIMES)}, with options of its own behind it when it needs any"
+        raise SpecError(f"container_runtime {_short(runtime)} is unknown", field="container_runtime", remedy=remedy)
+    return runtime
 
 
 def _argv(argv: Sequence[Text]) -> tuple[str, ...]:

@@ -257,10 +257,10 @@ class Run:
             self._forget(self)
             raise ResourceError.from_os_error(error, doing="watch a run", run_id=self.run_id) from None
 
-    def begin_shutdown(self) -> float:
+    def begin_shutdown(self, cause: str, reason: str) -> float:
         """Ask for the end because the supervisor is left; returns how many seconds that may take."""
         try:
-            self._live.ask_stop("shutdown", "the supervisor was left")
+            self._live.ask_stop(cause, reason)
         except RequestError:
             pass  # over, or its guard is stuck; the bounded wait that follows deals with both
         return self._live.settle_bound_s()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from .spec import SpecOptions, Text
+    from .spec import RunSpec, SpecOptions, Text
     from .state.directory import StateDirectory
 
 __all__ = ["Output", "Run", "Supervisor"]
@@ -53,6 +53,7 @@ class Supervisor:
         self._pump: Pump | None = None
         self._group: TaskGroup | None = None
         self._is_closing = False
+        self._leaving = ("shutdown", "the supervisor was left")
         self._sweeping = anyio.CancelScope()
 
     async def __aenter__(self) -> Self:
@@ -94,6 +95,10 @@ class Supervisor:
         """The runs that are not settled, oldest first."""
         return tuple(self._runs.values())
 
+    def leave_with(self, cause: str, reason: str) -> None:
+        """What the runs that are left are told when the `async with` is left; `shutdown` unless said otherwise."""
+        self._leaving = (cause, reason)
+
     async def start(
         self,
         argv: Sequence[Text],
@@ -109,11 +114,16 @@ class Supervisor:
 
         SpecError: the options are wrong. ResourceError, GuardError: it could not be started; nothing is left of it.
         """
+        return await self.start_spec(new_spec(argv, options), keep_output=keep_output, window_size=window_size)
+
+    async def start_spec(
+        self, spec: RunSpec, *, keep_output: bool = True, window_size: tuple[int, int] | None = None
+    ) -> Run:
+        """Start a run whose spec was made before. Otherwise as `start`."""
         # Before the launch: a cancellation that arrives here finds nothing started. After it nothing is awaited.
         await checkpoint_if_cancelled()
         if self._pump is None or self._group is None or self._is_closing:
             raise HoldfastError("this supervisor is not open", remedy="start runs inside `async with Supervisor()`")
-        spec = new_spec(argv, options)
         if self._state is None and spec.lifetime != "owner":
             remedy = "give the supervisor a state_dir, or use lifetime='owner'"
             message = f"a run of lifetime {spec.lifetime!r} needs a directory to be found in"
@@ -165,7 +175,7 @@ class Supervisor:
             if not run.ends_with_us:
                 run.let_go()
         for run in reversed(self.runs):
-            bound_s = max(bound_s, run.begin_shutdown())
+            bound_s = max(bound_s, run.begin_shutdown(*self._leaving))
             # The next one only when this one's first signal is out, so that newest first holds for those who get them,
             # and not only for the asking. A guard that does not answer cannot hold the others up for long.
             with anyio.move_on_after(in_order_until - anyio.current_time()):

@@ -90,6 +90,8 @@ EVERY: dict[str, dict[str, Any]] = {
     "owner_came": {"pid": 1, "uid": 0},
     "recording_failed": {"error": 28},
     "lost": {"why": "host"},
+    "entered": {"pid": 7, "agent_pid": 6, "start_ticks": 1, "container": "box"},
+    "container_lost": {"why": "gone", "reason": None},
 }
 
 

@@ -48,6 +48,8 @@ DETAILS: dict[str, dict[str, Any]] = {
     "owner_came": {"pid": 2, "uid": 0},
     "recording_failed": {"error": 28},
     "lost": {"why": "guard"},
+    "entered": {"pid": 7, "agent_pid": 6, "start_ticks": 12345, "container": "box"},
+    "container_lost": {"why": "refused", "reason": "no such container"},
 }
 
 

@@ -29,7 +29,11 @@ COMMANDS = {
     "reap": "close a session, and end its runs",
     "prune": "remove old runs",
     "doctor": "look for what is wrong",
+    "serve": "be the daemon: queue, HTTP, events, history",
     "config": "show the daemon's settings, and where they come from",
+    "unit": "print a systemd unit for the daemon",
+    "mcp": "serve runs as tools to an MCP client",
+    "sidecar": "serve a program in another language, on stdin and stdout",
     "completion": "print the completion script of a shell",
 }
 # SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP: what people and machines send to end or to stop a program.

@@ -158,6 +158,12 @@ def _used(detail: Mapping[str, Any]) -> str:
     return f"settled: the record is complete; {cpu} of cpu, {size(detail['max_rss_kib'] * 1024)} of memory at most"
 
 
+def _container_lost(detail: Mapping[str, Any]) -> str:
+    what = {"refused": "the container could not be entered", "gone": "the container went away"}
+    said = f": {detail['reason']}" if detail.get("reason") else ""
+    return what.get(detail["why"], "the connection into the container was lost") + said
+
+
 def _span(detail: Mapping[str, Any]) -> str:
     return format_duration(detail["limit_ns"] / 1e9)
 
@@ -184,10 +190,25 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "owner_gone": lambda d: f"its owner, process {d['pid']}, went away",
     "owner_came": lambda d: f"process {d['pid']} of user {d['uid']} connected",
     "recording_failed": lambda d: f"the journal could not be written: {os.strerror(d['error'])}",
+    "entered": lambda d: (
+        f"in container {d['container']} it is process {d['pid']}, kept there by process {d['agent_pid']}"
+    ),
+    "container_lost": _container_lost,
     "lost": lambda d: (
         "the host went down before an end was recorded" if d["why"] == "host" else "the guard was found dead"
     ),
 }
 _DECISIVE = frozenset(
-    ("exited", "spawn_failed", "oom", "limit", "deadline", "idle", "queue_expired", "stop_asked", "lost")
+    (
+        "exited",
+        "spawn_failed",
+        "oom",
+        "limit",
+        "deadline",
+        "idle",
+        "queue_expired",
+        "stop_asked",
+        "container_lost",
+        "lost",
+    )
 )

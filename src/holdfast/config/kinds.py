@@ -96,7 +96,8 @@ def _counts_by_key(value: str | dict[str, Any], name: str) -> dict[str, int]:
         pairs = value
         wrong = [key for key, count in pairs.items() if not isinstance(count, int) or isinstance(count, bool)]
         if wrong:
-            raise SpecError(f"{name}.{wrong[0]} is not a whole number", field=name, remedy="write how many at once")
+            field = f"{name}.{wrong[0]}"
+            raise SpecError(f"{field} is not a whole number", field=field, remedy="write how many at once")
     return {_text(key, name): _at_least_one(count, f"{name}.{key}") for key, count in pairs.items()}
 
 

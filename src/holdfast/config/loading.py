@@ -165,7 +165,8 @@ def _from_toml(setting: Setting, file: TomlFile, value: Any) -> tuple[Any, Sourc
     try:
         return setting.kind.read(value, setting.path), Source("file", f"{file.path}:{file.line(path)}")
     except SpecError as error:
-        raise _mistake(file, path, error.message, error.remedy) from None
+        below = (error.field or "").removeprefix(setting.path)[1:]  # the key of a table that is one setting
+        raise _mistake(file, (*path, below) if below else path, error.message, error.remedy) from None
 
 
 _TYPES = {

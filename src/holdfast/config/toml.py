@@ -52,7 +52,7 @@ class TomlFile:
     def _not_toml(self, error: Exception) -> ConfigError:
         found = _AT_LINE.match(str(error))
         what, line = (found[1], int(found[2])) if found else (str(error), self.text.count("\n") + 1)
-        what = what[:1].lower() + what[1:]
+        what = (what[:1].lower() + what[1:]).removesuffix(" (at end of document)")
         remedy = "correct it; text needs quotes, and every key is given once"
         return ConfigError(f"{self.path}:{line}: {what}", file=self.path, line=line, remedy=remedy)
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..journal.facts import Fact
     from ..outcome import Outcome
     from ..spec import RunSpec
+    from ..supervisor import Supervisor
 
 
 class EngineRun(Protocol):
@@ -24,11 +25,13 @@ class EngineRun(Protocol):
     @property
     def facts(self) -> tuple[Fact, ...]: ...
     @property
+    def settle_bound_s(self) -> float: ...
+    @property
     def report(self) -> dict[str, Any]: ...
     async def wait(self) -> Outcome: ...
     async def settled(self) -> dict[str, Any]: ...
     async def started(self) -> None: ...
-    async def more_output(self, seen: int) -> None: ...
+    async def more_output(self, seen: int) -> bool: ...
     async def cancel(self, reason: str = "", *, cause: str = "user", now: bool = False) -> None: ...
     async def extend(self, seconds: float) -> None: ...
     async def signal(self, signal: str | int, *, tree: bool = False) -> None: ...
@@ -48,3 +51,18 @@ class Engine(Protocol):
     async def adopt(self, run_id: str) -> EngineRun:
         """Go on with a run that was started before, or read one that is over. RunNotFoundError, JournalError."""
         ...
+
+
+class LocalEngine:
+    """Runs on this host, by a supervisor that is open for as long as this is used."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+
+    async def start(self, spec: RunSpec) -> EngineRun:
+        """As Engine.start."""
+        return await self._supervisor.start_spec(spec)
+
+    async def adopt(self, run_id: str) -> EngineRun:
+        """As Engine.adopt."""
+        return await self._supervisor.adopt(run_id)

@@ -15,41 +15,221 @@ The schema is migrations/NNNN_*.sql, applied in order; a new file is the same mi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+import asyncio
+import os
+import sqlite3
+import threading
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from ..errors import StateError, StateVersionError
+from ..state import database, queries
 
 if TYPE_CHECKING:
-    import asyncio
-    import sqlite3
     from collections.abc import Callable
 
 T = TypeVar("T")
+APPLICATION_ID = 0x484F4C51  # "HOLQ": the daemon's file, not the index
+_SQL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sql")
+_MOST_AT_ONCE = 500
+_CLOSE_S = 30.0
+
+
+class _Job(NamedTuple):
+    action: Callable[[sqlite3.Connection], Any]
+    future: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop
 
 
 class Store:
     """The open file. StateError from `open`, `write` and `read`: it cannot be used (now)."""
 
     def __init__(self, path: str) -> None:
+        """As `open`, but fails with sqlite3.Error when the file is none."""
         self.path = path
         self.warnings: list[str] = []  # what had to be done about a file that was damaged
+        self._writer = _Worker(_connect(path), path, _do_together, "holdfast store writer")
+        self._reader = _Worker(_connect(path), path, _do_each, "holdfast store reader")
 
     @classmethod
     def open(cls, path: str) -> Store:
         """Open or make it (0600, WAL) and bring its schema up to date. A damaged one is moved aside, with a warning."""
-        raise NotImplementedError
+        try:
+            try:
+                return cls(path)
+            except sqlite3.DatabaseError as error:
+                if not database.is_damage(error):
+                    raise
+                kept = _move_aside(path)
+                store = cls(path)
+                store.warnings.append(
+                    f"{path} is damaged ({error}); it was moved to {kept}, and runs that were queued in it are lost"
+                )
+                return store
+        except sqlite3.Error as error:
+            raise _state_error(error, path) from None
+        except OSError as error:
+            raise StateError(f"cannot use {path}: {error.strerror}", remedy="look at its directory") from None
 
     def write(self, action: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
         """Do it in the writer thread; the future has the answer after the commit. To be called on the event loop."""
-        raise NotImplementedError
+        return self._writer.hand_over(action)
 
     def read(self, action: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
         """Do it in the reader thread, which sees everything that was committed before. No writing."""
-        raise NotImplementedError
+        return self._reader.hand_over(action)
 
     def close(self) -> None:
         """Finish what was handed over, then close. Blocks for that long."""
-        raise NotImplementedError
+        self._reader.close()
+        self._writer.close()
 
 
 def statements(name: str) -> dict[str, str]:
     """The named statements of `sql/NAME.sql`."""
-    raise NotImplementedError
+    return queries.load(os.path.join(_SQL, f"{name}.sql"))
+
+
+class _Worker:
+    """A thread with a connection; what is handed over is done in order."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        path: str,
+        work: Callable[[sqlite3.Connection, str, list[_Job]], None],
+        name: str,
+    ) -> None:
+        self._connection = connection
+        self._path = path
+        self._work = work
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._is_closed = False
+        # A daemon thread: an interpreter that ends for another reason is not held up by an idle file.
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def hand_over(self, action: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        if self._is_closed:
+            future.set_exception(StateError(f"{self._path} is closed", remedy="the daemon is on its way out"))
+        else:
+            self._jobs.put(_Job(action, future, loop))
+        return future
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._jobs.put(None)
+            self._thread.join(_CLOSE_S)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            jobs = [job]
+            while len(jobs) < _MOST_AT_ONCE and not self._jobs.empty():
+                following = self._jobs.get()
+                if following is None:
+                    self._jobs.put(None)  # after these
+                    break
+                jobs.append(following)
+            self._work(self._connection, self._path, jobs)
+        self._connection.close()
+
+
+def _do_together(connection: sqlite3.Connection, path: str, jobs: list[_Job]) -> None:
+    """All of them in one transaction; nobody is told anything before it is committed."""
+    answers: list[tuple[_Job, Any, BaseException | None]] = []
+    try:
+        with database.writing(connection):
+            answers = [(job, *_savepoint(connection, job)) for job in jobs]
+    except sqlite3.Error as error:
+        failed = _state_error(error, path)
+        answers = [(job, None, failed) for job in jobs]
+    for job, answer, problem in answers:
+        _tell(job, answer, _state_error(problem, path) if isinstance(problem, sqlite3.Error) else problem)
+
+
+def _savepoint(connection: sqlite3.Connection, job: _Job) -> tuple[Any, BaseException | None]:
+    connection.execute("SAVEPOINT one")
+    try:
+        answer = job.action(connection)
+    except Exception as error:
+        if not connection.in_transaction:
+            raise  # the disk is full: SQLite has undone the whole transaction
+        connection.execute("ROLLBACK TO one")
+        connection.execute("RELEASE one")
+        return None, error
+    connection.execute("RELEASE one")
+    return answer, None
+
+
+def _do_each(connection: sqlite3.Connection, path: str, jobs: list[_Job]) -> None:
+    for job in jobs:
+        try:
+            answer = job.action(connection)
+        except sqlite3.Error as error:
+            _tell(job, None, _state_error(error, path))
+        except Exception as error:  # noqa: BLE001 - as above
+            _tell(job, None, error)
+        else:
+            _tell(job, answer, None)
+
+
+def _tell(job: _Job, answer: Any, error: BaseException | None) -> None:
+    def tell() -> None:
+        if job.future.cancelled():
+            return  # whoever asked went away; what was written stays
+        if error is None:
+            job.future.set_result(answer)
+        else:
+            job.future.set_exception(error)
+
+    try:
+        job.loop.call_soon_threadsafe(tell)
+    except RuntimeError:
+        pass  # the loop is closed: nobody waits any more
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    if not os.path.exists(path):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    connection = sqlite3.connect(path, timeout=database.BUSY_S, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")  # an answered submit is on disk
+        _migrate(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _migrate(connection: sqlite3.Connection, path: str) -> None:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    application: int = connection.execute("PRAGMA application_id").fetchone()[0]
+    steps = queries.migrations(os.path.join(_SQL, "migrations"))
+    if application not in (0, APPLICATION_ID):
+        raise StateError(f"{path} belongs to another program", remedy="move it away")
+    if version > len(steps):
+        raise StateVersionError(
+            f"{path} has version {version}, this Holdfast knows {len(steps)}",
+            remedy="use the Holdfast that made it, or another state directory (--state-dir)",
+        )
+    if version < len(steps):
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        database.migrate(connection, steps)
+
+
+def _move_aside(path: str) -> str:
+    number = 1
+    while os.path.lexists(f"{path}.damaged-{number}"):
+        number += 1
+    for found in list(database.files(path)):
+        os.rename(found, found.replace(path, f"{path}.damaged-{number}", 1))
+    return f"{path}.damaged-{number}"
+
+
+def _state_error(error: sqlite3.Error, path: str) -> StateError:
+    remedy = database.as_state_error(error, path).remedy
+    return StateError(f"cannot use the daemon's file {path}: {error}", remedy=remedy)

@@ -105,6 +105,7 @@ class Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
                 raise SpecError(f"{field} is relative, and to what?", field=field, remedy="give an absolute path")
         options = self.spec_options()
         options["run_id"] = run_id
+        options["queued_at"] = queued_at
         return make_spec(self.argv, **options)
 
     def digest(self) -> str:

@@ -18,9 +18,12 @@ from ..journal.facts import MARK
 from ..spec import RunSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from .containment import Containment
 
 OPTIONS, ARGV, ENV, CWD, LADDER, RUN_ID, CGROUP, MEMORY_GROUP, PIDS_GROUP = range(32, 41)
+CONTAINER, ENTER, COPY, LOOK, INSIDE = range(41, 46)
 
 PTY = 1 << 0
 MERGE = 1 << 1
@@ -50,13 +53,18 @@ def encode_spec(
     listens: bool = False,
     again: bool = False,
 ) -> bytes:
-    """All frames of the spec, in one piece. `again`: the guard may keep another run after this one."""
+    """All frames of the spec, in one piece. `again`: the guard may keep another run after this one.
+
+    SpecError, GuardError: it cannot be run in a container, see `inside`.
+    """
     global _known_parts
     known = _known_parts  # read once: another thread may replace it
     key = (but_for_names(spec), containment, wake_output, window_bytes, listens, again, os.getpid())
     if known is None or known[0] != key:
         flags = _flags(spec, containment, wake_output, listens) | (AGAIN if again else 0)
         known = _known_parts = (key, _unnamed_parts(spec, containment, flags, window_bytes))
+    if spec.in_container is not None:
+        return known[1] + _container_parts(spec)
     argv = "\0".join(spec.argv)
     names = _part(RUN_ID, spec.run_id.encode() + b"\0") + _part(ARGV, os.fsencode(argv) + b"\0")
     return known[1] + names + _part(ENV, _environment(spec, heartbeat))
@@ -79,6 +87,8 @@ def _unnamed_parts(spec: RunSpec, containment: Containment, flags: int, window_b
         _part(OPTIONS, _options(spec, flags, window_bytes)),
         _part(LADDER, b"".join(_RUNG.pack(rung.signal, 0, _ns(rung.wait_s)) for rung in spec.ladder)),
     ]
+    if spec.in_container is not None:
+        return b"".join(parts)  # directory and cgroups are of this side
     if spec.cwd is not None:
         parts.append(_text(CWD, spec.cwd))
     if containment.cgroup_base is not None:
@@ -88,6 +98,32 @@ def _unnamed_parts(spec: RunSpec, containment: Containment, flags: int, window_b
     if spec.pids is not None and containment.pids_base is not None:
         parts.append(_text(PIDS_GROUP, containment.pids_base))
     return b"".join(parts)
+
+
+def _container_parts(spec: RunSpec) -> bytes:
+    from .inside import command_lines, variables
+    from .launch import guard_path
+
+    lines = command_lines(spec, guard_path())
+    ladder = b"".join(_RUNG.pack(rung.signal, 0, _ns(rung.wait_s)) for rung in spec.ladder)
+    inside = [
+        _part(LADDER, ladder),  # not climbed there: a spec has one
+        _text(RUN_ID, spec.run_id),
+        _list(ARGV, spec.argv),
+        _part(ENV, environment_block(variables(spec))),
+        b"" if spec.cwd is None else _text(CWD, spec.cwd),
+    ]
+    outside = [
+        _text(RUN_ID, spec.run_id),
+        _list(ARGV, lines.attach),
+        _part(ENV, _environment(spec._replace(env=None), None)),
+        _text(CONTAINER, spec.in_container or ""),
+        _list(ENTER, lines.enter),
+        _list(COPY, lines.copy),
+        _list(LOOK, lines.look),
+        _part(INSIDE, b"".join(inside)),
+    ]
+    return b"".join(outside)
 
 
 def _options(spec: RunSpec, flags: int, window_bytes: int) -> bytes:
@@ -174,6 +210,10 @@ def _ns(seconds: float | None) -> int:
 
 def _text(kind: int, text: str) -> bytes:
     return _part(kind, os.fsencode(text) + b"\0")
+
+
+def _list(kind: int, words: Iterable[str]) -> bytes:
+    return _part(kind, os.fsencode("".join([f"{word}\0" for word in words])))
 
 
 def _part(kind: int, payload: bytes) -> bytes:

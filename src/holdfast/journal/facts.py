@@ -75,14 +75,15 @@ def _words(enum: str, prefix: str, *words: str) -> Words:
 
 
 CAUSES = _words("stop_cause", "CAUSE_", "user", "shutdown", "parent", "session", "owner", "superseded")
-CONTAINMENTS = _words("containment", "CONTAINMENT_", "subreaper", "cgroup")
+CONTAINMENTS = _words("containment", "CONTAINMENT_", "subreaper", "cgroup", "container")
 LIMITS = _words("limit", "LIMIT_", "memory", "processes", "output")
 DRAIN_ENDS = _words("drain_end", "DRAIN_", "eof", "idle", "absolute")
 TREE_ENDS = _words("tree_end", "TREE_", "gone", "survivors", "unknown")
 STRAGGLERS = _words("stragglers", "STRAGGLERS_", "kill", "wait", "leave")
 SPAWN_STEPS = _words("spawn_step", "STEP_", "setup", "fork", "stdio", "chdir", "exec", "interpreter")
 LOST_WHYS = _words("lost_why", "LOST_", "guard", "host")
-WORDS = (CAUSES, CONTAINMENTS, LIMITS, DRAIN_ENDS, TREE_ENDS, STRAGGLERS, SPAWN_STEPS, LOST_WHYS)
+CONTAINER_WHYS = _words("container_why", "CONTAINER_", "refused", "gone", "unreachable")
+WORDS = (CAUSES, CONTAINMENTS, LIMITS, DRAIN_ENDS, TREE_ENDS, STRAGGLERS, SPAWN_STEPS, LOST_WHYS, CONTAINER_WHYS)
 
 
 def _text(payload: bytes) -> str | None:
@@ -152,6 +153,7 @@ def _layout(
 
 _CGROUP = Tail("cgroup", _text, _text_bytes)
 _REASON = Tail("reason", _text, _text_bytes)
+_CONTAINER = Tail("container", _text, _text_bytes)
 _SURVIVORS = Tail("survivors", _survivors, _survivor_bytes)
 _USAGE = "user_us system_us max_rss_kib"
 _BYTES = "stdout_bytes stderr_bytes late_bytes dropped_bytes"
@@ -183,6 +185,8 @@ FACTS: dict[int, Layout] = {
     22: _layout("owner_came", "fact_owner", "ii", "pid uid"),
     23: _layout("recording_failed", "fact_recording_failed", "i4x", "error"),
     24: _layout("lost", "fact_lost", "i4x", "why", why=LOST_WHYS),
+    25: _layout("entered", "fact_entered", "iiQ", "pid agent_pid start_ticks", _CONTAINER),
+    26: _layout("container_lost", "fact_container_lost", "i4x", "why", _REASON, why=CONTAINER_WHYS),
 }
 TYPES: dict[str, int] = {layout.name: number for number, layout in FACTS.items()}
 

@@ -1,0 +1,415 @@
+#include "agent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cgroup.h"
+#include "clock.h"
+#include "note.h"
+#include "procfs.h"
+#include "spawn.h"
+#include "spec.h"
+#include "tree.h"
+
+enum { FIRST_FREE = 10, NO_AGENT = 125, REAP_AT_ONCE = 1000 };
+enum { FIRST_PASS_MS = 2, LAST_PASS_MS = 50, STUCK_AFTER_PASSES = 10 };
+
+extern char **environ;
+
+struct agent {
+    int in, out;     /* the link; `in` is -1 when nobody listens any more */
+    int listener;    /* for the one that attaches; -1 when it has come */
+    int attached;    /* -1 */
+    int signals;
+    struct spec spec;
+    bool has_spec;
+    struct spawned spawned;
+    pid_t leader;    /* 0 when it has been reaped or never was */
+    bool had_leader;
+    bool killing;
+    int passes;
+    struct note usage; /* user_us, system_us, max_rss_kib of everybody reaped */
+};
+
+static struct agent agent = {.in = -1, .out = -1, .listener = -1, .attached = -1, .spawned = {.hold = -1}};
+
+static void say(struct note note) {
+    note.mark = NOTE_MARK;
+    if (write(agent.out, &note, sizeof note) != (ssize_t)sizeof note)
+        agent.killing = true; /* nobody listens */
+}
+
+/* ── meeting ──────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static socklen_t address_of(const char *name, struct sockaddr_un *address) {
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX}; /* abstract: needs no file system to write to */
+    int length = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "holdfast-%s", name);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+}
+
+static int meeting_place(const char *name) {
+    struct sockaddr_un address;
+    socklen_t length = address_of(name, &address);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    return fd >= 0 && bind(fd, (struct sockaddr *)&address, length) == 0 && listen(fd, 4) == 0 ? fd : -1;
+}
+
+/* In a container that shares the host's network anybody may find the socket: only this very program is let in. */
+static bool is_one_of_us(int fd) {
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    struct stat own, other;
+    char path[40];
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.uid != geteuid())
+        return false;
+    snprintf(path, sizeof path, "/proc/%d/exe", peer.pid);
+    return stat("/proc/self/exe", &own) == 0 && stat(path, &other) == 0 && own.st_ino == other.st_ino &&
+           own.st_dev == other.st_dev;
+}
+
+static bool receive_stdio(int fd, int *stdio) {
+    char byte;
+    struct iovec data = {&byte, 1};
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(3 * sizeof(int))];
+    } extra;
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &extra, .msg_controllen = sizeof extra};
+    if (recvmsg(fd, &message, MSG_CMSG_CLOEXEC) != 1)
+        return false;
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    if (header == NULL || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(3 * sizeof(int)))
+        return false;
+    memcpy(stdio, CMSG_DATA(header), 3 * sizeof(int));
+    return true;
+}
+
+static bool send_stdio(int fd) {
+    struct iovec data = {(void *)"s", 1};
+    const int stdio[] = {0, 1, 2};
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof stdio)];
+    } extra = {0};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &extra, .msg_controllen = sizeof extra};
+    extra.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof stdio)};
+    memcpy(CMSG_DATA(&extra.header), stdio, sizeof stdio);
+    return sendmsg(fd, &message, MSG_NOSIGNAL) == 1;
+}
+
+static void block_signals(void) {
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+}
+
+static int attach(const char *name) {
+    struct sockaddr_un address;
+    socklen_t length = address_of(name, &address);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), code;
+    block_signals(); /* what a terminal sends is meant for the command */
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, length) < 0)
+        return NO_AGENT;
+    if (isatty(0))
+        ioctl(0, TIOCNOTTY); /* so that the agent's session can have it */
+    if (!send_stdio(fd) || recv(fd, &code, sizeof code, 0) != (ssize_t)sizeof code)
+        return NO_AGENT;
+    return code;
+}
+
+/* ── starting ─────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static bool names_same(const char *one, const char *other) {
+    size_t length = strcspn(one, "=");
+    return strncmp(one, other, length + 1) == 0 && one[length] == '=';
+}
+
+static bool is_set_by_spec(const char *variable) {
+    for (char **own = agent.spec.env; *own != NULL; own++) {
+        if (names_same(*own, variable))
+            return true;
+    }
+    return false;
+}
+
+/* What the container gives everybody, and above it what was asked for. */
+static bool merge_environment(void) {
+    size_t count = 1, at = 0;
+    for (char **variable = environ; *variable != NULL; variable++)
+        count++;
+    for (char **variable = agent.spec.env; *variable != NULL; variable++)
+        count++;
+    char **merged = mmap(NULL, count * sizeof *merged, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (merged == MAP_FAILED)
+        return false;
+    for (char **variable = environ; *variable != NULL; variable++) {
+        if (!is_set_by_spec(*variable))
+            merged[at++] = *variable;
+    }
+    for (char **variable = agent.spec.env; *variable != NULL; variable++)
+        merged[at++] = *variable;
+    agent.spec.env = merged;
+    return true;
+}
+
+static bool read_whole(int fd, void *data, size_t length) {
+    for (size_t done = 0; done < length;) {
+        ssize_t got = read(fd, (char *)data + done, length - done);
+        if (got <= 0 && !(got < 0 && errno == EINTR))
+            return false;
+        done += got > 0 ? (size_t)got : 0;
+    }
+    return true;
+}
+
+static bool take_spec(int32_t length) {
+    int fd = memfd_create("holdfast-spec", MFD_CLOEXEC);
+    char piece[4096];
+    if (fd < 0 || length <= 0 || length > NOTE_SPEC_MAX || agent.has_spec)
+        return false;
+    for (size_t left = (size_t)length; left > 0;) {
+        size_t part = left < sizeof piece ? left : sizeof piece;
+        if (!read_whole(agent.in, piece, part) || write(fd, piece, part) != (ssize_t)part)
+            return false;
+        left -= part;
+    }
+    agent.has_spec = spec_read(&agent.spec, fd) && merge_environment();
+    close(fd);
+    return agent.has_spec;
+}
+
+/* As the guard does it: the command's group becomes the foreground group of our session's terminal. */
+static void give_terminal(void) {
+    if (isatty(0) && agent.leader > 0) {
+        setpgid(agent.leader, agent.leader);
+        tcsetpgrp(0, agent.leader);
+    }
+}
+
+static void tell_failure(const struct fact_spawn_failed *failure) {
+    say((struct note){.word = NOTE_FAILED, .step = failure->step, .error = failure->error});
+}
+
+static void hold_command(int *stdio) {
+    struct cgroup cgroup;
+    struct fact_spawn_failed failure = {.step = STEP_SETUP};
+    struct process_stat status = {0};
+    cgroup_none(&cgroup);
+    dup2(stdio[0], 0);
+    if (isatty(0))
+        ioctl(0, TIOCSCTTY, 0);
+    bool held = spawn_held(&agent.spawned, &agent.spec, &cgroup, (struct child_stdio){stdio[1], stdio[2]}, &failure);
+    for (int i = 0; i < 3; i++)
+        close(stdio[i]);
+    agent.leader = held ? agent.spawned.pid : 0;
+    agent.had_leader = true;
+    tree_begin(agent.leader);
+    give_terminal();
+    dup2(1, 0); /* ours is /dev/null again */
+    if (!held) {
+        tell_failure(&failure);
+        return;
+    }
+    read_stat(agent.leader, &status);
+    say((struct note){
+        .word = NOTE_HELD, .pid = agent.leader, .agent_pid = getpid(), .start_ticks = status.start_ticks});
+}
+
+static void welcome(void) {
+    int fd = accept4(agent.listener, NULL, NULL, SOCK_CLOEXEC), stdio[3];
+    if (fd < 0)
+        return;
+    if (!agent.has_spec || !is_one_of_us(fd) || !receive_stdio(fd, stdio)) {
+        close(fd);
+        return;
+    }
+    close(agent.listener);
+    agent.listener = -1;
+    agent.attached = fd;
+    hold_command(stdio);
+}
+
+/* ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static void add_usage(const struct rusage *usage) {
+    agent.usage.user_us += (int64_t)usage->ru_utime.tv_sec * 1000000 + usage->ru_utime.tv_usec;
+    agent.usage.system_us += (int64_t)usage->ru_stime.tv_sec * 1000000 + usage->ru_stime.tv_usec;
+    if (usage->ru_maxrss > agent.usage.max_rss_kib)
+        agent.usage.max_rss_kib = usage->ru_maxrss;
+}
+
+/* The guard hears it first; then the one that attached ends, and the runtime passes on what is left of the output. */
+static void leader_exited(int status) {
+    struct fact_spawn_failed failure;
+    agent.leader = 0;
+    if (spawn_poll(&agent.spawned, &failure) == SPAWN_FAILED) {
+        tell_failure(&failure);
+    } else {
+        struct note exited = agent.usage; /* those of the command, and of children of it that came to us before */
+        exited.word = NOTE_EXITED;
+        exited.wait_status = status;
+        exited.count = tree_count();
+        say(exited);
+    }
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (send(agent.attached, &code, sizeof code, MSG_NOSIGNAL) < 0)
+        close(agent.attached); /* it was killed; the guard will see that */
+}
+
+/* False when nobody is left. */
+static bool reap(void) {
+    int status;
+    struct rusage usage;
+    pid_t pid = 0;
+    for (int taken = 0; taken < REAP_AT_ONCE; taken++) {
+        pid = wait4(-1, &status, WNOHANG | __WALL, &usage);
+        if (pid <= 0)
+            break;
+        add_usage(&usage);
+        if (pid == agent.leader)
+            leader_exited(status);
+    }
+    return pid >= 0 || errno != ECHILD;
+}
+
+static void reap_for_tree(void *unused) {
+    (void)unused;
+    reap();
+}
+
+static void tell_reach(const struct note *request, struct reach reach) {
+    say((struct note){.word = request->word == NOTE_WARN ? NOTE_WARNED : NOTE_REACHED,
+                      .signal = request->signal,
+                      .rung = request->rung,
+                      .reached = reach.reached,
+                      .refused = reach.refused});
+}
+
+static struct reach signal_one(int number) {
+    struct reach reach = {0};
+    if (agent.leader > 0)
+        reach.reached = kill(agent.leader, number) == 0;
+    return reach;
+}
+
+static bool handle(const struct note *note) {
+    switch (note->word) {
+    case NOTE_SPEC:
+        return take_spec(note->count);
+    case NOTE_GO:
+        return spawn_release(&agent.spawned) || true; /* it is dead already: that is what will be told */
+    case NOTE_ASK:
+        tell_reach(note, tree_ask(note->signal));
+        return true;
+    case NOTE_SIGNAL:
+        tell_reach(note, tree_signal(note->signal));
+        return true;
+    case NOTE_SIGNAL_ONE:
+        tell_reach(note, signal_one(note->signal));
+        return true;
+    case NOTE_WARN:
+        tell_reach(note, tree_warn(note->signal));
+        return true;
+    case NOTE_KILL:
+        agent.killing = true;
+        tell_reach(note, tree_kill(reap_for_tree, NULL));
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void hear(void) {
+    struct note note;
+    if (read_whole(agent.in, &note, sizeof note) && note.mark == NOTE_MARK && handle(&note))
+        return;
+    close(agent.in); /* nobody listens: nothing may go on here */
+    agent.in = -1;
+    agent.killing = true;
+    if (agent.spawned.hold >= 0)
+        shutdown(agent.spawned.hold, SHUT_RDWR); /* one that is still held never runs */
+}
+
+static void press(void) {
+    tree_kill(reap_for_tree, NULL);
+    if (++agent.passes % STUCK_AFTER_PASSES == 0)
+        say((struct note){.word = NOTE_SURVIVORS, .count = tree_count()});
+}
+
+static int pause_ms(void) {
+    if (!agent.killing)
+        return -1;
+    int pause = FIRST_PASS_MS * (agent.passes + 1);
+    return pause < LAST_PASS_MS ? pause : LAST_PASS_MS;
+}
+
+/* One turn: the dead, then the guard, then the one that attaches. False: everything is over. */
+static bool turn(void) {
+    struct pollfd watched[] = {{agent.signals, POLLIN, 0}, {agent.in, POLLIN, 0}, {agent.listener, POLLIN, 0}};
+    struct signalfd_siginfo info;
+    if (poll(watched, 3, pause_ms()) < 0 && errno != EINTR)
+        agent.killing = true;
+    while (read(agent.signals, &info, sizeof info) == (ssize_t)sizeof info)
+        continue;
+    if (!reap() && (agent.had_leader || agent.killing))
+        return false;
+    if (watched[1].revents)
+        hear();
+    if (watched[2].revents && !agent.killing)
+        welcome();
+    if (agent.killing)
+        press();
+    return true;
+}
+
+static bool prepare(const char *name) {
+    sigset_t taken;
+    sigemptyset(&taken);
+    sigaddset(&taken, SIGCHLD);
+    block_signals();
+    spawn_reset_signals();
+    agent.in = fcntl(0, F_DUPFD_CLOEXEC, FIRST_FREE);
+    agent.out = fcntl(1, F_DUPFD_CLOEXEC, FIRST_FREE);
+    agent.signals = signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC);
+    agent.listener = meeting_place(name);
+    int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 0; fd < 3; fd++) {
+        if (nothing < 0 || dup2(nothing, fd) < 0)
+            return false;
+    }
+    close(nothing);
+    return agent.in >= 0 && agent.out >= 0 && agent.signals >= 0 && agent.listener >= 0 &&
+           prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
+}
+
+static int hold(const char *name) {
+    if (!prepare(name))
+        return NO_AGENT;
+    say((struct note){.word = NOTE_HELLO, .agent_pid = getpid()});
+    while (turn())
+        continue;
+    struct note gone = agent.usage;
+    gone.word = NOTE_GONE;
+    say(gone);
+    return 0;
+}
+
+int agent_main(const char *role, const char *name) {
+    if (strcmp(role, "hold") == 0)
+        return hold(name);
+    return strcmp(role, "attach") == 0 ? attach(name) : NO_AGENT;
+}

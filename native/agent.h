@@ -1,0 +1,17 @@
+/*
+ * The guard's other half: the same program inside a container, where there may be nothing but a kernel.
+ *
+ *   holdfast-guard inside hold NAME     the agent: keeps the command and everything it starts. Its stdin and stdout are the
+ *                                       link to the guard (note.h); end of file there ends all of it.
+ *   holdfast-guard inside attach NAME   brings the stdin, stdout and stderr that the runtime made, waits, and exits as the
+ *                                       command does, so that the runtime knows when to stop passing output on.
+ *
+ * Two, because the command's stdio and the link need one call of the runtime each. They find each other by an abstract socket.
+ * It keeps no clocks and climbs no ladder: that is the guard's.
+ */
+#ifndef HOLDFAST_AGENT_H
+#define HOLDFAST_AGENT_H
+
+int agent_main(const char *role, const char *name);
+
+#endif

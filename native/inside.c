@@ -1,0 +1,220 @@
+#include "inside.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ENTER_ATTEMPTS = 3, LOOKS_MAX = 8, NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
+
+void inside_none(struct inside *inside) { *inside = (struct inside){.link = -1, .said = -1, .looked = -1}; }
+
+/* ── children ─────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* In a forked child: dies with its parent, and becomes the runtime's client with these descriptors. */
+static _Noreturn void become_client(char **argv, char **env, pid_t parent, const int *stdio) {
+    sigset_t none;
+    sigemptyset(&none);
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
+        _exit(NOT_EXECUTABLE);
+    for (int fd = 0; fd < 3; fd++) {
+        if (dup2(stdio[fd], fd) < 0)
+            _exit(NOT_EXECUTABLE);
+    }
+    setpgid(0, 0);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execve(argv[0], argv, env);
+    _exit(NOT_FOUND);
+}
+
+static int run_client(char **argv, char **env, const int *stdio) {
+    const pid_t parent = getpid(), pid = fork();
+    int status;
+    if (pid == 0)
+        become_client(argv, env, parent, stdio);
+    while (waitpid(pid, &status, 0) < 0) {
+        if (errno != EINTR)
+            return NOT_EXECUTABLE;
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/*
+ * The agent is in the container from the second run on, so it is called first and put there only when it was not found:
+ * one call of the runtime less. Only the last attempt's complaints are of interest.
+ */
+static _Noreturn void enter(const struct spec *spec, int link, int said, pid_t guard) {
+    const int talking[] = {link, link, said}, silent[] = {said, said, said};
+    int code = NOT_FOUND;
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != guard)
+        _exit(NOT_EXECUTABLE);
+    for (int attempt = 0; attempt < ENTER_ATTEMPTS; attempt++) {
+        if (attempt > 0) {
+            code = run_client(spec->copy, spec->env, silent);
+            if (code != 0)
+                break;
+        }
+        if (ftruncate(said, 0) < 0)
+            break;
+        code = run_client(spec->enter, spec->env, talking);
+        if (code != NOT_FOUND && code != NOT_EXECUTABLE)
+            break;
+    }
+    _exit(code);
+}
+
+static int scratch_file(const char *name) {
+    int fd = memfd_create(name, MFD_CLOEXEC);
+    if (fd >= 0 && fcntl(fd, F_SETFL, O_APPEND) < 0) { /* several writers, and it is cut off in between */
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+bool inside_open(struct inside *inside, const struct spec *spec) {
+    int ends[2];
+    const pid_t guard = getpid();
+    inside->said = scratch_file("holdfast-said");
+    if (inside->said < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+        return false;
+    inside->link = ends[0];
+    inside->state = INSIDE_ENTERING;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        close(ends[0]); /* or the link would stay open as long as the one that enters lives */
+        enter(spec, ends[1], inside->said, guard);
+    }
+    const int error = errno;
+    close(ends[1]);
+    errno = error;
+    return pid > 0 && fcntl(inside->link, F_SETFL, O_NONBLOCK) == 0;
+}
+
+void inside_close(struct inside *inside) {
+    if (inside->link >= 0)
+        close(inside->link);
+    inside->link = -1;
+}
+
+/* ── the link ─────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static bool send_whole(int link, const void *data, size_t length) {
+    /* A socket's buffer is far larger than all notes of a run; a spec that does not fit is refused by the launcher. */
+    return send(link, data, length, MSG_NOSIGNAL) == (ssize_t)length;
+}
+
+void inside_say(struct inside *inside, enum note_word word, int signal, int rung) {
+    const struct note note = {.mark = NOTE_MARK, .word = word, .signal = signal, .rung = rung};
+    if (inside->link >= 0 && !send_whole(inside->link, &note, sizeof note))
+        shutdown(inside->link, SHUT_RDWR); /* heard as silence at the next look */
+}
+
+bool inside_send_spec(struct inside *inside, const struct spec *spec) {
+    const struct note note = {.mark = NOTE_MARK, .word = NOTE_SPEC, .count = (int32_t)spec->inside_length};
+    const int size = (int)(spec->inside_length + sizeof note) * 2;
+    setsockopt(inside->link, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    return send_whole(inside->link, &note, sizeof note) && send_whole(inside->link, spec->inside, spec->inside_length);
+}
+
+enum inside_news inside_hear(struct inside *inside, struct note *note) {
+    if (inside->link < 0)
+        return INSIDE_NOTHING;
+    ssize_t got = recv(inside->link, (char *)&inside->note + inside->filled, sizeof *note - inside->filled, 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return INSIDE_NOTHING;
+    inside->filled += got > 0 ? (size_t)got : 0;
+    if (got <= 0 || (inside->filled == sizeof *note && inside->note.mark != NOTE_MARK)) {
+        inside_close(inside);
+        return INSIDE_SILENCE;
+    }
+    if (inside->filled < sizeof *note)
+        return INSIDE_NOTHING; /* the rest makes the link readable again */
+    inside->filled = 0;
+    *note = inside->note;
+    return INSIDE_NOTE;
+}
+
+/* ── what became of the container ─────────────────────────────────────────────────────────────────────────────── */
+
+void inside_look(struct inside *inside, const struct spec *spec) {
+    if (inside->looking > 0)
+        return;
+    if (inside->looked < 0)
+        inside->looked = scratch_file("holdfast-looked");
+    const pid_t guard = getpid();
+    const pid_t pid = inside->looked < 0 || ftruncate(inside->looked, 0) < 0 ? -1 : fork();
+    if (pid == 0) {
+        const int stdio[] = {inside->looked, inside->looked, inside->looked};
+        become_client(spec->look, spec->env, guard, stdio);
+    }
+    inside->looks++;
+    if (pid > 0)
+        inside->looking = pid;
+    else
+        inside->state = INSIDE_UNREACHABLE;
+}
+
+static size_t read_text(int fd, char *text, size_t size) {
+    ssize_t got = fd < 0 ? 0 : pread(fd, text, size - 1, 0);
+    text[got > 0 ? got : 0] = '\0';
+    return got > 0 ? (size_t)got : 0;
+}
+
+/* The runtime's word for a container in which nothing runs. While it is still being stopped it may say otherwise. */
+static bool says_stopped(const char *answer) {
+    static const char *const words[] = {"exited", "stopped", "dead", "created", "configured"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strncmp(answer, words[i], strlen(words[i])) == 0)
+            return true;
+    }
+    return strcasestr(answer, "no such container") != NULL || strcasestr(answer, "no such object") != NULL;
+}
+
+void inside_reaped(struct inside *inside, pid_t pid) {
+    char answer[512];
+    if (pid != inside->looking || pid == 0)
+        return;
+    inside->looking = 0;
+    read_text(inside->looked, answer, sizeof answer);
+    if (says_stopped(answer))
+        inside->state = INSIDE_STOPPED;
+    else if (inside->looks >= LOOKS_MAX)
+        inside->state = INSIDE_UNREACHABLE;
+}
+
+bool inside_is_reachable(const struct inside *inside) {
+    return inside->link >= 0 && (inside->state == INSIDE_RUNNING || inside->state == INSIDE_EXITED);
+}
+
+enum tree_end inside_tree(const struct inside *inside) {
+    switch (inside->state) {
+    case INSIDE_RUNNING:
+    case INSIDE_EXITED:
+        return inside->survivors > 0 ? TREE_SURVIVORS : TREE_UNKNOWN;
+    case INSIDE_LOST:
+    case INSIDE_UNREACHABLE:
+        return TREE_UNKNOWN;
+    case INSIDE_NONE:
+    case INSIDE_ENTERING: /* up to HELD, the command was never let go */
+    case INSIDE_MET:
+    case INSIDE_HELD:
+    case INSIDE_GONE:
+    case INSIDE_STOPPED:
+    default:
+        return TREE_GONE;
+    }
+}
+
+size_t inside_last_words(const struct inside *inside, char *text, size_t size) {
+    size_t length = read_text(inside->said, text, size);
+    while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == '\r'))
+        length--;
+    return length;
+}

@@ -1,0 +1,139 @@
+"""Every question a client can ask, as a value: what is sent, and how long an answer may take.
+
+The two clients send these and differ in nothing but how they wait.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from urllib.parse import quote
+
+from ..durations import parse_duration
+from .posting import posted
+from .values import Page, Report
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+
+    from ..spec import Duration, Text
+    from .posting import SubmitOptions
+    from .values import EventFilters, RunFilters
+
+Stream = Literal["stdout", "stderr", "all"]
+Until = Literal["verdict", "settled"]
+SLICE_S = 20.0  # one long poll; then it is asked again, so that a daemon that is gone is noticed
+QUIET_S = 60.0  # an event stream says something more often than this
+
+
+class Call(NamedTuple):
+    """One request. `repeats`: asking twice does no harm. `patience_s` is how long the daemon may take on purpose."""
+
+    method: str
+    path: str
+    params: Mapping[str, Any] = {}
+    json: Any = None
+    content: bytes | None = None
+    headers: Mapping[str, str] = {}
+    patience_s: float | None = 0.0
+    repeats: bool = True
+
+
+def submit(argv: Sequence[Text], options: SubmitOptions, idempotency_key: str | None) -> Call:
+    """Post a run. SpecError: it is wrong, and nothing was sent."""
+    headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+    repeats = idempotency_key is not None
+    return Call("POST", "/v1/runs", json=posted(argv, options), headers=headers, repeats=repeats)
+
+
+def about(run_id: str, what: str = "") -> Call:
+    """Look at a run, or at its `evidence`."""
+    return Call("GET", _run(run_id, what))
+
+
+def listing(filters: RunFilters, cursor: str | None, limit: int | None) -> Call:
+    """A page of the runs."""
+    given: dict[str, Any] = {**filters, "cursor": cursor, "limit": limit}
+    lists = {name: value if isinstance(value, (str, int)) else list(value) for name, value in given.items() if value}
+    return Call("GET", "/v1/runs", lists)
+
+
+def page_of(answer: dict[str, Any]) -> Page:
+    """The page that was answered."""
+    return Page(answer["runs"], answer.get("cursor"))
+
+
+def all_pages(filters: RunFilters) -> Generator[Call, dict[str, Any], list[Report]]:
+    """Ask for page after page; returns them all."""
+    found: list[Report] = []
+    cursor: str | None = None
+    while True:
+        page = page_of((yield listing(filters, cursor, None)))
+        found += page.runs
+        cursor = page.cursor
+        if cursor is None:
+            return found
+
+
+def waiting(run_id: str, until: Until, timeout: Duration | None) -> Generator[Call, Report, Report]:
+    """Ask again until it is reached or the time is over; returns the report as it is then."""
+    left_s = None if timeout is None else parse_duration(timeout, field="timeout")
+    deadline = None if left_s is None else time.monotonic() + left_s
+    while True:
+        slice_s = SLICE_S if deadline is None else max(0.0, min(SLICE_S, deadline - time.monotonic()))
+        params = {"until": until, "timeout_s": round(slice_s, 3)}
+        report = yield Call("GET", _run(run_id, "wait"), params, patience_s=slice_s)
+        reached = report["state"] == "settled" or (until == "verdict" and report["status"] is not None)
+        if reached or (deadline is not None and time.monotonic() >= deadline):
+            return report
+
+
+def ask(run_id: str, what: str, body: Mapping[str, Any]) -> Call:
+    """Ask something of a live run: `cancel`, `signal`, `resize`."""
+    return Call("POST", _run(run_id, what), json=body, repeats=False)
+
+
+def extend(run_id: str, seconds: Duration) -> Call:
+    """Move the deadline."""
+    return ask(run_id, "extend", {"seconds": parse_duration(seconds, field="seconds")})
+
+
+def send_input(run_id: str, data: bytes, *, eof: bool) -> Call:
+    """Bytes for stdin."""
+    headers = {"Content-Type": "application/octet-stream"}
+    params = {"eof": _word(eof)}
+    return Call("POST", _run(run_id, "input"), params, content=data, headers=headers, repeats=False)
+
+
+def output(run_id: str, stream: Stream, offset: int, *, follow: bool, late: bool) -> Call:
+    """What a run wrote to one stream, from an offset; `follow`: until it is settled."""
+    params = {"stream": stream, "offset": offset, "follow": _word(follow), "late": _word(late)}
+    return Call("GET", _run(run_id, "output"), params, patience_s=None if follow else 0.0)
+
+
+def events(wanted: EventFilters, last_id: str | None) -> Call:
+    """The stream of events after this one."""
+    params: dict[str, Any] = {name: _word(value) if value is True else value for name, value in wanted.items() if value}
+    if not isinstance(types := params.get("types", ""), str):
+        params["types"] = ",".join(types)
+    headers = {"Accept": "text/event-stream"} | ({} if last_id is None else {"Last-Event-ID": last_id})
+    return Call("GET", "/v1/events", params, headers=headers, patience_s=QUIET_S)
+
+
+def close_session(name: str, reason: str, *, now: bool) -> Call:
+    """Close a session; answered when its runs are over."""
+    params = {"reason": reason, "now": _word(now)}
+    return Call("DELETE", f"/v1/sessions/{quote(name, safe='')}", params, patience_s=None)
+
+
+def simple(path: str) -> Call:
+    """`sessions`, `doctor`, `health`."""
+    return Call("GET", f"/v1/{path}", patience_s=60.0 if path == "doctor" else 0.0)
+
+
+def _run(run_id: str, what: str = "") -> str:
+    return f"/v1/runs/{quote(run_id, safe='')}" + (f"/{what}" if what else "")
+
+
+def _word(flag: bool) -> str:
+    return "true" if flag else "false"

@@ -1,0 +1,62 @@
+"""Where a daemon is: the socket in its state directory, or an address with a token."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import DaemonUnreachableError, SpecError
+from ..state.directory import default_path
+
+if TYPE_CHECKING:
+    from typing import Self
+
+SOCKET = "holdfast.sock"
+_LONGEST_ADDRESS = 107  # bytes that fit in a socket's address
+
+
+class Endpoint(NamedTuple):
+    """An address, as an HTTP library needs it. `close` it: a long path is reached through an open directory."""
+
+    base_url: str
+    socket: str | None
+    token: str | None
+    shown: str
+    directory: int = -1
+
+    @classmethod
+    def of(cls, url: str | None, token: str | None, state_dir: str | None) -> Self:
+        """SpecError when both are given, or the URL is none. DaemonUnreachableError: no such directory."""
+        if url is None:
+            return cls._local(os.path.abspath(state_dir or default_path()), token)
+        if state_dir is not None:
+            raise SpecError("url and state_dir were both given", field="url", remedy="leave one of them out")
+        if not url.startswith(("http://", "https://")):
+            raise SpecError(f"{url!r} is not a URL", field="url", remedy="write http://HOST:PORT")
+        return cls(url.rstrip("/"), None, token, url)
+
+    @classmethod
+    def _local(cls, state_dir: str, token: str | None) -> Self:
+        path = os.path.join(state_dir, SOCKET)
+        if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
+            return cls("http://localhost", path, token, path)
+        try:
+            directory = os.open(state_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise unreachable(path, error.strerror or str(error)) from None
+        return cls("http://localhost", f"/proc/self/fd/{directory}/{SOCKET}", token, path, directory)
+
+    def headers(self) -> dict[str, str]:
+        """What every request says."""
+        return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        if self.directory >= 0:
+            os.close(self.directory)
+
+
+def unreachable(shown: str, why: str) -> DaemonUnreachableError:
+    """No daemon there."""
+    remedy = "start it (holdfast serve), or name another state directory or address"
+    return DaemonUnreachableError(f"no daemon answers at {shown}: {why}", remedy=remedy)

@@ -1,0 +1,84 @@
+"""A run as it is posted, from the options that `holdfast.run` takes.
+
+They are checked by the same `make_spec`, so what is wrong is found before anything is sent. Only what was given is
+posted: for the rest the daemon's own defaults count.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from ..durations import parse_duration
+from ..errors import SpecError
+from ..signals import signal_name
+from ..spec import STDIN_WORDS, RunSpec, format_ladder, make_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..spec import Duration, SpecOptions, Text
+
+    class SubmitOptions(SpecOptions, total=False):
+        """What a run can be posted with: the options of `holdfast.run`, and what is about the queue."""
+
+        priority: int
+        queue_timeout: Duration | None
+        concurrency_key: str | None
+        on_verdict: str | None
+
+
+_QUEUE = ("priority", "queue_timeout", "concurrency_key", "on_verdict")
+_AS_JSON: dict[str, Callable[[Any], Any]] = {
+    "argv": list,
+    "cwd": os.path.abspath,
+    "env": dict,
+    "env_keep": list,
+    "env_drop": list,
+    "stdin": lambda stdin: stdin if stdin in STDIN_WORDS else os.path.abspath(stdin),
+    "idle_counts": sorted,
+    "ladder": format_ladder,
+    "warn_signal": signal_name,
+    "labels": dict,
+}
+
+
+def posted(argv: Sequence[Text], options: SubmitOptions) -> dict[str, Any]:
+    """The JSON of a run. SpecError names what is wrong; what is no text cannot be sent at all."""
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if given.pop("lifetime", "detached") != "detached":
+        remedy = "leave lifetime out: runs of a daemon end with their session, or by themselves"
+        raise SpecError("a run of a daemon is always detached", field="lifetime", remedy=remedy)
+    queue = {name: given.pop(name) for name in _QUEUE if name in given}
+    spec = make_spec(argv, **given)._asdict()
+    fields = ["argv", *(_field(name) for name in given)]
+    body = {field: _AS_JSON[field](spec[field]) if field in _AS_JSON else spec[field] for field in fields}
+    if "queue_timeout" in queue:
+        queue["queue_timeout_s"] = parse_duration(queue.pop("queue_timeout"), field="queue_timeout")
+    if "on_verdict" in queue:
+        queue["on_verdict"] = {"url": queue["on_verdict"]}
+    _check_text(body)
+    return {**body, **queue}
+
+
+def _field(option: str) -> str:
+    """The name of an option where its unit is said: that of the spec's field."""
+    return next(name for name in (option, f"{option}_s", f"{option}_bytes") if name in RunSpec._fields)
+
+
+def _check_text(value: Any, field: str = "argv") -> None:
+    """Arguments may be any bytes for the kernel; JSON is text, and a name that changed on the way is another file."""
+    match value:
+        case dict():
+            for key, below in value.items():
+                _check_text(key, field)
+                _check_text(below, key if field == "argv" else field)
+        case list():
+            for below in value:
+                _check_text(below, field)
+        case str():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                remedy = "only text can be posted: use holdfast.run, or rename it"
+                raise SpecError(f"{field} is not UTF-8", field=field, remedy=remedy) from None

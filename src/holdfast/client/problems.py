@@ -1,0 +1,71 @@
+"""Problems that a daemon answers with, as the errors the library itself would raise. No HTTP library is needed here."""
+
+from __future__ import annotations
+
+import errno
+import json
+from typing import TYPE_CHECKING, Any
+
+from .. import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+PREFIX = "urn:holdfast:problem:"
+
+
+def error_of(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> errors.HoldfastError:
+    """The error that an answer stands for; a DaemonError when it is no problem that we know."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        found = None
+    problem: dict[str, Any] = found if isinstance(found, dict) else {}
+    word = str(problem.get("type", "")).removeprefix(PREFIX)
+    message = problem.get("detail") or problem.get("title")
+    if not isinstance(message, str):
+        remedy = "is this the address of a Holdfast daemon?"
+        return errors.DaemonError(f"the answer is HTTP {status} without a reason", status=status, remedy=remedy)
+    make = _MAKERS.get(word, _daemon_error)
+    known = {name: problem[name] for name in ("run_id", "remedy") if isinstance(problem.get(name), str)}
+    return make(message, known, _Context(status, problem, headers or {}))
+
+
+class _Context:
+    """What only some errors need."""
+
+    def __init__(self, status: int, problem: dict[str, Any], headers: Mapping[str, str]) -> None:
+        self.status = status
+        self.field = problem.get("field") if isinstance(problem.get("field"), str) else None
+        self.headers = headers
+
+    @property
+    def retry_after_s(self) -> float:
+        text = self.headers.get("retry-after", "")
+        return float(text) if text.isascii() and text.isdigit() else 1.0
+
+
+def _daemon_error(message: str, known: dict[str, Any], context: _Context) -> errors.HoldfastError:
+    return errors.DaemonError(message, status=context.status, **known)
+
+
+def _plain(kind: type[errors.HoldfastError]) -> Callable[[str, dict[str, Any], _Context], errors.HoldfastError]:
+    return lambda message, known, _context: kind(message, **known)
+
+
+# The word of the problem's type, which never changes, and the error it was made of.
+_MAKERS: dict[str, Callable[[str, dict[str, Any], _Context], errors.HoldfastError]] = {
+    "invalid": lambda message, known, context: errors.SpecError(message, field=context.field, **known),
+    "unauthorized": lambda message, known, _: errors.UnauthorizedError(message, status=401, **known),
+    "run-not-found": _plain(errors.RunNotFoundError),
+    "run-exists": _plain(errors.RunExistsError),
+    "session-closed": _plain(errors.SessionClosedError),
+    "idempotency-conflict": _plain(errors.IdempotencyConflictError),
+    "refused": _plain(errors.RequestError),
+    "no-answer": lambda message, known, _: errors.RequestError(message, errno=errno.ETIMEDOUT, **known),
+    "queue-full": _plain(errors.QueueFullError),
+    "journal-unreadable": _plain(errors.JournalError),
+    "draining": lambda message, known, context: errors.DrainingError(
+        message, retry_after_s=context.retry_after_s, **known
+    ),
+}

@@ -1,0 +1,60 @@
+"""Server-sent events, read: bytes in, events out. What cannot be read is left out, as the format wants it."""
+
+from __future__ import annotations
+
+import json
+
+from .values import Event
+
+
+class EventParser:
+    """Takes the stream as it comes, in pieces of any size. `last_id` and `retry_s` are what a reconnect needs."""
+
+    def __init__(self, last_id: str | None = None) -> None:
+        self.last_id = last_id
+        self.retry_s: float | None = None
+        self._rest = b""
+        self._type = ""
+        self._id: str | None = None
+        self._data: list[str] = []
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The events that are complete now."""
+        # A line ends with CR, LF or both; a CR at the very end may be the first half of one.
+        text = (self._rest + data).replace(b"\r\n", b"\n")
+        self._rest, found = b"", []
+        if text.endswith(b"\r"):
+            text, self._rest = text[:-1], b"\r"
+        *lines, rest = text.replace(b"\r", b"\n").split(b"\n")
+        self._rest = rest + self._rest
+        for line in lines:
+            if line:
+                self._field(line.decode("utf-8", "replace"))
+            elif (event := self._dispatch()) is not None:
+                found.append(event)
+        return found
+
+    def _field(self, line: str) -> None:
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data":
+            self._data.append(value)
+        elif name == "event":
+            self._type = value
+        elif name == "id" and "\0" not in value:
+            self._id = value
+        elif name == "retry" and value.isascii() and value.isdigit():
+            self.retry_s = int(value) / 1000
+
+    def _dispatch(self) -> Event | None:
+        kind, data, own_id = self._type, "\n".join(self._data), self._id
+        self._type, self._data, self._id = "", [], None
+        if own_id is not None:
+            self.last_id = own_id or None
+        if not data:
+            return None
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError):
+            value = None
+        return Event(own_id, kind or "message", value) if isinstance(value, dict) else None

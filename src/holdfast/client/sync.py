@@ -1,0 +1,202 @@
+"""`holdfast.Client`: a daemon, asked by a program that waits for each answer. Threads may share one."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from . import calls, transport
+from .endpoint import Endpoint, unreachable
+from .sse import EventParser
+from .transport import Patience, httpx2
+from .values import missed
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+    from types import TracebackType
+    from typing import Self, TypeVar, Unpack
+
+    from ..spec import Duration, Text
+    from .calls import Call, Stream, Until
+    from .posting import SubmitOptions
+    from .values import Event, EventFilters, Page, Records, Report, Reports, RunFilters
+
+    T = TypeVar("T")
+
+
+class Client:
+    """A daemon: that of a state directory (the default one), or of a URL with its token.
+
+    Every method raises what the library raises for the same reason (SpecError, RunNotFoundError, RequestError, ...);
+    besides, DaemonUnreachableError, UnauthorizedError, DrainingError, QueueFullError and IdempotencyConflictError.
+    """
+
+    def __init__(self, url: str | None = None, *, token: str | None = None, state_dir: str | None = None) -> None:
+        self._endpoint = Endpoint.of(url, token, state_dir)
+        way = httpx2.HTTPTransport(uds=self._endpoint.socket)
+        self._http = httpx2.Client(transport=way, **transport.settings(self._endpoint))
+
+    def submit(
+        self, argv: Sequence[Text], *, idempotency_key: str | None = None, **options: Unpack[SubmitOptions]
+    ) -> Report:
+        """Queue a run, with the options of `holdfast.run`; its report as it is now."""
+        return self._ask(calls.submit(argv, options, idempotency_key))
+
+    def get(self, run_id: str) -> Report:
+        """The report of a run: queued, live or over."""
+        return self._ask(calls.about(run_id))
+
+    def evidence(self, run_id: str) -> Records:
+        """What was recorded of it so far, in order."""
+        return self._ask(calls.about(run_id, "evidence"))["evidence"]  # type: ignore[no-any-return]
+
+    def list(self, *, cursor: str | None = None, limit: int | None = None, **filters: Unpack[RunFilters]) -> Page:
+        """A page of the runs, newest first."""
+        return calls.page_of(self._ask(calls.listing(filters, cursor, limit)))
+
+    def list_all(self, **filters: Unpack[RunFilters]) -> Reports:
+        """All of them, page by page."""
+        return self._drive(calls.all_pages(filters))
+
+    def wait(self, run_id: str, *, timeout: Duration | None = None, until: Until = "verdict") -> Report:
+        """The report at the verdict; or as it is when the time is over, with a `status` of None."""
+        return self._drive(calls.waiting(run_id, until, timeout))
+
+    def settled(self, run_id: str, *, timeout: Duration | None = None) -> Report:
+        """The report when all of the run is over; or as it is when the time is over."""
+        return self.wait(run_id, timeout=timeout, until="settled")
+
+    def cancel(self, run_id: str, *, reason: str = "", now: bool = False) -> Report:
+        """Ask a run to end, `now` by SIGKILL; the report after that is on record."""
+        return self._ask(calls.ask(run_id, "cancel", {"reason": reason, "now": now}))
+
+    def extend(self, run_id: str, seconds: Duration) -> Report:
+        """Move the deadline of a run."""
+        return self._ask(calls.extend(run_id, seconds))
+
+    def signal(self, run_id: str, signal: str | int, *, tree: bool = False) -> Report:
+        """Send one signal to the command, or to every process of its tree."""
+        return self._ask(calls.ask(run_id, "signal", {"signal": signal, "tree": tree}))
+
+    def resize(self, run_id: str, rows: int, columns: int) -> Report:
+        """Tell the run's terminal its size."""
+        return self._ask(calls.ask(run_id, "resize", {"rows": rows, "columns": columns}))
+
+    def input(self, run_id: str, data: bytes, *, eof: bool = False) -> Report:
+        """Write to the command's stdin (of a run with `stdin="pipe"`), then perhaps end it."""
+        return self._ask(calls.send_input(run_id, data, eof=eof))
+
+    def output(self, run_id: str, stream: Stream = "stdout", *, offset: int = 0, late: bool = False) -> bytes:
+        """What a run has written so far to `stdout`, `stderr` or `all` (both, in order), from this offset on."""
+        response = self._send(calls.output(run_id, stream, offset, follow=False, late=late))
+        transport.check(response)
+        return response.content
+
+    def follow(
+        self,
+        run_id: str,
+        stream: Stream = "stdout",
+        *,
+        offset: int = 0,
+        late: bool = False,
+        reconnect_s: float = 60.0,
+    ) -> Iterator[bytes]:
+        """The same while it is written, until the run is settled; a broken connection goes on where it was."""
+        patience = Patience(reconnect_s)
+        while True:
+            try:
+                with self._stream(calls.output(run_id, stream, offset, follow=True, late=late)) as response:
+                    patience.worked()
+                    for data in response.iter_raw():
+                        patience.worked()
+                        offset += len(data)
+                        yield data
+                return
+            except httpx2.TransportError as error:
+                time.sleep(patience.pause(transport.failure(self._endpoint, error)))
+
+    def events(
+        self, *, last_id: str | None = None, reconnect_s: float = 60.0, **wanted: Unpack[EventFilters]
+    ) -> Iterator[Event]:
+        """What happens, for ever; after the event of this id, or from now on.
+
+        A broken connection is made again and goes on after the last event. DaemonUnreachableError when that fails for
+        so long. A `resync` event means that some are missing: look at the runs again.
+        """
+        patience = Patience(reconnect_s)
+        while True:
+            parser = EventParser(last_id)
+            try:
+                with self._stream(calls.events(wanted, last_id)) as response:
+                    patience.worked()
+                    for data in response.iter_raw():
+                        patience.worked()
+                        yield from parser.feed(data)
+                broken = unreachable(self._endpoint.shown, "the stream has ended")
+            except httpx2.TransportError as error:
+                broken = transport.failure(self._endpoint, error)
+            last_id = parser.last_id
+            if last_id is None:
+                yield missed()
+            time.sleep(max(patience.pause(broken), parser.retry_s or 0.0))
+
+    def sessions(self) -> Records:
+        """Every session with runs, or closed."""
+        return self._ask(calls.simple("sessions"))["sessions"]  # type: ignore[no-any-return]
+
+    def close_session(self, name: str, *, reason: str = "", now: bool = False) -> dict[str, Any]:
+        """End the runs of a session and refuse later ones; what was confirmed to be gone."""
+        return self._ask(calls.close_session(name, reason, now=now))
+
+    def doctor(self) -> dict[str, Any]:
+        """What is wrong there."""
+        return self._ask(calls.simple("doctor"))
+
+    def health(self) -> dict[str, Any]:
+        """How the daemon is."""
+        return self._ask(calls.simple("health"))
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._http.close()
+        self._endpoint.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _drive(self, asking: Generator[Call, dict[str, Any], T]) -> T:
+        try:
+            call = next(asking)
+            while True:
+                call = asking.send(self._ask(call))
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+
+    def _ask(self, call: Call) -> dict[str, Any]:
+        return transport.answer_of(self._send(call))  # type: ignore[no-any-return]
+
+    def _send(self, call: Call) -> httpx2.Response:
+        for attempt in range(2):
+            try:
+                return self._http.send(transport.request_of(self._http, call))
+            except httpx2.TransportError as error:
+                if not transport.may_repeat(call, error, attempt):
+                    raise transport.failure(self._endpoint, error) from error
+        raise AssertionError("the second attempt returns or raises")
+
+    @contextmanager
+    def _stream(self, call: Call) -> Iterator[httpx2.Response]:
+        response = self._http.send(transport.request_of(self._http, call), stream=True)
+        try:
+            if response.status_code >= 300:
+                response.read()
+                transport.check(response)
+            yield response
+        finally:
+            response.close()

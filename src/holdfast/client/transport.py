@@ -1,0 +1,95 @@
+"""What both clients know of the HTTP library: settings, failures, and patience when a stream breaks."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DaemonError, DaemonUnreachableError, HoldfastError
+from .endpoint import unreachable
+from .problems import error_of
+
+try:
+    import httpx2 as httpx2  # the clients take it from here, so that its absence is said once
+except ModuleNotFoundError as error:  # pragma: no cover - the tests have it
+    raise HoldfastError("holdfast.Client needs the package httpx2", remedy="pip install 'holdfast[client]'") from error
+
+if TYPE_CHECKING:
+    from .calls import Call
+    from .endpoint import Endpoint
+
+CONNECT_S = 5.0
+ANSWER_S = 30.0
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
+
+
+def settings(endpoint: Endpoint) -> dict[str, Any]:
+    """For both kinds of client. No proxy: a daemon is asked directly, whatever the environment says."""
+    return {"base_url": endpoint.base_url, "headers": endpoint.headers(), "trust_env": False}
+
+
+def request_of(http: httpx2.Client | httpx2.AsyncClient, call: Call) -> httpx2.Request:
+    """The request of a call."""
+    read_s = None if call.patience_s is None else call.patience_s + ANSWER_S
+    return http.build_request(
+        call.method,
+        call.path,
+        params=dict(call.params),
+        json=call.json,
+        content=call.content,
+        headers=dict(call.headers),
+        timeout=httpx2.Timeout(ANSWER_S, connect=CONNECT_S, read=read_s),
+    )
+
+
+def answer_of(response: httpx2.Response) -> Any:
+    """The JSON of an answer that was read; else the error it stands for."""
+    check(response)
+    try:
+        return response.json()
+    except ValueError:
+        raise DaemonError("the answer is not JSON", status=response.status_code, remedy=_NOT_OURS) from None
+
+
+def check(response: httpx2.Response) -> None:
+    """Raise the error that an answer stands for, if it is one; its body was read."""
+    if response.status_code >= 300:
+        raise error_of(response.status_code, response.content, response.headers)
+
+
+_NOT_OURS = "is this the address of a Holdfast daemon?"
+
+
+def failure(endpoint: Endpoint, error: httpx2.TransportError) -> DaemonUnreachableError:
+    """What a broken connection means."""
+    why = "it takes too long" if isinstance(error, httpx2.TimeoutException) else str(error) or type(error).__name__
+    return unreachable(endpoint.shown, why)
+
+
+def may_repeat(call: Call, error: httpx2.TransportError, attempt: int) -> bool:
+    """A kept connection may have been closed by the other side meanwhile: what does no harm is asked once more."""
+    return attempt == 0 and call.repeats and not isinstance(error, (httpx2.TimeoutException, httpx2.ConnectError))
+
+
+class Patience:
+    """How long a stream that broke is tried again, with growing pauses. One that never came about is not."""
+
+    def __init__(self, total_s: float) -> None:
+        self._total_s = total_s
+        self._ever = False
+        self._since: float | None = None
+        self._pause_s = _FIRST_PAUSE_S
+
+    def worked(self) -> None:
+        """There is a stream, or something arrived."""
+        self._ever, self._since, self._pause_s = True, None, _FIRST_PAUSE_S
+
+    def pause(self, error: HoldfastError) -> float:
+        """How long to wait before the next try; the error itself when there is to be none."""
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        if not self._ever or now - self._since >= self._total_s:
+            raise error
+        self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
+        return self._pause_s / 2

@@ -1,0 +1,231 @@
+"""The shutdown: one state machine, driven by signals, time, and runs that end.
+
+    serving ──signal──▶ draining ──idle──▶ done
+                 │          │ budget used up, or second signal
+                 │ cancel   ▼
+                 ├─────▶ cancelling ──idle──▶ done
+                 │          │ third signal, or the ladders' own bound
+                 │ handoff  ▼
+                 └─────▶ leaving: the runs go on in their guards
+
+A signal never begins a second shutdown: signals are counted, and the one task that shuts down looks at the count. The
+first closes admission and tells everybody; the second ends the waiting and cancels; the third leaves at once, and
+what was asked to end is ended by its guard, whoever looks. Queued runs stay queued, for the next daemon.
+
+Orders that are guaranteed: admission is closed before the runs are counted, so none is missed; `service.shutdown` is
+published before anything is waited for; runs are asked to end newest first, the next when the last one's stop is on
+record (or it does not answer); the listener stays open until all is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from ..errors import HoldfastError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from .log import Log
+    from .notify import Notifier
+    from .service import Service
+    from .tracked import Tracked
+
+T = TypeVar("T")
+REASON = "the daemon is shutting down"
+_IN_ORDER_S = 2.0  # for asking all of them one after the other; who does not answer is not waited for
+_MARGIN_S = 5.0  # for what comes after the runs: deliveries, streams, files
+_LEAST_RETRY_S = 1.0
+
+
+class Phase(Enum):
+    """How far the shutdown has come."""
+
+    SERVING = "serving"
+    DRAINING = "draining"
+    CANCELLING = "cancelling"
+    LEAVING = "leaving"
+    DONE = "done"
+
+
+class Happened(Enum):
+    """What can happen."""
+
+    SIGNAL = "signal"
+    IDLE = "idle"
+    TIME_UP = "time up"
+
+
+_FIRST = {"drain": Phase.DRAINING, "cancel": Phase.CANCELLING, "handoff": Phase.LEAVING}
+
+
+def follow(phase: Phase, happened: Happened, *, signals: int, policy: str) -> Phase:
+    """What comes next; the same phase when it changes nothing. `signals` counts this one, if it is one."""
+    match phase, happened:
+        case Phase.SERVING, Happened.SIGNAL:
+            return _FIRST[policy]
+        case Phase.DRAINING | Phase.CANCELLING, Happened.IDLE:
+            return Phase.DONE
+        case Phase.DRAINING, Happened.SIGNAL if signals < 3:
+            return Phase.CANCELLING
+        case Phase.DRAINING, Happened.TIME_UP:
+            return Phase.CANCELLING
+        case Phase.DRAINING | Phase.CANCELLING, Happened.SIGNAL if signals >= 3:
+            return Phase.LEAVING
+        case Phase.CANCELLING, Happened.TIME_UP:
+            return Phase.LEAVING
+        case _:
+            return phase
+
+
+class Policy(NamedTuple):
+    """What to do with runs that are there when the daemon stops, and how long to wait for them."""
+
+    on_shutdown: str
+    drain_s: float
+
+
+class Drain:
+    """Shuts a service down, once. `signal` may be called at any moment, from the loop's signal handlers."""
+
+    def __init__(self, service: Service, log: Log, notifier: Notifier) -> None:
+        self.phase = Phase.SERVING
+        self._service = service
+        self._log = log
+        self._notifier = notifier
+        self._signals = 0
+        self._seen = 0
+        self._signalled = asyncio.Event()
+        self._began = 0.0
+
+    def signal(self) -> None:
+        """SIGTERM or SIGINT came."""
+        self._signals += 1
+        self._signalled.set()
+
+    async def run(self) -> None:
+        """Wait for the first signal, then shut down; returns when nothing is left to wait for."""
+        await self._signalled.wait()
+        self._take_signal()
+        policy = Policy(self._service.config.on_shutdown, self._service.config.drain_s)
+        self._began = time.monotonic()
+        self._enter(follow(self.phase, Happened.SIGNAL, signals=1, policy=policy.on_shutdown))
+        self._close_admission(policy)
+        busy = self._service.scheduler.busy
+        self._announce(policy, busy)
+        self._service.scheduler.on_settled.append(self._settled)
+        if self.phase is Phase.DRAINING:
+            await self._wait(policy, policy.drain_s)
+        if self.phase is Phase.CANCELLING:
+            await self._cancel(policy)
+        if self.phase is Phase.LEAVING and (left := self._service.scheduler.busy):
+            self._log.info(f"leaving {_runs(len(left))} to their guards", runs=[run.run_id for run in left])
+
+    def _close_admission(self, policy: Policy) -> None:
+        self._service.draining = True
+        self._service.retry_after_s = max(_LEAST_RETRY_S, policy.drain_s if self.phase is Phase.DRAINING else 0.0)
+        self._service.scheduler.is_open = False
+
+    def _announce(self, policy: Policy, busy: list[Tracked]) -> None:
+        takes_s = _MARGIN_S + self._ladders_s() + (policy.drain_s if self.phase is Phase.DRAINING else 0.0)
+        self._notifier.stopping(f"draining {len(busy)} runs", takes_s)
+        run_ids = [run.run_id for run in busy]
+        budget_s = policy.drain_s if self.phase is Phase.DRAINING else 0.0
+        self._log.info(f"draining {len(busy)} runs", policy=policy.on_shutdown, budget_s=budget_s, runs=run_ids)
+        data = {
+            "policy": policy.on_shutdown,
+            "budget_s": budget_s,
+            "busy": run_ids,
+            "queued": self._service.scheduler.admission.waiting,
+        }
+        self._service.events.publish("service.shutdown", None, data)
+
+    async def _cancel(self, policy: Policy) -> None:
+        busy = self._service.scheduler.busy
+        bound_s = self._ladders_s()
+        if busy:
+            self._notifier.stopping(f"cancelling {_runs(len(busy))}", bound_s + _MARGIN_S)
+            self._log.info(f"force-abort after {self._ms()}", runs=[run.run_id for run in busy])
+        asking = asyncio.ensure_future(_ask_all(list(reversed(busy)), self._log))
+        try:
+            await self._wait(policy, bound_s)
+        finally:
+            if not asking.done():
+                asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    async def _wait(self, policy: Policy, within_s: float) -> None:
+        """Stay in this phase until something that happens leads to another."""
+        phase, end = self.phase, time.monotonic() + within_s
+        while self.phase is phase:
+            happened = await self._next(end)
+            self._enter(follow(self.phase, happened, signals=self._seen, policy=policy.on_shutdown))
+
+    async def _next(self, end: float) -> Happened:
+        if self._signals > self._seen:
+            self._take_signal()
+            return Happened.SIGNAL
+        if not self._service.scheduler.busy:
+            return Happened.IDLE
+        await _first(self._signalled.wait(), self._service.scheduler.wait_idle(), within_s=end - time.monotonic())
+        if self._signals > self._seen:
+            self._take_signal()
+            return Happened.SIGNAL
+        return Happened.TIME_UP if self._service.scheduler.busy else Happened.IDLE
+
+    def _take_signal(self) -> None:
+        self._seen += 1
+        if self._seen == self._signals:
+            self._signalled.clear()
+
+    def _enter(self, phase: Phase) -> None:
+        self.phase = phase
+
+    def _settled(self, tracked: Tracked) -> None:
+        self._log.info(f"run {tracked.run_id} settled after {self._ms()}", run_id=tracked.run_id)
+        self._notifier.status(f"draining {len(self._service.scheduler.busy)} runs")
+
+    def _ladders_s(self) -> float:
+        """How long the runs may take to end once they are asked to."""
+        found = [run.run.settle_bound_s for run in self._service.scheduler.busy if run.run is not None]
+        return max(found, default=0.0)
+
+    def _ms(self) -> str:
+        return f"{round((time.monotonic() - self._began) * 1000)}ms"
+
+
+async def _ask_all(runs: list[Tracked], log: Log) -> None:
+    """Ask them to end in this order, each once the one before has taken it; late ones are not waited for."""
+    in_order_until = time.monotonic() + _IN_ORDER_S
+    asked = []
+    for tracked in runs:
+        asked.append(asyncio.ensure_future(_ask(tracked, log)))
+        await asyncio.wait(asked[-1:], timeout=max(0.0, in_order_until - time.monotonic()))
+    await asyncio.gather(*asked)
+
+
+async def _ask(tracked: Tracked, log: Log) -> None:
+    if tracked.run is None or tracked.verdict.is_set():
+        return  # on its way already: asked again, its guard would climb at once
+    try:
+        await tracked.run.cancel(REASON, cause="shutdown")
+    except HoldfastError as error:
+        log.warning(f"cannot be asked to end: {error}", run_id=tracked.run_id)
+
+
+async def _first(*works: Coroutine[Any, Any, object], within_s: float) -> None:
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.wait(tasks, timeout=max(0.0, within_s), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'' if count == 1 else 's'}"

@@ -1,0 +1,86 @@
+"""One event as it was published, and who takes an interest in it."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import sqlite3
+
+OUTPUT = "run.output"  # never stored: it says that there is something to read, and where
+RESYNC = "resync"  # never stored: it says to one client that events are missing from its stream
+TYPES = ("run.queued", "run.started", OUTPUT, "run.verdict", "run.settled", "service.shutdown")
+
+
+class Event(NamedTuple):
+    """`data` is JSON; `id` is None when it is not stored; `frame` is the event as bytes of an event stream."""
+
+    id: int | None
+    type: str
+    run_id: str | None
+    session: str | None
+    data: bytes
+    frame: bytes
+    late: bool = False
+
+
+class Interest(NamedTuple):
+    """Which events a subscriber takes. None: all of them."""
+
+    run_ids: frozenset[str] | None = None
+    session: str | None = None
+    types: frozenset[str] | None = None
+    output: bool = False  # run.output with what was written
+    late: bool = False  # run.output of what was written after the verdict, too
+
+    def takes(self, event: Event) -> bool:
+        """Whether this is one of them."""
+        return (
+            (self.run_ids is None or event.run_id in self.run_ids)
+            and (self.session is None or event.session == self.session)
+            and (self.types is None or event.type in self.types)
+            and (self.late or not event.late)
+        )
+
+    def may_take(self, type: str, run_id: str | None) -> bool:  # noqa: A002 - its name in the contract
+        """Whether one of this type, and of this run, could be one of them."""
+        return (self.types is None or type in self.types) and (
+            run_id is None or self.run_ids is None or run_id in self.run_ids
+        )
+
+    def parameters(self) -> dict[str, Any]:
+        """The same as parameters of the SQL."""
+        return {
+            "run_ids": None if self.run_ids is None else json.dumps(sorted(self.run_ids)),
+            "session": self.session,
+            "types": None if self.types is None else json.dumps(sorted(self.types)),
+        }
+
+
+def make(
+    type: str,  # noqa: A002 - its name in the contract
+    data: bytes,
+    *,
+    id: int | None = None,  # noqa: A002
+    run_id: str | None = None,
+    session: str | None = None,
+    late: bool = False,
+) -> Event:
+    """The event with its frame. One without an id leaves the client's last id as it is."""
+    number = b"" if id is None else b"id: %d\n" % id
+    frame = b"%sevent: %s\ndata: %s\n\n" % (number, type.encode(), data)
+    return Event(id, type, run_id, session, data, frame, late)
+
+
+def of_row(row: sqlite3.Row | tuple[Any, ...]) -> Event:
+    """The event of a row as `page` selects it."""
+    number, type_, run_id, session, data = row
+    return make(type_, data, id=number, run_id=run_id, session=session)
+
+
+def wall_time(at_ns: int) -> str:
+    """RFC 3339 with microseconds."""
+    seconds, ns = divmod(at_ns, 1_000_000_000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{ns // 1000:06d}Z"

@@ -1,0 +1,90 @@
+"""Output as events, for as long as somebody listens; from the journal, so that no run is ever held up by it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from ..errors import HoldfastError
+from ..journal.reader import JournalReader
+from ..state import rundir
+
+if TYPE_CHECKING:
+    from ..state.directory import StateDirectory
+    from .engine import EngineRun
+    from .events import EventLog
+    from .scheduler import Scheduler
+    from .tracked import Tracked
+
+_LOOK_S = 0.2  # how soon somebody who begins to listen is served
+_AT_ONCE = 256 << 10
+
+
+class OutputFeed:
+    """Watches who wants the output of which run. One task looks; one more for each run that somebody listens to."""
+
+    def __init__(self, state: StateDirectory, scheduler: Scheduler, events: EventLog) -> None:
+        self._state = state
+        self._scheduler = scheduler
+        self._events = events
+        self._fed: dict[str, asyncio.Task[None]] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._looking = asyncio.create_task(self._look(), name="output feed")
+
+    async def stop(self) -> None:
+        """Feed nobody any more."""
+        tasks = [*self._fed.values(), *([] if self._looking is None else [self._looking])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def begin(self, tracked: Tracked) -> None:
+        """A run was started: whoever listens already gets all of its output."""
+        self._feed(tracked, from_begin=True)
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            if self._events.wants_output():
+                for tracked in list(self._scheduler.runs.values()):
+                    self._feed(tracked, from_begin=False)
+
+    def _feed(self, tracked: Tracked, *, from_begin: bool) -> None:
+        run_id, run = tracked.run_id, tracked.run
+        if run is None or run_id in self._fed or not self._events.wants_output(run_id):
+            return
+        task = asyncio.create_task(self._follow(run, from_begin=from_begin), name=f"output of {run_id}")
+        self._fed[run_id] = task
+        task.add_done_callback(lambda _: self._fed.pop(run_id, None))
+
+    async def _follow(self, run: EngineRun, *, from_begin: bool) -> None:
+        try:
+            journal = rundir.open_journal(self._state.run_path(run.run_id))
+        except OSError:
+            return  # pruned
+        try:
+            reader = JournalReader(journal, run_id=run.run_id)
+            if not from_begin:
+                reader.scan()
+            goes_on = True
+            while goes_on and self._events.wants_output(run.run_id):
+                if not self._give(reader, run.run_id):
+                    goes_on = await run.more_output(reader.position)
+            self._give(reader, run.run_id)
+        except HoldfastError:
+            pass  # it cannot be followed; whoever follows the run says so
+        finally:
+            os.close(journal)
+
+    def _give(self, reader: JournalReader, run_id: str) -> bool:
+        offsets = {"stdout": reader.stdout_bytes, "stderr": reader.stderr_bytes}
+        chunks = reader.read(_AT_ONCE)
+        session = (reader.spec or {}).get("session")
+        for chunk in chunks:
+            self._events.output(run_id, session, chunk.stream, offsets[chunk.stream], chunk.data, late=chunk.late)
+            offsets[chunk.stream] += len(chunk.data)
+        return bool(chunks)

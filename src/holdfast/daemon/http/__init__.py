@@ -1,0 +1,1 @@
+"""HTTP of the daemon: routes, types, problems and the walls in front of them."""

@@ -1,0 +1,134 @@
+"""The application: every operation at its path, the walls before them, and problems for everything that goes wrong."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.routing import BaseRoute, Route
+
+from ...errors import HoldfastError
+from ...spec import check_run_id, make_spec
+from . import meta, openapi, output, problems, runs, sessions
+from .body import Bounds
+from .operation import Operation
+from .problems import ProblemError, problem_of, problem_of_os_error, respond
+from .security import Walls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from starlette.responses import Response
+    from starlette.types import Receive, Scope, Send
+
+    from ..service import Service
+    from .security import Security
+
+_log = logging.getLogger("holdfast.http")
+
+
+def operations() -> tuple[Operation, ...]:
+    """Everything that can be asked, the document itself included."""
+    found = (*runs.OPERATIONS, *output.OPERATIONS, *sessions.OPERATIONS, *meta.OPERATIONS)
+    handler = meta.document(lambda: openapi.document(found))
+    return (*found, Operation("GET", "/openapi.json", handler, "This document.", dict[str, Any]))
+
+
+def make_app(service: Service, *, security: Security, routes: Sequence[BaseRoute] = ()) -> Starlette:
+    """The application for all listeners; `routes` are added behind the same walls (pages, streams)."""
+    bounds = Bounds(service.config.request_bytes, service.config.request_timeout_s)
+    return Starlette(
+        routes=[*_routes(operations(), service, bounds), *_streams(service), *routes],
+        middleware=[Middleware(Walls, security=security)],
+        exception_handlers={
+            ProblemError: _problem,
+            HoldfastError: _refused,
+            HTTPException: _http,
+            ClientDisconnect: _gone,
+            OSError: _system,
+            Exception: _failed,
+        },
+    )
+
+
+def _streams(service: Service) -> list[BaseRoute]:
+    from . import sse
+
+    return list(sse.routes(service))
+
+
+def _routes(found: Iterable[Operation], service: Service, bounds: Bounds) -> list[BaseRoute]:
+    paths: dict[str, dict[str, Operation]] = {}
+    for operation in found:
+        paths.setdefault(operation.path, {})[operation.method] = operation
+    return [Route(path, Place(methods, service, bounds)) for path, methods in paths.items()]
+
+
+class Place:
+    """One path and what can be asked there. One route per path: so 405 knows all of its methods."""
+
+    def __init__(self, methods: dict[str, Operation], service: Service, bounds: Bounds) -> None:
+        self._methods = methods
+        self._service = service
+        self._bounds = bounds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        method = "GET" if request.method == "HEAD" else request.method
+        operation = self._methods.get(method)
+        if operation is None:
+            allowed = ", ".join([*self._methods, *(["HEAD"] if "GET" in self._methods else [])])
+            raise ProblemError(problems.NO_METHOD, f"this takes {allowed}", headers={"Allow": allowed})
+        _check_path(request)
+        response = await operation.respond(self._service, request, self._bounds)
+        await response(scope, receive, send)
+
+
+def _check_path(request: Request) -> None:
+    """What is no run id cannot be the id of a run, whatever it would be as a path; nor can a session have any name."""
+    run_id = request.path_params.get("run_id")
+    if run_id is not None:
+        try:
+            check_run_id(run_id)
+        except HoldfastError as error:
+            raise ProblemError(problems.NO_RUN, error.message, remedy=error.remedy) from None
+    if "session" in request.path_params:
+        make_spec(("true",), session=request.path_params["session"])  # the one place that knows
+
+
+async def _problem(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, ProblemError)
+    return respond(error)
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HoldfastError)
+    return respond(problem_of(error))
+
+
+async def _system(request: Request, error: Exception) -> Response:
+    assert isinstance(error, OSError)
+    _log.warning("%s %s: %s", request.method, request.url.path, error)
+    return respond(problem_of_os_error(error))
+
+
+async def _http(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    kind = problems.NOT_FOUND if error.status_code == 404 else problems.MALFORMED
+    kind = problems.NO_METHOD if error.status_code == 405 else kind
+    return respond(ProblemError(kind, headers=dict(error.headers or {})))
+
+
+async def _gone(_request: Request, _error: Exception) -> Response:
+    """Nobody reads this."""
+    return respond(ProblemError(problems.MALFORMED, "the client went away"))
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """Our own failure: logged with its text, answered without."""
+    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return respond(ProblemError(problems.INTERNAL, remedy="the daemon's log has the details"))

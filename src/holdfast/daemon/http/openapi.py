@@ -1,0 +1,193 @@
+"""The OpenAPI 3.1 document, made from the table of operations; `python -m holdfast.daemon.http.openapi` prints it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .operation import list_fields
+from .problems import MEDIA_TYPE, Problem
+from .types import OutputFrame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .operation import Header, Operation
+
+_PATH_PARAMETERS: dict[str, dict[str, Any]] = {
+    "run_id": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,63}$"},
+    "session": {"type": "string", "minLength": 1, "maxLength": 128},
+}
+_WORDS = {
+    400: "The request cannot be read.",
+    401: "No token, or a wrong one.",
+    403: "The Host or Origin is not ours.",
+    404: "There is no such run, or nothing here.",
+    408: "The body took too long.",
+    409: "In conflict with what is there.",
+    413: "The body is too large.",
+    415: "The body is of another type than this takes.",
+    416: "There is not that much output.",
+    422: "Not valid: `field` names what.",
+    429: "The queue is full.",
+    503: "Not now: the daemon is draining, or its state directory cannot be written.",
+    504: "The run did not answer in time.",
+}
+_RETRY = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
+_EVENTS = {
+    "operationId": "getEvents",
+    "summary": "Events as they come, and after `Last-Event-ID` those that were missed (server-sent events).",
+    "parameters": [
+        {"name": "Last-Event-ID", "in": "header", "schema": {"type": "integer", "minimum": 0}},
+        *(
+            {"name": name, "in": "query", "schema": schema}
+            for name, schema in {
+                "after": {"type": "integer", "minimum": 0},
+                "run_id": {"type": "string", "minLength": 1},
+                "session": {"type": "string", "minLength": 1},
+                "types": {"type": "string", "description": "comma-separated"},
+                "output": {"type": "boolean"},
+                "late": {"type": "boolean"},
+            }.items()
+        ),
+    ],
+    "responses": {"200": {"description": "The stream.", "content": {"text/event-stream": {}}}},
+}
+
+
+def document(found: Iterable[Operation]) -> bytes:
+    """The document as JSON."""
+    operations = tuple(found)
+    schemas, components = _schemas(operations)
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas, components)
+    _link(paths)
+    paths["/v1/events"] = {"get": _with_refusals(_EVENTS, (401, 403, 422))}
+    whole = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Holdfast",
+            "version": version("holdfast"),
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+            "description": "Runs commands as processes that always end well. Over TCP every request carries the token.",
+        },
+        "paths": paths,
+        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        "security": [{"token": []}, {}],  # none on the Unix socket
+    }
+    return msgspec.json.format(msgspec.json.encode(whole), indent=2)
+
+
+def _schemas(operations: tuple[Operation, ...]) -> tuple[dict[Any, Any], dict[str, Any]]:
+    named = {Problem: None, OutputFrame: None}
+    for operation in operations:
+        named |= {kind: None for kind in (operation.answer, operation.body, operation.query) if kind is not None}
+    kinds = list(named)
+    schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    return dict(zip(kinds, schemas, strict=True)), components
+
+
+def _operation(operation: Operation, schemas: dict[Any, Any], components: dict[str, Any]) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": _name(operation),
+        "summary": operation.summary,
+        "parameters": [*_path(operation.path), *_query(operation, components), *map(_sent, operation.sends)],
+        "responses": {},
+    }
+    if operation.body is not None:
+        contents = {kind: {"schema": schemas[operation.body]} if "json" in kind else {} for kind in operation.takes}
+        is_needed = any(field.required for field in msgspec.structs.fields(operation.body))
+        described["requestBody"] = {"content": contents, "required": is_needed}
+    for status in (operation.status, *operation.also):
+        described["responses"][str(status)] = _success(operation, schemas)
+    return _with_refusals(described, _refusals(operation))
+
+
+def _link(paths: dict[str, dict[str, Any]]) -> None:
+    """Where to go on from a run that was posted: everything that is about one run."""
+    about_one = (one for path, methods in paths.items() if "{run_id}" in path for one in methods.values())
+    links = {
+        one["operationId"]: {"operationId": one["operationId"], "parameters": {"run_id": "$response.body#/run_id"}}
+        for one in about_one
+    }
+    for status in ("200", "201"):
+        paths["/v1/runs"]["post"]["responses"][status]["links"] = links
+
+
+def _name(operation: Operation) -> str:
+    """`GET /v1/runs/{run_id}/wait` is getRunWait: what follows an id is about one of them."""
+    words = re.findall(r"[a-z]+", re.sub(r"s/\{[a-z_]+\}", "", operation.path.removeprefix("/v1")))
+    return operation.method.lower() + "".join(word.capitalize() for word in words)
+
+
+def _path(path: str) -> list[dict[str, Any]]:
+    names = re.findall(r"\{([a-z_]+)\}", path)
+    return [{"name": name, "in": "path", "required": True, "schema": _PATH_PARAMETERS[name]} for name in names]
+
+
+def _query(operation: Operation, components: dict[str, Any]) -> list[dict[str, Any]]:
+    if operation.query is None:
+        return []
+    properties = components[operation.query.__name__]["properties"]
+    lists = list_fields(operation.query)
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "schema": schema,
+            **({"style": "form", "explode": True} if name in lists else {}),
+        }
+        for name, schema in properties.items()
+    ]
+
+
+def _sent(header: Header) -> dict[str, Any]:
+    return {"name": header.name, "in": "header", "description": header.description, "schema": header.schema}
+
+
+def _success(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
+    content: dict[str, Any] = {kind: {} for kind in operation.gives}
+    if "application/x-ndjson" in content:
+        content["application/x-ndjson"] = {"x-itemSchema": {"$ref": "#/components/schemas/OutputFrame"}}
+    if operation.answer is not None:
+        content["application/json"] = {"schema": schemas[operation.answer]}
+    headers = {one.name: {"description": one.description, "schema": one.schema} for one in operation.returns}
+    return {"description": operation.summary, "content": content, **({"headers": headers} if headers else {})}
+
+
+def _refusals(operation: Operation) -> tuple[int, ...]:
+    found = {401, 403, 422, *operation.errors}
+    if operation.body is not None:
+        found |= {400, 408, 413, 415}
+    if "{run_id}" in operation.path:
+        found |= {404}
+    return tuple(sorted(found))
+
+
+def _with_refusals(described: dict[str, Any], statuses: tuple[int, ...]) -> dict[str, Any]:
+    problem = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    refusals = {
+        str(status): {
+            "description": _WORDS[status],
+            "content": {MEDIA_TYPE: problem},
+            **({"headers": _RETRY} if status in (429, 503) else {}),
+        }
+        for status in statuses
+    }
+    return {**described, "responses": {**described["responses"], **refusals}}
+
+
+def main() -> None:
+    """Print the document."""
+    from .app import operations
+
+    sys.stdout.buffer.write(document(operations()) + b"\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Where the daemon listens: a Unix socket of its own, and TCP where it was told to; one uvicorn server for all of them.
+
+uvicorn's own handling of signals and of the process is left out: the shutdown is the drain's, and this only opens and
+closes. Whoever holds the state directory's owner lock may replace the socket file: nobody else listens there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from ..errors import ConfigError, StateError
+from .http.connection import Connection
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from ..config import Config
+    from ..state.directory import StateDirectory
+
+SOCKET = "holdfast.sock"
+_LONGEST_ADDRESS = 107
+_BACKLOG = 2048
+_LAST_ANSWERS_S = 2.0  # for what is still being answered when everything else is over
+
+
+class Listener:
+    """The open sockets. `serve`, then `close`."""
+
+    def __init__(self, state: StateDirectory, config: Config) -> None:
+        """Bind everything. StateError, ConfigError: an address cannot be used; nothing is left open."""
+        self._path = os.path.join(state.path, SOCKET)
+        self._sockets: list[socket.socket] = []
+        self._server: uvicorn.Server | None = None
+        self._ticking: asyncio.Task[None] | None = None
+        try:
+            self._sockets.append(_bind_unix(state.path, self._path))
+            self._sockets += [_bind_tcp(address, config) for address in config.listen]
+        except BaseException:
+            self._close_sockets()
+            raise
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where we listen, for people: a path, and URLs."""
+        return [self._path, *(_url(bound) for bound in self._sockets[1:])]
+
+    async def serve(self, app: ASGIApp, config: Config) -> None:
+        """Begin to answer."""
+        settings = uvicorn.Config(
+            app,
+            http=Connection,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            backlog=_BACKLOG,
+            limit_concurrency=config.max_connections,
+            timeout_graceful_shutdown=round(_LAST_ANSWERS_S),
+        )
+        settings.load()
+        self._server = uvicorn.Server(settings)
+        self._server.lifespan = settings.lifespan_class(settings)
+        await self._server.startup(sockets=self._sockets)
+        self._ticking = asyncio.create_task(self._server.main_loop(), name="uvicorn")
+
+    async def close(self) -> None:
+        """Answer nobody any more; what is being answered has a moment to end. Bounded."""
+        if self._server is not None and self._ticking is not None:
+            self._server.should_exit = True
+            await self._ticking
+            await self._server.shutdown(sockets=self._sockets)
+        self._close_sockets()
+
+    def _close_sockets(self) -> None:
+        if not self._sockets:
+            return
+        for bound in self._sockets:
+            bound.close()
+        self._sockets = []
+        try:
+            os.unlink(self._path)
+        except FileNotFoundError:
+            pass
+
+
+def _bind_unix(directory: str, path: str) -> socket.socket:
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    holder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    before = os.umask(0o177)  # nobody else's, from its first moment
+    try:
+        if os.path.lexists(path):
+            os.unlink(path)  # of a daemon that was killed
+        # By descriptor where the path is longer than a socket's address can be.
+        bound.bind(path if len(os.fsencode(path)) <= _LONGEST_ADDRESS else f"/proc/self/fd/{holder}/{SOCKET}")
+        bound.listen(_BACKLOG)
+    except OSError as error:
+        bound.close()
+        remedy = "look at the state directory, or name another one with --state-dir"
+        raise StateError(f"cannot listen on {path}: {error.strerror}", remedy=remedy) from None
+    finally:
+        os.umask(before)
+        os.close(holder)
+    return bound
+
+
+def _bind_tcp(address: str, config: Config) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    try:
+        family, _, _, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {address}: {error.strerror}", name="listen") from None
+    if not config.allow_remote and not _is_loopback(str(place[0])):
+        remedy = "use 127.0.0.1 or [::1], or say --allow-remote: the token and the output are sent as they are"
+        raise ConfigError(f"{address} is not a loopback address", name="listen", remedy=remedy)
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(place)
+        bound.listen(_BACKLOG)
+    except OSError as error:
+        bound.close()
+        remedy = "is another daemon there? choose another port"
+        raise ConfigError(f"cannot listen on {address}: {error.strerror}", name="listen", remedy=remedy) from None
+    return bound
+
+
+def _is_loopback(host: str) -> bool:
+    from ipaddress import ip_address
+
+    return ip_address(host.partition("%")[0]).is_loopback
+
+
+def _url(bound: socket.socket) -> str:
+    host, port = bound.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,250 @@
+"""What a daemon finds when it starts: everything that was queued or took place is queued or followed again.
+
+Which run is what, by what is on disk (see scheduler.py for the order in which it got there):
+
+    row in `queue`, no directory                   it was not started: queued again, unless it is too old by now
+    row in `queue`, a directory without a fact     it was about to be: nothing has run, so the same
+    row in `queue`, a directory with facts         it was started, or ended in the queue: the row is moved to `active`
+    row in `active`                                it is followed: live, or finished now if its guard is gone
+    neither, but its record says it was queued     the same (the rows were lost)
+    neither                                        somebody else's: finished if its guard is gone, else left alone
+
+All of it has one budget. What is not done by then goes on beside the daemon's work: a guard that does not answer holds
+up nobody but itself. Nothing that is wrong with one run stops the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from ..durations import format_duration
+from ..errors import HoldfastError, JournalError, RunNotFoundError
+from ..guard.leftovers import remove_leaf
+from ..journal.reader import JournalReader
+from ..spec import make_spec
+from ..state import rundir
+from ..state.leaves import find_leaves
+from . import unstarted
+from .admission import keys_of
+from .service import wall_time
+from .store import statements
+from .submission import Submission
+from .tracked import Tracked
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Coroutine
+
+    from ..state.directory import StateDirectory
+    from .log import Log
+    from .service import Service
+
+_SQL = statements("queue")
+_STARTING_S = 5.0  # a guard that was just started when the last daemon died gets this long for its first fact
+_AGAIN_S = 5.0
+
+
+class Row(NamedTuple):
+    """One row of the queue."""
+
+    sequence: int
+    run_id: str
+    queued_ns: int
+    submission: bytes
+
+
+class Recovered(NamedTuple):
+    """What was found, for the log."""
+
+    queued: int
+    followed: int
+    too_old: int
+    unfinished: int
+
+
+class Recovery:
+    """One start of the daemon. `run` returns when all is done or the budget is used up; the rest goes on."""
+
+    def __init__(self, service: Service, log: Log) -> None:
+        self._service = service
+        self._scheduler = service.scheduler
+        self._state = service.state
+        self._log = log
+        self._queued = self._too_old = self._followed = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self, budget_s: float) -> Recovered:
+        """Find everything again. StateError: the daemon's own file cannot be read."""
+        rows = [Row(*row) for row in await self._service.store.read(lambda c: c.execute(_SQL["all"]).fetchall())]
+        active = await self._service.store.read(lambda c: c.execute(_SQL["active"]).fetchall())
+        for run_id, _queued_ns, key in active:
+            self._follow_later(run_id, key)
+        for row in rows:
+            self._spawn(self._row(row))
+        self._spawn(self._others({*(run_id for run_id, _, _ in active), *(row.run_id for row in rows)}))
+        end = asyncio.get_running_loop().time() + budget_s
+        while self._tasks and (left := end - asyncio.get_running_loop().time()) > 0:
+            await asyncio.wait(self._tasks, timeout=left)  # some tasks begin others
+        return Recovered(self._queued, self._followed, self._too_old, len(self._tasks))
+
+    async def stop(self) -> None:
+        """What is not done by now is the next daemon's."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # Runs that were queued.
+
+    async def _row(self, row: Row) -> None:
+        if self._state.has(row.run_id) and not await asyncio.to_thread(discard_if_never_ran, self._state, row.run_id):
+            key = await self._move(row)
+            await self._follow(row.run_id, key)
+            return
+        self._queue(row)
+
+    def _queue(self, row: Row) -> None:
+        age_s = max(0.0, (time.time_ns() - row.queued_ns) / 1e9)
+        try:
+            submission = msgspec.json.decode(row.submission, type=Submission)
+            spec = submission.spec(row.run_id, wall_time(row.queued_ns))
+        except (msgspec.MsgspecError, HoldfastError) as error:
+            self._log.warning(f"its entry in the queue cannot be used: {error}", run_id=row.run_id)
+            spec = make_spec(["?"], run_id=row.run_id, queued_at=wall_time(row.queued_ns))
+            tracked = Tracked(row.run_id, keys_of(None, None, None), spec=spec)
+            self._scheduler.enqueue(tracked, row.sequence, 0, None, 0.0)
+            self._end(tracked, "shutdown", "its entry in the queue cannot be read any more")
+            return
+        keys = keys_of(submission.concurrency_key, spec.session, dict(spec.labels))
+        tracked = Tracked(row.run_id, keys, spec=spec)
+        limit_s = submission.queue_timeout_s
+        left_s = None if limit_s is None else limit_s - age_s
+        self._scheduler.enqueue(tracked, row.sequence, submission.priority, left_s, limit_s or 0.0)
+        self._scheduler.announce_queued(tracked)
+        max_age_s = self._service.config.max_age_s
+        if max_age_s is not None and age_s > max_age_s and (left_s is None or left_s > 0):
+            self._too_old += 1
+            age, limit = format_duration(round(age_s)), format_duration(max_age_s)
+            self._end(tracked, "shutdown", f"queued {age} ago, which is more than {limit}: not started any more")
+            self._log.warning(f"too old to be started ({age})", run_id=row.run_id)
+        else:
+            self._queued += 1
+
+    def _end(self, tracked: Tracked, cause: str, reason: str) -> None:
+        self._scheduler.end_in_queue(tracked.run_id, unstarted.stopped(cause, reason))
+        self._spawn(_settled(tracked))
+
+    async def _move(self, row: Row) -> str | None:
+        try:
+            key = msgspec.json.decode(row.submission, type=Submission).concurrency_key
+        except msgspec.MsgspecError:
+            key = None
+        values = {"run_id": row.run_id, "queued_ns": row.queued_ns, "concurrency_key": key}
+
+        def move(connection: sqlite3.Connection) -> None:
+            connection.execute(_SQL["begin"], values)
+            connection.execute(_SQL["drop"], values)
+
+        await self._service.store.write(move)
+        return key
+
+    # Runs that were started.
+
+    def _follow_later(self, run_id: str, key: str | None) -> None:
+        # Room is taken at once: nothing may start in its place while it is looked for.
+        self._scheduler.admission.occupy(run_id, keys_of(key, None, None))
+        self._spawn(self._follow(run_id, key))
+
+    async def _follow(self, run_id: str, key: str | None) -> None:
+        while True:
+            try:
+                asked = await asyncio.to_thread(_asked_for, self._state, run_id)
+                keys = keys_of(key, asked.get("session"), asked.get("labels"))
+                self._scheduler.admission.vacate(run_id)
+                self._scheduler.admission.occupy(run_id, keys)
+                await self._service.adopt(Tracked(run_id, keys))
+                self._followed += 1
+                return
+            except (RunNotFoundError, JournalError) as error:
+                # Removed, or there is nothing to read: nothing can be said about it, now or later.
+                self._log.warning(f"cannot be followed again: {error}", run_id=run_id)
+                self._scheduler.admission.vacate(run_id)
+                await self._service.store.write(lambda c: _forget(c, run_id))
+                return
+            except HoldfastError as error:
+                self._log.warning(f"not found again yet: {error}", run_id=run_id)
+                await asyncio.sleep(_AGAIN_S)
+
+    async def _others(self, known: set[str]) -> None:
+        """The index takes in what ended, records of lost guards are finished; runs of ours without a row are found."""
+        for entry in await self._service.history.refresh():
+            if entry.problem is not None:
+                self._log.warning(entry.problem, run_id=entry.run_id)
+            elif entry.run_id not in known and entry.report.get("queued_at") is not None:
+                self._follow_later(entry.run_id, None)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._log.warning(f"the recovery of a run failed: {error}")
+
+
+def discard_if_never_ran(state: StateDirectory, run_id: str) -> bool:
+    """Take away a run directory whose command was never let go; False when it was, or its guard lives. Blocks.
+
+    The first fact is in the journal before the command can run, and it is the guard's: without one, and with the
+    guard's lock in our hands, nothing has run and nothing will.
+    """
+    try:
+        journal = rundir.open_journal(state.run_path(run_id), write=True)
+    except OSError:
+        return False  # whatever it is, it is no run that was about to start
+    try:
+        end = time.monotonic() + _STARTING_S
+        while True:
+            reader = JournalReader(journal, run_id=run_id)
+            reader.scan()
+            if reader.facts or reader.damage is not None:
+                return False
+            if not rundir.is_starting(journal, has_facts=False) and rundir.take_over(journal):
+                break
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.005)  # between the guard's start and its first fact there is no event
+        reader.scan()  # again, under the lock
+        if reader.facts:
+            return False
+        for leaf in find_leaves():
+            if leaf.run_id == run_id:
+                remove_leaf(leaf.path)
+        rundir.discard(state, run_id)
+        return True
+    except JournalError:
+        return False
+    finally:
+        os.close(journal)
+
+
+def _asked_for(state: StateDirectory, run_id: str) -> dict[str, Any]:
+    from ..state.record import Record
+
+    with Record(state, run_id) as record:
+        record.read()
+        return record.reader.spec or {}
+
+
+def _forget(connection: sqlite3.Connection, run_id: str) -> None:
+    connection.execute(_SQL["end"], {"run_id": run_id})
+
+
+async def _settled(tracked: Tracked) -> None:
+    await tracked.settled.wait()

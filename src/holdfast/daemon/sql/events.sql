@@ -1,0 +1,25 @@
+-- name: insert
+INSERT INTO events (at_ms, type, run_id, session, data) VALUES (:at_ms, :type, :run_id, :session, :data);
+
+-- name: find
+SELECT id FROM events WHERE run_id = :run_id AND type = :type;
+
+-- name: bounds
+-- The id after which nothing is missing, and the last one ever given.
+SELECT coalesce((SELECT min(id) FROM events) - 1, seq), seq
+FROM (SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0) AS seq);
+
+-- name: page
+SELECT id, type, run_id, session, data FROM events
+WHERE id > :after AND id <= :upto
+  AND (:run_ids IS NULL OR run_id IN (SELECT value FROM json_each(:run_ids)))
+  AND (:session IS NULL OR session = :session)
+  AND (:types IS NULL OR type IN (SELECT value FROM json_each(:types)))
+ORDER BY id LIMIT :limit;
+
+-- name: prune
+-- By count, and by age: up to the first one that is young enough, so that no gap comes to be when the clock was set back.
+DELETE FROM events WHERE id <= max(
+  :last - :keep,
+  coalesce((SELECT id FROM events WHERE at_ms >= :before_ms ORDER BY id LIMIT 1) - 1, :last)
+);

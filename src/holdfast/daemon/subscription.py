@@ -1,0 +1,183 @@
+"""One subscriber's view of the event log: first what is stored, then what comes.
+
+Replay. The subscriber reads pages from the store, at its own pace, up to the last id that was given out. When it has
+that one, it joins those who are served live, in the same step of the event loop in which it looked: nothing can be
+given out between the look and the joining, so there is no gap, and whoever is served live is given only ids after its
+own, so there is no duplicate. While it replays nothing is kept for it in memory, however long that takes.
+
+Live. Events are put into a buffer that is bounded in number and bytes, and nobody waits for the subscriber. When a
+stored event does not fit, the buffer is emptied and the subscriber goes back to reading from the store, from the last
+event it took: a burst costs it nothing but time. What is not stored (run.output, heartbeats) is left out instead when
+the buffer is half full.
+
+Stalled. Whoever has something to take and takes nothing from one heartbeat to the next is dropped: it gets `resync`
+and the end, and finds everything by coming back with its last id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from .event import RESYNC, Event, Interest, make
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PAGE = 200  # events per read: what a replaying subscriber has in memory
+_BATCH = 64 << 10  # bytes, about: what is written at once
+
+
+class Source(Protocol):
+    """What a subscription asks of the log."""
+
+    last_id: int
+
+    async def page(self, after: int, upto: int, interest: Interest, limit: int) -> tuple[int, list[Event]]: ...
+    def join(self, subscription: Subscription) -> None: ...
+    def leave(self, subscription: Subscription) -> None: ...
+    def forget(self, subscription: Subscription) -> None: ...
+
+
+class Subscription:
+    """An async iterator of batches of events, in order. To be closed; it ends by itself when it is dropped.
+
+    `on_end` is called once when no more will come though the subscriber did not close it: a subscriber that is stuck in
+    writing learns of it there.
+    """
+
+    def __init__(self, source: Source, after: int | None, interest: Interest, *, events: int, size: int) -> None:
+        self.interest = interest
+        self.on_end: Callable[[], None] | None = None
+        self._source = source
+        self._cursor = source.last_id if after is None else after
+        self._events, self._size = events, size
+        self._buffer: deque[Event] = deque()
+        self._buffered = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._taken, self._taken_before = 0, -1  # how often the subscriber came for more
+        self._live = False
+        self._ended = False
+
+    # The log's side. Nothing here waits.
+
+    def offer(self, event: Event) -> None:
+        """Take it if it is for this subscriber and fits; one that does not fit is read from the store later."""
+        if not self.interest.takes(event):
+            return
+        kept, size = len(self._buffer) + 1, self._buffered + len(event.frame)
+        if event.id is None:
+            if kept * 2 <= self._events and size * 2 <= self._size:
+                self._put(event)
+        elif kept <= self._events and size <= self._size:
+            self._put(event)
+        else:
+            self._empty()
+            self._live = False
+            self._source.leave(self)
+            self._wake()
+
+    def beat(self, event: Event) -> bool:
+        """Show that the stream lives, unless there is something to take that shows it; False: it was not taken."""
+        stalled = (bool(self._buffer) or not self._live) and self._taken == self._taken_before
+        self._taken_before = self._taken
+        if stalled:
+            self._empty()
+            self._put(resync("stalled", "you read too slowly: come back with your last id"))
+            self.end()
+        elif not self._buffer:
+            self._put(event)
+        return not stalled
+
+    def tell_of_loss(self) -> None:
+        """Events could not be stored: what this subscriber knows may be out of date."""
+        if not self._buffer or self._buffer[-1].type != RESYNC:
+            self._put(resync("lost", "events could not be stored: list the runs again"))
+
+    def end(self) -> None:
+        """No more will come; what is in the buffer is still given."""
+        if not self._ended:
+            self._ended, self._live = True, False
+            self._source.forget(self)
+            if self.on_end is not None:
+                self.on_end()
+        self._wake()
+
+    def _put(self, event: Event) -> None:
+        self._buffer.append(event)
+        self._buffered += len(event.frame)
+        self._wake()
+
+    def _empty(self) -> None:
+        self._buffer.clear()
+        self._buffered = 0
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # The subscriber's side.
+
+    def __aiter__(self) -> Subscription:
+        return self
+
+    async def __anext__(self) -> list[Event]:
+        self._taken += 1
+        while True:
+            if self._buffer:
+                return self._take()
+            if self._ended:
+                raise StopAsyncIteration
+            if not self._live:
+                if batch := await self._replay():
+                    return batch
+                continue
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+
+    def _take(self) -> list[Event]:
+        batch, size = [], 0
+        while self._buffer and size < _BATCH:
+            event = self._buffer.popleft()
+            self._cursor = event.id or self._cursor
+            size += len(event.frame)
+            batch.append(event)
+        self._buffered -= size
+        return batch
+
+    async def _replay(self) -> list[Event]:
+        """The next page; nothing when it became live or when nothing in this stretch was for this subscriber."""
+        last = self._source.last_id
+        if self._cursor == last:
+            self._live = True
+            self._source.join(self)
+            return []
+        if self._cursor > last:
+            return self._skip("unknown", "your last id is of another log: list the runs again")
+        complete_after, events = await self._source.page(self._cursor, last, self.interest, PAGE)
+        if self._cursor < complete_after:
+            return self._skip("pruned", "events after your last id were removed: list the runs again")
+        self._cursor = (events[-1].id or last) if len(events) == PAGE else last
+        return events
+
+    def _skip(self, reason: str, remedy: str) -> list[Event]:
+        # What the subscriber lists after this is at least as new as the id it is given here.
+        self._cursor = self._source.last_id
+        return [resync(reason, remedy, id=self._cursor)]
+
+    def close(self) -> None:
+        """The subscriber is gone."""
+        self.on_end = None
+        self._empty()
+        self.end()
+
+
+def resync(reason: str, remedy: str, *, id: int | None = None) -> Event:  # noqa: A002 - its name in the stream
+    """Tells one client that its stream has a hole, or ends."""
+    return make(RESYNC, msgspec.json.encode({"reason": reason, "hint": remedy, "last_id": id}), id=id)

@@ -1,0 +1,98 @@
+"""Streamable HTTP on the loopback interface: uvicorn under our signals, behind the same walls as the daemon."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import anyio
+import uvicorn
+from starlette.datastructures import Headers
+
+from ..daemon.http.problems import ProblemError, respond
+from ..daemon.http.security import TOKEN_FILE, Security, load_token
+from ..errors import HoldfastError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mcp.server.mcpserver import MCPServer
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from ..state.directory import StateDirectory
+
+_CONNECTIONS_S = 2
+
+
+class HttpTransport:
+    """Listens from the moment it is made. HoldfastError: the address cannot be used. StateError: the token cannot."""
+
+    def __init__(self, address: tuple[str, int], state: StateDirectory) -> None:
+        self._host = address[0]
+        self._token_file = os.path.join(state.path, TOKEN_FILE)
+        self._security = Security.of(load_token(state.path), [self._host])
+        self._listener = _listen(address)
+
+    @property
+    def url(self) -> str:
+        """Where the server answers."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._listener.getsockname()[1]}/mcp"
+
+    async def __call__(self, server: MCPServer, stop: anyio.Event) -> None:
+        """Serve until `stop`; calls that are waiting then get a moment, and are cancelled."""
+        app = _Walled(server.streamable_http_app(host=self._host), self._security)
+        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=_CONNECTIONS_S, access_log=False)
+        serving = _Serving(config)
+
+        async def end_at_stop() -> None:
+            await stop.wait()
+            serving.should_exit = True
+
+        # Connections are accepted already; what comes early waits until the first line of code below runs.
+        print(f"holdfast mcp: {self.url}, bearer token in {self._token_file}", file=sys.stderr, flush=True)  # noqa: T201
+        async with anyio.create_task_group() as group:
+            group.start_soon(end_at_stop)
+            with self._listener:
+                await serving.serve([self._listener])
+            group.cancel_scope.cancel()
+
+
+class _Walled:
+    """Nothing gets past without the token, or from a page of somebody else's."""
+
+    def __init__(self, app: ASGIApp, security: Security) -> None:
+        self._app = app
+        self._security = security
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            try:
+                self._security.check(scope, Headers(scope=scope))
+            except ProblemError as error:
+                await respond(error)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+class _Serving(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Not its business: the runs have to be ended, too."""
+        yield
+
+
+def _listen(address: tuple[str, int]) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        where = f"{address[0]}:{address[1]}"
+        raise HoldfastError(f"cannot listen on {where}: {error.strerror}", remedy="choose another port") from None
+    return listener

@@ -1,0 +1,91 @@
+"""Output by the page: a range of bytes of what a run wrote before its verdict, cut between characters.
+
+Offsets count bytes of the output in the order it was recorded, both streams together or one of them, so a client can
+compute with them. What came after the verdict is late: it is counted in the report and not handed out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..journal.reader import JournalReader
+from ..state.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..state.directory import StateDirectory
+
+_AT_ONCE = 1 << 20
+_LONGEST_CHARACTER = 4
+
+
+class Page(NamedTuple):
+    """`text` begins at `offset` and ends before `next_offset`; `total` bytes are there by now."""
+
+    text: str
+    offset: int
+    next_offset: int
+    total: int
+
+
+def read_page(state: StateDirectory, run_id: str, offset: int, limit: int, stream: str | None = None) -> Page:
+    """What is there from `offset` on, at most `limit` bytes. RunNotFoundError, JournalError: it cannot be read."""
+    with Record(state, run_id) as record:
+        reader = JournalReader(record.fd, run_id=run_id)
+        data, total = _range(reader, stream, offset, offset + limit)
+        ended = reader.ended
+    offset = min(offset, total)
+    # The rest of a character may be on its way, or on the next page. When nothing follows, what is there is all.
+    keep_all = ended and offset + len(data) == total
+    whole = data if keep_all else data[: _whole_characters(data)]
+    return Page(whole.decode("utf-8", "replace"), offset, offset + len(whole), total)
+
+
+def read_tail(state: StateDirectory, run_id: str, limit: int) -> Page:
+    """The last `limit` bytes of what is there. Fails as `read_page`."""
+    with Record(state, run_id) as record:
+        reader = record.read().reader
+        total = reader.stdout_bytes + reader.stderr_bytes - reader.late_bytes
+        start = max(0, total - limit)
+        data, _ = _range(JournalReader(record.fd, run_id=run_id), None, start, total)
+    cut = _first_character(data) if start else 0
+    return Page(data[cut:].decode("utf-8", "replace"), start + cut, total, total)
+
+
+def _range(reader: JournalReader, stream: str | None, start: int, end: int) -> tuple[bytes, int]:
+    """The bytes from `start` to `end`, and how many there are in all."""
+    found, at = bytearray(), 0
+    for data in _chunks(reader, stream):
+        after = at + len(data)
+        if after > start and at < end:
+            found += data[max(0, start - at) : end - at]
+        at = after
+    return bytes(found), at
+
+
+def _chunks(reader: JournalReader, stream: str | None) -> Iterator[bytes]:
+    while chunks := reader.read(_AT_ONCE):
+        for chunk in chunks:
+            if not chunk.late and stream in (None, chunk.stream):
+                yield chunk.data
+
+
+def _whole_characters(data: bytes) -> int:
+    """How many bytes are left without a character that is cut off at the end."""
+    for back in range(1, min(_LONGEST_CHARACTER, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 == 0x80:
+            continue  # the inside of a character: its first byte says how long it is
+        length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+        # A page that is one piece of a character is handed out as it is: the next call must get on.
+        return len(data) - back if length > back and len(data) > back else len(data)
+    return len(data)
+
+
+def _first_character(data: bytes) -> int:
+    """Where the first character begins that is not cut off at the beginning."""
+    for at, byte in enumerate(data[:_LONGEST_CHARACTER]):
+        if byte & 0xC0 != 0x80:
+            return at
+    return 0

@@ -1,0 +1,108 @@
+"""The server: a supervisor, the tools on it, and a transport. It ends at end of file or by a signal; so do its runs."""
+
+from __future__ import annotations
+
+import signal
+from importlib.metadata import version
+from typing import TYPE_CHECKING, NamedTuple
+
+import anyio
+from mcp.server.mcpserver import MCPServer
+from mcp.server.stdio import stdio_server
+
+from ..spec import new_run_id
+from ..state.directory import StateDirectory
+from ..supervisor import Supervisor
+from .runs import Runs
+from .stdio import take_standard_streams
+from .tasks import Tasks
+from .tools import Tools
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    Transport = Callable[[MCPServer, anyio.Event], Awaitable[None]]
+
+    from .limits import Limits
+
+_INSTRUCTIONS = """\
+Runs commands as processes that always end: on time, with everything they started, and with one true outcome.
+`exec` answers with the result when the command ends within wait_s, else with a run_id while it goes on: use `wait`,
+`poll`, `output`, `send_input` and `cancel` with it. `list` shows what is running.
+Read `status` (succeeded, failed, timed_out, cancelled, lost) and `cause`, not only the exit code."""
+
+
+class Settings(NamedTuple):
+    """How a server is started. `listen`: host and port, or None for the standard streams."""
+
+    state_dir: str | None
+    limits: Limits
+    session: str | None = None
+    detached: bool = False
+    listen: tuple[str, int] | None = None
+
+
+def make_server(runs: Runs) -> MCPServer:
+    """The tools and the tasks extension as a server, without a transport."""
+    server = MCPServer(
+        "holdfast",
+        title="Holdfast",
+        instructions=_INSTRUCTIONS,
+        version=version("holdfast"),
+        extensions=[Tasks(runs)],
+        log_level="WARNING",
+    )
+    Tools(runs).register(server)
+    return server
+
+
+async def serve(settings: Settings) -> None:
+    """Serve until end of file (stdio), SIGTERM or SIGINT; then end the runs, unless they are detached.
+
+    StateError: the state directory or the token cannot be used. HoldfastError: the address cannot be.
+    """
+    state = StateDirectory.open(settings.state_dir)
+    transport: Transport = _stdio if settings.listen is None else _http(settings, state)
+    session = settings.session or f"mcp-{new_run_id()}"
+    async with Supervisor(state_dir=state.path) as supervisor:
+        runs = Runs(supervisor, state, settings.limits, session=session, detached=settings.detached)
+        if settings.session is not None:
+            await runs.adopt_session()
+        await _until_signal(transport, make_server(runs))
+
+
+async def _until_signal(transport: Transport, server: MCPServer) -> None:
+    stop = anyio.Event()
+    async with anyio.create_task_group() as group:
+
+        async def listen() -> None:
+            with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                async for _ in signals:
+                    break  # and given back: a second one during the shutdown ends us, and the guards see to the rest
+            stop.set()
+
+        group.start_soon(listen)
+        await transport(server, stop)
+        group.cancel_scope.cancel()
+
+
+async def _stdio(server: MCPServer, stop: anyio.Event) -> None:
+    reader, writer = take_standard_streams()
+    low = server._lowlevel_server  # noqa: SLF001 - the public way brings its own streams, which cannot be interrupted
+    async with anyio.create_task_group() as group:
+
+        async def end_at_stop() -> None:
+            await stop.wait()
+            group.cancel_scope.cancel()
+
+        group.start_soon(end_at_stop)
+        async with stdio_server(reader, writer) as (incoming, outgoing):  # type: ignore[arg-type]
+            await low.run(incoming, outgoing, low.create_initialization_options())
+        group.cancel_scope.cancel()
+
+
+def _http(settings: Settings, state: StateDirectory) -> Transport:
+    from .http import HttpTransport
+
+    assert settings.listen is not None
+    return HttpTransport(settings.listen, state)

@@ -1,0 +1,79 @@
+"""The standard streams as the wire: one JSON per line.
+
+The library's own streams read in a worker thread that nothing can interrupt: asked to end by a signal, the server would
+stay until its client closes stdin. These wait for the descriptor instead. As there, 0 and 1 are given away first, so
+that nothing that prints or reads by accident gets between client and server.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import anyio
+
+if TYPE_CHECKING:
+    from typing import Self
+
+_AT_ONCE = 1 << 16
+
+
+class LineReader:
+    """The lines of a descriptor, as an asynchronous iterator; ends at end of file."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._rest = b""
+        self._ended = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> str:
+        """OSError when the descriptor cannot be read."""
+        pieces = [self._rest]
+        while b"\n" not in pieces[-1] and not self._ended:
+            pieces.append(await self._read())
+        line, newline, self._rest = b"".join(pieces).partition(b"\n")
+        if not newline and not line:
+            raise StopAsyncIteration
+        return line.decode("utf-8", "replace")
+
+    async def _read(self) -> bytes:
+        while True:
+            try:
+                data = os.read(self._fd, _AT_ONCE)
+                self._ended = not data
+                return data
+            except BlockingIOError:
+                await anyio.wait_readable(self._fd)
+
+
+class Writer:
+    """Writes text to a descriptor, waiting when its reader is slow."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    async def write(self, text: str) -> None:
+        """OSError when nobody reads any more."""
+        left = memoryview(text.encode())
+        while left:
+            try:
+                left = left[os.write(self._fd, left) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._fd)
+
+    async def flush(self) -> None:
+        """Nothing is held back."""
+
+
+def take_standard_streams() -> tuple[LineReader, Writer]:
+    """The wire; from here on 0 reads nothing and what goes to 1 goes to stderr."""
+    fds = []
+    for fd, instead in ((0, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)), (1, os.dup(2))):
+        fds.append(os.dup(fd))  # not inherited by commands, as every descriptor Python makes
+        os.set_blocking(fds[-1], False)
+        os.dup2(instead, fd)
+        os.close(instead)
+    return LineReader(fds[0]), Writer(fds[1])

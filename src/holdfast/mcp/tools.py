@@ -1,0 +1,213 @@
+"""The tools: what a client can ask for. Each is a thin shell over `Runs`; failures are one line a model can act on."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import anyio
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import CallToolResult, ToolAnnotations
+from pydantic import Field
+
+from ..errors import HoldfastError, SpecError
+from ..projections.mcp import mcp_result
+from . import limits
+from .answers import list_answer, output_answer, run_answer, tool_result
+from .models import InputAnswer, ListAnswer, OutputAnswer, RunAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from ..spec import SpecOptions
+    from ..supervisor import Run
+    from .runs import Runs
+
+RunId = Annotated[str, Field(description="the run_id of an earlier answer")]
+WaitSeconds = Annotated[
+    float, Field(ge=0, le=limits.MOST_WAIT_S, description="how long to wait for the end before answering")
+]
+MaxBytes = Annotated[
+    int, Field(ge=0, le=limits.MOST_ANSWER_BYTES, description="how many bytes of output to put into the answer")
+]
+_INPUT_S = 10.0
+_OPEN_WORLD = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True)
+_READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+_CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=True)
+_ENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
+
+
+@contextmanager
+def told_to_the_model() -> Iterator[None]:
+    """Only the text of a ToolError reaches a model: our errors say what happened and what to do, so they become one."""
+    try:
+        yield
+    except HoldfastError as error:
+        raise ToolError(str(error)) from error
+
+
+class Tools:
+    """The tools of one server."""
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+
+    def register(self, server: MCPServer) -> None:
+        """Offer them all."""
+        server.add_tool(self.exec, annotations=_OPEN_WORLD, title="Run a command")
+        server.add_tool(self.poll, annotations=_READS, title="Look at a run")
+        server.add_tool(self.output, annotations=_READS, title="Read the output of a run")
+        server.add_tool(self.wait, annotations=_READS, title="Wait for a run")
+        server.add_tool(self.cancel, annotations=_ENDS, title="End a run")
+        server.add_tool(self.send_input, annotations=_CHANGES, title="Write to a run's stdin")
+        server.add_tool(self.list_runs, name="list", annotations=_READS, title="List runs")
+
+    async def exec(
+        self,
+        ctx: Context,
+        command: Annotated[str | None, Field(description="a shell line, for `sh -c`; or use argv")] = None,
+        argv: Annotated[list[str] | None, Field(description="program and arguments, without a shell")] = None,
+        cwd: Annotated[str | None, Field(description="the directory to start in, within the allowed ones")] = None,
+        env: Annotated[dict[str, str] | None, Field(description="variables to set beside the inherited ones")] = None,
+        input: Annotated[str | None, Field(description="text for its stdin, which ends after it")] = None,  # noqa: A002
+        interactive: Annotated[bool, Field(description="keep stdin open for `send_input`")] = False,
+        pty: Annotated[bool, Field(description="give it a terminal; implies interactive")] = False,
+        timeout_s: Annotated[float | None, Field(gt=0, description="end it after this time, whatever it does")] = None,
+        idle_timeout_s: Annotated[float | None, Field(gt=0, description="end it when it is silent for so long")] = None,
+        name: Annotated[str | None, Field(description="a name for lists")] = None,
+        wait_s: WaitSeconds = limits.WAIT_S,
+        max_bytes: MaxBytes = limits.ANSWER_BYTES,
+    ) -> Annotated[CallToolResult, RunAnswer]:
+        """Run a command. Answers with its result when it ends within wait_s; otherwise it goes on in the background
+        and the answer has its run_id for `wait`, `poll`, `output`, `send_input` and `cancel`. All its processes are
+        ended at its timeout, when it is cancelled, and when it exits and leaves some behind.
+        """
+        with told_to_the_model():
+            options: SpecOptions = {"pty": pty, "cwd": self._runs.limits.directory(cwd)}
+            options["timeout"] = self._runs.limits.timeout(timeout_s)
+            if idle_timeout_s is not None:
+                options["idle_timeout"] = idle_timeout_s
+            if env is not None:
+                options["env"] = env
+            if name is not None:
+                options["name"] = name
+            if (input is not None or interactive) and not pty:
+                options["stdin"] = "pipe"
+            data = _input_bytes(input or "")
+            run = await self._runs.start(_words(command, argv), options)
+            if data:
+                await run.write_stdin(data)
+            if input is not None and not interactive and not pty:
+                await run.close_stdin()
+            await self._runs.wait(run, wait_s, _teller(ctx, run, wait_s))
+            return await run_answer(self._runs.state, run, max_bytes)
+
+    async def poll(self, run_id: RunId, max_bytes: MaxBytes = 0) -> Annotated[CallToolResult, RunAnswer]:
+        """Look at a run without waiting: its state, its outcome if it has one, and the end of its output if asked."""
+        with told_to_the_model():
+            async with self._runs.find(run_id) as run:
+                return await run_answer(self._runs.state, run, max_bytes)
+
+    async def wait(
+        self, ctx: Context, run_id: RunId, wait_s: WaitSeconds = 60.0, max_bytes: MaxBytes = limits.ANSWER_BYTES
+    ) -> Annotated[CallToolResult, RunAnswer]:
+        """Wait for a run to end, at most wait_s, and answer as `exec` does. The run does not notice."""
+        with told_to_the_model():
+            async with self._runs.find(run_id) as run:
+                await self._runs.wait(run, wait_s, _teller(ctx, run, wait_s))
+                return await run_answer(self._runs.state, run, max_bytes)
+
+    async def output(
+        self,
+        run_id: RunId,
+        offset: Annotated[int, Field(ge=0, description="where to begin: 0, or the next_offset of before")] = 0,
+        stream: Annotated[
+            Literal["both", "stdout", "stderr"], Field(description="offsets count within what is chosen here")
+        ] = "both",
+        wait_s: Annotated[
+            float, Field(ge=0, le=limits.MOST_WAIT_S, description="how long to wait when there is nothing yet")
+        ] = 0.0,
+        max_bytes: MaxBytes = limits.ANSWER_BYTES,
+    ) -> Annotated[CallToolResult, OutputAnswer]:
+        """Read what a run wrote, from an offset on, while it runs or afterwards. Nothing is lost between two calls."""
+        with told_to_the_model():
+            async with self._runs.find(run_id) as run:
+                only = None if stream == "both" else stream
+                if wait_s:
+                    await self._runs.wait_output(run, offset, wait_s, only)
+                return await output_answer(self._runs.state, run, offset, max_bytes, only)
+
+    async def cancel(
+        self,
+        run_id: RunId,
+        reason: Annotated[str, Field(description="for the record")] = "",
+        now: Annotated[bool, Field(description="kill at once, without time to clean up")] = False,
+        wait_s: WaitSeconds = 15.0,
+    ) -> Annotated[CallToolResult, RunAnswer]:
+        """End a run and all its processes: asked to end first, killed when they do not. One that is over stays as it
+        is. Answers when the tree is gone (`tree`), or after wait_s.
+        """
+        with told_to_the_model():
+            async with self._runs.find(run_id) as run:
+                await run.cancel(reason, now=now)
+                with anyio.move_on_after(wait_s):
+                    await run.settled()
+                answer = await run_answer(self._runs.state, run, 0)
+        answer.is_error = False  # it was asked to end, and the call did that
+        return answer
+
+    async def send_input(
+        self,
+        run_id: RunId,
+        text: Annotated[str, Field(description="written as it is: a line needs its newline")] = "",
+        eof: Annotated[bool, Field(description="end its stdin after the text")] = False,
+    ) -> Annotated[CallToolResult, InputAnswer]:
+        """Write to the stdin of a run that was started with interactive or pty."""
+        with told_to_the_model():
+            data = _input_bytes(text)
+            async with self._runs.find(run_id) as run:
+                with anyio.move_on_after(_INPUT_S) as bound:
+                    accepted = await run.write_stdin(data)
+                    if accepted and eof:
+                        await run.close_stdin()
+                if bound.cancelled_caught:
+                    message = f"the command does not read its stdin: not all of the {len(data)} bytes were taken"
+                    raise HoldfastError(message, run_id=run_id, remedy="look at its output, or cancel it")
+                result = mcp_result(run.outcome, run.run_id)
+                answer = InputAnswer(**result.structured, accepted=accepted)
+                said = f"{len(data)} bytes written" if accepted else "nobody reads its stdin any more"
+                return tool_result(answer, f"{said}; {result.text}")
+
+    async def list_runs(
+        self,
+        which: Annotated[Literal["live", "all"], Field(description="those that are not settled, or all")] = "live",
+        limit: Annotated[int, Field(ge=1, le=200)] = 50,
+        cursor: Annotated[str | None, Field(description="the cursor of the page before")] = None,
+    ) -> Annotated[CallToolResult, ListAnswer]:
+        """List runs, the newest first; also those of calls that were interrupted before they learned the run_id."""
+        with told_to_the_model():
+            return list_answer(*await self._runs.page(live=which == "live", limit=limit, cursor=cursor))
+
+
+def _words(command: str | None, argv: list[str] | None) -> list[str]:
+    if (command is None) == (argv is None):
+        raise SpecError("give either command or argv", field="argv", remedy="command for a shell line, argv for a list")
+    return ["sh", "-c", command] if command is not None else argv or []
+
+
+def _input_bytes(text: str) -> bytes:
+    data = text.encode("utf-8", "surrogateescape")
+    if len(data) > limits.MOST_INPUT_BYTES:
+        remedy = f"at most {limits.MOST_INPUT_BYTES} go at once: put it into a file, or send it in pieces"
+        raise limits.LimitError(f"{len(data)} bytes are too much input", remedy=remedy)
+    return data
+
+
+def _teller(ctx: Context, run: Run, wait_s: float) -> Callable[[float], Awaitable[None]]:
+    async def tell(waited_s: float) -> None:
+        counts = run.report["output"]
+        written = (counts["stdout_bytes"] or 0) + (counts["stderr_bytes"] or 0)
+        await ctx.report_progress(round(waited_s, 3), wait_s, f"{run.state}, {written} bytes of output")
+
+    return tell

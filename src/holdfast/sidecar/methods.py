@@ -1,0 +1,181 @@
+"""What each method does. Parameters are checked by the schema before they come here."""
+
+from __future__ import annotations
+
+import os
+from base64 import b64decode
+from binascii import Error as Base64Error
+from typing import TYPE_CHECKING, Any
+
+from ..errors import RunExistsError, SpecError
+from ..live import WINDOW_BYTES
+from ..projections.json_rpc import json_rpc
+from .lines import LONGEST_LINE
+from .protocol import NO_COMMON_PROTOCOL, PROTOCOLS, CallError, outcome_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ..spec import SpecOptions
+    from ..supervisor import Supervisor
+    from .runs import KnownRuns
+
+Params = dict[str, Any]
+_NOT_OF_THE_SPEC = frozenset(("argv", "output", "window_size", "keep"))
+
+
+def spec_options(params: Params) -> SpecOptions:
+    """The options of `make_spec` behind the public names, which carry their units. SpecError for what cannot be."""
+    if params.get("stdin") == "inherit":
+        raise SpecError("stdin carries the protocol", field="stdin", remedy="use null, pipe or a path")
+    options: Any = {
+        name.removesuffix("_s").removesuffix("_bytes"): value
+        for name, value in params.items()
+        if name not in _NOT_OF_THE_SPEC
+    }
+    return options  # type: ignore[no-any-return]
+
+
+class Methods:
+    """The methods, by name. `kept` gives the supervisor whose runs have directories; the other's have none."""
+
+    def __init__(
+        self, runs: KnownRuns, ephemeral: Supervisor, kept: Callable[[], Awaitable[Supervisor]], state_dir: str | None
+    ) -> None:
+        self._runs = runs
+        self._ephemeral = ephemeral
+        self._kept = kept
+        self._state_dir = state_dir
+        # Done one after the other, in the order they came: a call may follow at once that names the run.
+        self.in_order: dict[str, Callable[[Params], Awaitable[Params]]] = {
+            "initialize": self.initialize,
+            "start": self.start,
+            "adopt": self.adopt,
+            "output": self.output,
+            "credit": self.credit,
+        }
+        # Each on its own: they wait for something.
+        self.at_once: dict[str, Callable[[Params], Awaitable[Params]]] = {
+            "wait": self.wait,
+            "settled": self.settled,
+            "report": self.report,
+            "cancel": self.cancel,
+            "extend": self.extend,
+            "input": self.input,
+            "signal": self.signal,
+            "resize": self.resize,
+            "list": self.list,
+            "release": self.release,
+            "session.close": self.close_session,
+        }
+
+    async def initialize(self, params: Params) -> Params:
+        common = set(PROTOCOLS).intersection(params["protocols"])
+        if not common:
+            message = f"there is no common protocol: this sidecar speaks {', '.join(map(str, PROTOCOLS))}"
+            raise CallError(NO_COMMON_PROTOCOL, message, {"protocols": list(PROTOCOLS)})
+        from importlib.metadata import version
+
+        return {
+            "protocol": max(common),
+            "version": version("holdfast"),
+            "pid": os.getpid(),
+            "line_bytes": LONGEST_LINE,
+            "window_bytes": WINDOW_BYTES,
+        }
+
+    async def start(self, params: Params) -> Params:
+        options = spec_options(params)
+        if (given := options.get("run_id")) is not None and given in self._runs:
+            raise RunExistsError("there is a run of this id", run_id=given, remedy="use another id")
+        lives_on = options.get("lifetime", "owner") != "owner"
+        kept = lives_on or options.get("session") is not None or params.get("keep", False)
+        supervisor = await self._kept() if kept else self._ephemeral
+        size = params.get("window_size")
+        window_size = None if size is None else (size["rows"], size["columns"])
+        run = await supervisor.start(params["argv"], keep_output=False, window_size=window_size, **options)
+        known = self._runs.add(run)
+        wanted = params.get("output")
+        if wanted == "discard":
+            self._runs.discard(known)
+        elif wanted is not None:
+            self._runs.subscribe(known, wanted["credit_bytes"], late=wanted.get("late", False))
+        return {"run_id": run.run_id}
+
+    async def adopt(self, params: Params) -> Params:
+        run_id = params["run_id"]
+        if run_id not in self._runs:
+            supervisor = await self._kept()
+            self._runs.add(await supervisor.adopt(run_id))
+        return {"run_id": run_id, "state": self._runs[run_id].run.state}
+
+    async def output(self, params: Params) -> Params:
+        known = self._runs[params["run_id"]]
+        self._runs.subscribe(known, params.get("credit_bytes", 0), late=params.get("late", False))
+        return {}
+
+    async def credit(self, params: Params) -> Params:
+        self._runs[params["run_id"]].give_credit(params["bytes"])
+        return {}
+
+    async def wait(self, params: Params) -> Params:
+        run = self._runs[params["run_id"]].run
+        return outcome_answer(json_rpc(await run.wait(), run.run_id))
+
+    async def settled(self, params: Params) -> Params:
+        return await self._runs[params["run_id"]].run.settled()
+
+    async def report(self, params: Params) -> Params:
+        return self._runs[params["run_id"]].run.report
+
+    async def cancel(self, params: Params) -> Params:
+        run = self._runs[params["run_id"]].run
+        cause, now = params.get("cause", "user"), params.get("now", False)
+        await run.cancel(params.get("reason", ""), cause=cause, now=now)
+        return {}
+
+    async def extend(self, params: Params) -> Params:
+        await self._runs[params["run_id"]].run.extend(params["seconds"])
+        return {}
+
+    async def input(self, params: Params) -> Params:
+        run = self._runs[params["run_id"]].run
+        try:
+            data = b64decode(params.get("data", ""), validate=True)
+        except (Base64Error, ValueError):
+            raise SpecError("data is not base64", field="data", remedy="encode the bytes as base64") from None
+        accepted = await run.write_stdin(data)
+        if params.get("eof", False):
+            await run.close_stdin()
+        return {"accepted": accepted}
+
+    async def signal(self, params: Params) -> Params:
+        await self._runs[params["run_id"]].run.signal(params["signal"], tree=params.get("tree", False))
+        return {}
+
+    async def resize(self, params: Params) -> Params:
+        await self._runs[params["run_id"]].run.resize(params["rows"], params["columns"])
+        return {}
+
+    async def list(self, params: Params) -> Params:
+        wanted = [known.run for known in self._runs if params.get("settled", False) or not known.is_over]
+        reports = [run.report for run in wanted]
+        return {"runs": [{name: value for name, value in it.items() if name != "evidence"} for it in reports]}
+
+    async def release(self, params: Params) -> Params:
+        self._runs.release(self._runs[params["run_id"]])
+        return {}
+
+    async def close_session(self, params: Params) -> Params:
+        import anyio
+
+        from ..state.directory import StateDirectory
+        from ..state.sessions import close
+
+        def work() -> Params:
+            state = StateDirectory.open(self._state_dir, create=True)
+            closing = close(state, params["session"], reason=params.get("reason", ""), now=params.get("now", False))
+            runs = [{"run_id": run.run_id, "how": run.how} for run in closing.runs]
+            return {"session": closing.session, "runs": runs, "problems": list(closing.problems)}
+
+        return await anyio.to_thread.run_sync(work)

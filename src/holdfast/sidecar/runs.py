@@ -1,0 +1,163 @@
+"""The runs a sidecar knows: those that live, those whose output is still wanted, and the last ones that are over.
+
+A run is looked after by one task. It waits for the end, then for its output to be delivered or thrown away, and then
+gives the descriptors back; the report is remembered, for the last thousand. Output nobody has subscribed to is held
+for the last few runs that are over, so that a client that never asks does not make us grow.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio
+
+from ..errors import HoldfastError, RequestError, RunNotFoundError
+from .credit import Credit
+from .protocol import encode, notification
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from anyio.abc import TaskGroup
+
+    from ..supervised import Run
+    from .stdio import LineWriter
+
+MOST_OVER = 1000
+MOST_UNREAD = 64
+_PIECE = 48 << 10  # of output in one line: 64 KiB as base64
+
+
+class KnownRun:
+    """One run and where its output goes."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.is_over = False
+        self.is_subscribed = False
+        self.delivered = anyio.Event()  # or thrown away
+        self._credit = Credit()
+
+    async def deliver(self, writer: LineWriter, *, late: bool) -> None:
+        """Send the output as notifications, as far as the credit goes."""
+        run, credit, complete = self.run, self._credit, True
+        try:
+            async for chunk in run.output(late=late):
+                left = memoryview(chunk.data)
+                while left and (taken := await credit.take(min(len(left), _PIECE))):
+                    await writer.send(_output_line(run.run_id, chunk.stream, left[:taken], late=chunk.late))
+                    left = left[taken:]
+                if left:  # released, with output that was not sent
+                    complete = False
+                    break
+        except HoldfastError:  # the journal cannot be read, or the run was released meanwhile
+            complete = False
+        finally:
+            self.delivered.set()
+        await writer.send(encode(notification("output.end", {"run_id": run.run_id, "complete": complete})))
+
+    async def discard(self) -> None:
+        """Read the output and throw it away, so that the command never waits for a reader."""
+        try:
+            async for _chunk in self.run.output(late=True):
+                pass
+        except HoldfastError:
+            pass
+        finally:
+            self.delivered.set()
+
+    def give_credit(self, bytes_: int) -> None:
+        """Let more output come."""
+        self._credit.give(bytes_)
+
+    def release(self) -> None:
+        """Nobody wants the rest of the output."""
+        self.run.close()
+        self.delivered.set()
+        self._credit.end()
+
+
+class KnownRuns:
+    """All of them, by id, in the order they came."""
+
+    def __init__(self, writer: LineWriter, tasks: TaskGroup) -> None:
+        self._writer = writer
+        self._tasks = tasks
+        self._runs: dict[str, KnownRun] = {}
+        self._over: deque[str] = deque()
+        self._unread: deque[KnownRun] = deque()
+
+    def __iter__(self) -> Iterator[KnownRun]:
+        return iter(tuple(self._runs.values()))
+
+    def __contains__(self, run_id: str) -> bool:
+        return run_id in self._runs
+
+    def __getitem__(self, run_id: str) -> KnownRun:
+        """RunNotFoundError when it is not known, or not any more."""
+        if run_id not in self._runs:
+            remedy = f"it was never started here, or is over and forgotten (the last {MOST_OVER} are remembered)"
+            raise RunNotFoundError("this sidecar knows no such run", run_id=run_id, remedy=remedy)
+        return self._runs[run_id]
+
+    def add(self, run: Run) -> KnownRun:
+        """Look after this run from now on."""
+        known = self._runs[run.run_id] = KnownRun(run)
+        self._tasks.start_soon(self._look_after, known)
+        return known
+
+    def subscribe(self, known: KnownRun, credit_bytes: int, *, late: bool) -> None:
+        """Send the output from now on. RequestError when it goes somewhere already."""
+        if known.is_subscribed or known.delivered.is_set():
+            remedy = "give it more credit instead; output goes to one subscriber, once"
+            raise RequestError("the output has a subscriber, or is gone", run_id=known.run.run_id, remedy=remedy)
+        known.is_subscribed = True
+        known.give_credit(credit_bytes)
+        self._tasks.start_soon(partial(known.deliver, self._writer, late=late))
+
+    def discard(self, known: KnownRun) -> None:
+        """Throw the output away from now on."""
+        known.is_subscribed = True
+        self._tasks.start_soon(known.discard)
+
+    def release(self, known: KnownRun) -> None:
+        """Forget a run that is over. RequestError when it is not."""
+        if not known.is_over:
+            raise RequestError("the run is not over", run_id=known.run.run_id, remedy="cancel it, and wait for settled")
+        known.release()
+        self._runs.pop(known.run.run_id, None)
+        if known.run.run_id in self._over:
+            self._over.remove(known.run.run_id)
+
+    async def _look_after(self, known: KnownRun) -> None:
+        try:
+            await known.run.settled()
+        except HoldfastError:
+            pass  # its record cannot be read, or we part from it: whoever waits for it is told
+        known.is_over = True
+        if not known.is_subscribed:
+            self._unread.append(known)
+            if len(self._unread) > MOST_UNREAD:
+                self._let_go_unread(self._unread.popleft())
+        await known.delivered.wait()
+        if known.run.run_id in self._runs:
+            self._remember(known)
+
+    @staticmethod
+    def _let_go_unread(known: KnownRun) -> None:
+        if not known.is_subscribed:
+            known.delivered.set()
+
+    def _remember(self, known: KnownRun) -> None:
+        known.run.close()
+        self._over.append(known.run.run_id)
+        if len(self._over) > MOST_OVER:
+            self._runs.pop(self._over.popleft(), None)
+
+
+def _output_line(run_id: str, stream: str, data: memoryview, *, late: bool) -> bytes:
+    params = {"run_id": run_id, "stream": stream, "data": b64encode(data).decode(), "late": late}
+    return encode(notification("output", params))

@@ -1,0 +1,259 @@
+"""One host, one sidecar: lines in, calls, lines out, and an end that comes however the host ends.
+
+Theory of operation. One task reads lines and does the calls that must stay in order; each other call is a task, so that
+waiting for one run never holds up another. All answers and notifications go through one writer. Deadlines, ladders and
+output are the guards' business: whatever happens here, or does not happen because the host has stopped reading, a run
+ends in time.
+
+Memory is bounded whatever the host does: a line by its length, calls by their number, what is to be written by a queue
+that makes its writers wait, and output by the credit the host gave and the window of each run.
+
+The end. The host closes stdin, or is gone (no more reader, no more writer): runs of lifetime `owner` end with cause
+`owner`. It calls `shutdown`, or somebody sends us SIGTERM or SIGINT: with cause `shutdown`; a second signal kills. Runs
+that live on are let go. Calls that are waiting are answered as far as somebody reads them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from ..errors import HoldfastError
+from ..supervisor import Supervisor
+from . import protocol
+from .lines import LONGEST_LINE, Lines
+from .methods import Methods
+from .protocol import Call, CallError, Invalid, Message
+from .runs import KnownRuns
+from .schema import check_params
+from .stdio import LineWriter, hung_up, pieces
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+MOST_CALLS = 10_000
+_LAST_WORDS_S = 2.0
+_UNREAD_S = 5.0
+
+
+def log(text: str) -> None:
+    """One line to stderr; when that fails there is nobody to tell."""
+    try:
+        os.write(2, f"holdfast sidecar: {text}\n".encode("utf-8", "backslashreplace"))
+    except OSError:
+        pass
+
+
+class Server:
+    """The conversation with one host."""
+
+    def __init__(self, writer: LineWriter, tasks: TaskGroup, state_dir: str | None) -> None:
+        self._writer = writer
+        self._tasks = tasks
+        self._state_dir = state_dir
+        self._runs = KnownRuns(writer, tasks)
+        self._supervisors: list[Supervisor] = []
+        self._reading = anyio.CancelScope()
+        self._leaving: tuple[str, str] = ("owner", "the host closed the connection")
+        self._shutdown_call: Call | None = None
+        self._calls = 0
+        self._fewer_calls = anyio.Event()
+        self._is_initialized = False
+
+    async def serve(self, input_fd: int) -> None:
+        """Read and do until the end, and end what is left."""
+        async with AsyncExitStack() as stack:
+            ephemeral = await stack.enter_async_context(Supervisor())
+            self._supervisors.append(ephemeral)
+
+            async def kept() -> Supervisor:
+                if len(self._supervisors) == 1:
+                    supervisor = Supervisor(state_dir=_state_path(self._state_dir))
+                    self._supervisors.append(await stack.enter_async_context(supervisor))
+                return self._supervisors[1]
+
+            self._methods = Methods(self._runs, ephemeral, kept, self._state_dir)
+            self._tasks.start_soon(self._watch_host, input_fd)
+            with self._reading:
+                await self._read(input_fd)
+            for supervisor in self._supervisors:
+                supervisor.leave_with(*self._leaving)
+        if self._shutdown_call is not None:
+            await self._answer(protocol.result(self._shutdown_call.id, {}))
+        with anyio.move_on_after(_LAST_WORDS_S):
+            # Calls that waited for a run have their answer by now, and only have to send it.
+            while self._calls:
+                self._fewer_calls = anyio.Event()
+                await self._fewer_calls.wait()
+            await self._writer.flushed()
+
+    def stop(self, name: str) -> None:
+        """End because of a signal; once more: without grace."""
+        if not self._reading.cancel_called:
+            log(f"{name}: ending {sum(not known.is_over for known in self._runs)} runs")
+            self._leaving = ("shutdown", f"the sidecar got {name}")
+            self._reading.cancel()
+            return
+        log(f"{name} again: killing")
+        for known in self._runs:
+            if not known.is_over and known.run.ends_with_us:
+                self._tasks.start_soon(self._kill, known.run)
+
+    async def _kill(self, run: Any) -> None:
+        try:
+            await run.cancel(self._leaving[1], cause="shutdown", now=True)
+        except HoldfastError as error:
+            log(str(error))
+
+    async def _watch_host(self, input_fd: int) -> None:
+        """A host that is gone, or will never write again, also while we wait for it to read."""
+        async with anyio.create_task_group() as either:
+
+            async def no_reader() -> None:
+                await self._writer.broken()
+                either.cancel_scope.cancel()
+
+            async def no_writer() -> None:
+                await hung_up(input_fd)
+                await anyio.sleep(_UNREAD_S)  # what it wrote before that is read and done first, if it gets along
+                either.cancel_scope.cancel()
+
+            either.start_soon(no_reader)
+            either.start_soon(no_writer)
+        self._reading.cancel()
+
+    async def _read(self, input_fd: int) -> None:
+        lines = Lines()
+        async for data in pieces(input_fd):
+            for line in lines.feed(data):
+                if line is None:
+                    await self._take(protocol.too_long(LONGEST_LINE))
+                elif line.strip():
+                    await self._take(protocol.parse(line))
+                if self._shutdown_call is not None:
+                    return
+        if lines.is_begun:
+            log("the host stopped in the middle of a line; that line is ignored")
+
+    async def _take(self, message: Message) -> None:
+        if message.is_batch:
+            await self._take_batch(message.calls)
+            return
+        for call in message.calls:
+            if isinstance(call, Call) and call.method in self._methods.at_once and self._calls < MOST_CALLS:
+                self._calls += 1
+                self._tasks.start_soon(self._do_and_answer, call)
+            else:
+                await self._answer(await self._do(call))
+
+    async def _take_batch(self, calls: list[Call | Invalid]) -> None:
+        """In order where order matters; the answers go back together when the last one is there."""
+        answers: list[dict[str, Any] | None] = [None] * len(calls)
+        waiting = []
+        for place, call in enumerate(calls):
+            if isinstance(call, Call) and call.method in self._methods.at_once and self._calls < MOST_CALLS:
+                self._calls += 1
+                waiting.append((place, call))
+            else:
+                answers[place] = await self._do(call)
+        self._tasks.start_soon(self._finish_batch, answers, waiting)
+
+    async def _finish_batch(self, answers: list[dict[str, Any] | None], waiting: list[tuple[int, Call]]) -> None:
+        async def fill(place: int, call: Call) -> None:
+            answers[place] = await self._do(call)
+
+        async with anyio.create_task_group() as group:
+            for place, call in waiting:
+                group.start_soon(fill, place, call)
+        told = [answer for answer in answers if answer is not None]
+        if told:
+            await self._writer.send(protocol.encode(told))
+        self._over(len(waiting))
+
+    async def _do_and_answer(self, call: Call) -> None:
+        try:
+            await self._answer(await self._do(call))
+        finally:
+            self._over(1)
+
+    def _over(self, calls: int) -> None:
+        self._calls -= calls
+        self._fewer_calls.set()
+
+    async def _answer(self, answer: dict[str, Any] | None) -> None:
+        if answer is not None:
+            await self._writer.send(protocol.encode(answer))
+
+    async def _do(self, call: Call | Invalid) -> dict[str, Any] | None:
+        """The answer; None when none is wanted."""
+        if isinstance(call, Invalid):
+            return protocol.failure(call.id, call.error)
+        try:
+            answer = protocol.result(call.id, await self._done(call))
+        except CallError as error:
+            answer = protocol.failure(call.id, error.error)
+        except HoldfastError as error:
+            answer = protocol.failure(call.id, protocol.of_holdfast(error))
+        except Exception as error:  # noqa: BLE001 - it concerns this call: the host goes on, and so do its runs
+            log(f"a defect in Holdfast, please report it: {call.method}: {error!r}")
+            answer = protocol.failure(
+                call.id, protocol.error(protocol.INTERNAL_ERROR, f"a defect in Holdfast: {error}")
+            )
+        if self._shutdown_call is call:
+            return None  # answered when everything is over
+        return answer if call.wants_answer else None
+
+    async def _done(self, call: Call) -> Any:
+        method = self._methods.in_order.get(call.method) or self._methods.at_once.get(call.method)
+        if method is None and call.method != "shutdown":
+            raise CallError(protocol.METHOD_NOT_FOUND, f"there is no method {call.method[:60]!r}")
+        if not self._is_initialized and call.method not in ("initialize", "shutdown"):
+            raise CallError(protocol.NOT_INITIALIZED, "the first call has to be initialize")
+        check_params(call.method, call.params)
+        if method is None:
+            self._leaving = ("shutdown", call.params.get("reason") or "the host asked the sidecar to shut down")
+            self._shutdown_call = call
+            return {}
+        if call.method in self._methods.at_once and self._calls >= MOST_CALLS:
+            raise CallError(protocol.BUSY, f"{MOST_CALLS} calls are waiting for an answer")
+        done = await method(call.params)
+        self._is_initialized = True  # nothing but initialize gets here before it is
+        return done
+
+
+def _state_path(given: str | None) -> str:
+    from ..state.directory import StateDirectory
+
+    return StateDirectory.open(given, create=True).path
+
+
+async def serve(state_dir: str | None = None, input_fd: int = 0, output_fd: int = 1) -> None:
+    """Talk to the host on these descriptors until it goes away or says so; every run of ours is over then."""
+    writer = LineWriter(output_fd)
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(writer.run)
+            server = Server(writer, tasks, state_dir)
+            tasks.start_soon(_take_signals, server)
+            await server.serve(input_fd)
+            tasks.cancel_scope.cancel()
+    finally:
+        writer.close()
+
+
+async def _take_signals(server: Server) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        async for number in signals:
+            server.stop(number.name)
+
+
+def main(state_dir: str | None) -> int:
+    """The whole program. Warnings and the like go to stderr, whose reader is the host's log."""
+    sys.stdout = sys.stderr  # a stray print must not become a line of the protocol
+    anyio.run(serve, state_dir)
+    return 0

@@ -1,0 +1,151 @@
+"""The sidecar's two streams: stdin as pieces of bytes, stdout as a queue of lines with one writer.
+
+Neither descriptor is made non-blocking in place: the flag belongs to the open file, which may be the host's terminal
+or our own stderr. Reading waits for readiness first; writing goes through an open file of our own, or, to a socket,
+with a flag of the call.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import stat
+from collections import deque
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+_PIECE = 64 << 10
+_QUEUED = 256 << 10  # beyond this, whoever has something to say waits
+
+
+async def pieces(fd: int) -> AsyncIterator[bytes]:
+    """What arrives, until the other side closes or is gone."""
+    while True:
+        await _readable(fd)
+        try:
+            data = os.read(fd, _PIECE)
+        except BlockingIOError:
+            continue
+        except OSError:  # the terminal hung up, the peer was reset
+            return
+        if not data:
+            return
+        yield data
+
+
+async def hung_up(fd: int) -> None:
+    """Return when nobody can write to this descriptor any more, also when there is something left to read."""
+    with select.epoll() as watch:
+        try:
+            watch.register(fd, select.EPOLLRDHUP)  # a pipe says EPOLLHUP, which need not be asked for
+        except PermissionError:  # a file does not hang up: it ends
+            await anyio.sleep_forever()
+        await anyio.wait_readable(watch.fileno())
+
+
+async def _readable(fd: int) -> None:
+    try:
+        await anyio.wait_readable(fd)
+    except PermissionError:  # epoll knows no files, which are always ready
+        await checkpoint()
+
+
+class LineWriter:
+    """The only one that writes to stdout. Lines come out whole and in the order they were sent."""
+
+    def __init__(self, fd: int) -> None:
+        self._file: _Socket | _File = _Socket(fd) if stat.S_ISSOCK(os.fstat(fd).st_mode) else _File(fd)
+        self._lines: deque[bytes] = deque()
+        self._queued = 0
+        self._change = anyio.Event()
+        self.is_broken = False
+
+    async def send(self, line: bytes) -> None:
+        """Queue a line; waits while too much is queued. When the reader is gone the line is dropped."""
+        while self._queued > _QUEUED and not self.is_broken:
+            await self._change.wait()
+        if self.is_broken:
+            return
+        self._lines.append(line)
+        self._queued += len(line)
+        self._announce()
+
+    async def run(self) -> None:
+        """Write what is queued, until the reader is gone."""
+        while True:
+            while not self._lines:
+                await self._change.wait()
+            data = memoryview(b"".join(self._lines))
+            self._lines.clear()
+            if not await self._write_all(data):
+                break
+            self._queued -= len(data)
+            self._announce()
+        self.is_broken = True
+        self._announce()
+
+    async def flushed(self) -> None:
+        """Wait until everything is written, or cannot be."""
+        while self._queued and not self.is_broken:
+            await self._change.wait()
+
+    async def broken(self) -> None:
+        """Wait until the reader is gone."""
+        while not self.is_broken:
+            await self._change.wait()
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        self._file.close()
+
+    async def _write_all(self, data: memoryview) -> bool:
+        while data:
+            try:
+                data = data[self._file.write(data) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._file.fd)
+            except OSError:
+                return False
+        return True
+
+    def _announce(self) -> None:
+        self._change.set()
+        self._change = anyio.Event()
+
+
+class _Socket:
+    """Writing to a socket without waiting."""
+
+    def __init__(self, fd: int) -> None:
+        self._socket = socket.socket(fileno=os.dup(fd))
+        self.fd = self._socket.fileno()
+        self.close = self._socket.close
+
+    def write(self, data: memoryview) -> int:
+        return self._socket.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
+
+class _File:
+    """Writing to a pipe, a terminal or a file without waiting."""
+
+    def __init__(self, fd: int) -> None:
+        if stat.S_ISREG(os.fstat(fd).st_mode):  # never makes anybody wait, and its position is shared with others
+            self.fd = os.dup(fd)
+            return
+        try:
+            self.fd = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        except OSError:  # no /proc, or one we may not open again: then the flag is shared after all
+            self.fd = os.dup(fd)
+            os.set_blocking(self.fd, False)
+
+    def write(self, data: memoryview) -> int:
+        return os.write(self.fd, data)
+
+    def close(self) -> None:
+        os.close(self.fd)

@@ -1,0 +1,164 @@
+"""The walls, without a daemon: every Host, Origin and token, and the file the token is in. With one: test_attack."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from holdfast.daemon.http.problems import ProblemError
+from holdfast.daemon.http.security import TOKEN_FILE, Security, load_token
+from holdfast.errors import StateError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOKEN = "a-token-that-is-long-enough"
+BEARER = {"authorization": f"Bearer {TOKEN}"}
+UNIX: dict[str, Any] = {"type": "http", "server": ("/state/holdfast.sock", None), "path": "/v1/health"}
+TCP: dict[str, Any] = {"type": "http", "server": ("127.0.0.1", 8000), "path": "/v1/health"}
+SECURITY = Security.of(TOKEN, ["build.example", "[::1]"], ["/"])
+
+
+def refusal(scope: dict[str, Any], headers: dict[str, str], security: Security = SECURITY) -> int | None:
+    """The status it is refused with; None: it passes."""
+    try:
+        security.check(scope, headers)
+    except ProblemError as error:
+        return error.problem.status
+    return None
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["localhost", "LOCALHOST:80", "localhost.", "127.0.0.1:8000", "192.0.2.7", "[::1]", "[::1]:8000", "build.example:1"],
+)
+def test_hosts_that_nobody_else_can_have_are_answered(host: str) -> None:
+    assert refusal(TCP, {"host": host, **BEARER}) is None
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "attacker.example",
+        "localhost.attacker.example",
+        "127.0.0.1.attacker.example",
+        "attacker.example:8000",
+        "[::1].attacker.example",
+        "127.0.0.1:8000@attacker.example",
+        "",
+        "[",
+        "[]",
+        ":8000",
+    ],
+)
+def test_a_rebound_name_is_refused_even_with_the_token(host: str) -> None:
+    assert refusal(TCP, {"host": host, **BEARER}) == 403
+
+
+def test_a_request_without_a_host_is_refused() -> None:
+    assert refusal(TCP, BEARER) == 403
+
+
+@pytest.mark.parametrize("scope", [UNIX, TCP])
+@pytest.mark.parametrize(
+    "origin", ["http://attacker.example", "null", "", "file://", "http://localhost:9999", "chrome-extension://x"]
+)
+def test_pages_from_elsewhere_are_refused_on_every_listener(scope: dict[str, Any], origin: str) -> None:
+    assert refusal(scope, {"host": "localhost:8000", "origin": origin, **BEARER}) == 403
+
+
+@pytest.mark.parametrize("scope", [UNIX, TCP])
+def test_our_own_pages_may_ask(scope: dict[str, Any]) -> None:
+    assert refusal(scope, {"host": "localhost:8000", "origin": "http://localhost:8000", **BEARER}) is None
+
+
+def test_a_rebound_page_behind_a_proxy_to_the_socket_is_refused() -> None:
+    assert refusal(UNIX, {"host": "attacker.example", "origin": "http://attacker.example"}) == 403
+
+
+def test_the_socket_needs_no_token_and_no_host() -> None:
+    assert refusal(UNIX, {}) is None
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        f"Basic {TOKEN}",
+        TOKEN,
+        f"Bearer {TOKEN}x",
+        f"Bearer {TOKEN[:-1]}",
+        f"Bearer {TOKEN.upper()}",
+        f"Bearer {TOKEN} {TOKEN}",
+        "Bearer \xff\xfe",
+    ],
+)
+def test_without_the_token_nobody_comes_in_over_tcp(authorization: str | None) -> None:
+    headers = {"host": "localhost"} | ({} if authorization is None else {"authorization": authorization})
+    assert refusal(TCP, headers) == 401
+
+
+def test_the_word_bearer_may_be_written_as_one_likes() -> None:
+    assert refusal(TCP, {"host": "localhost", "authorization": f"bEARER {TOKEN}"}) is None
+
+
+def test_a_daemon_without_a_token_lets_nobody_in_over_tcp() -> None:
+    assert refusal(TCP, {"host": "localhost", "authorization": "Bearer "}, Security(None)) == 401
+
+
+def test_only_named_paths_are_open() -> None:
+    assert refusal({**TCP, "path": "/"}, {"host": "localhost"}) is None
+    assert refusal({**TCP, "path": "/"}, {"host": "attacker.example"}) == 403
+    assert refusal({**TCP, "path": "//"}, {"host": "localhost"}) == 401
+
+
+@pytest.mark.parametrize("server", [None, ("", None), ("127.0.0.1", 80)])
+def test_what_is_not_known_to_be_the_socket_needs_the_token(server: Any) -> None:
+    assert refusal({**UNIX, "server": server}, {"host": "localhost"}) == 401
+
+
+def test_the_token_is_made_once_and_for_its_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0)  # the mode is ours to set, whatever the umask
+    try:
+        token = load_token(str(tmp_path))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / TOKEN_FILE).stat().st_mode) == 0o600
+    assert len(token) >= 43  # 256 bits
+    assert load_token(str(tmp_path)) == token
+    assert os.listdir(tmp_path) == [TOKEN_FILE]
+    (other := tmp_path / "other").mkdir()
+    assert load_token(str(other)) != token
+
+
+def test_a_token_that_others_may_read_is_no_secret(tmp_path: Path) -> None:
+    load_token(str(tmp_path))
+    (tmp_path / TOKEN_FILE).chmod(0o640)
+    with pytest.raises(StateError, match="others may read"):
+        load_token(str(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["", "short", "two words that are long enough", "\xff" * 40, "x" * 20 + "\0"])
+def test_a_file_that_holds_no_token_is_not_taken_for_one(tmp_path: Path, text: str) -> None:
+    (tmp_path / TOKEN_FILE).write_text(text)
+    (tmp_path / TOKEN_FILE).chmod(0o600)
+    with pytest.raises(StateError, match="holds no token"):
+        load_token(str(tmp_path))
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("a secret of somebody else's, long enough")
+    (tmp_path / TOKEN_FILE).symlink_to("elsewhere")
+    with pytest.raises(StateError):
+        load_token(str(tmp_path))
+
+
+def test_the_file_system_says_no(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match="cannot use"):
+        load_token(str(tmp_path / "missing"))

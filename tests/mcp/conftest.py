@@ -1,0 +1,42 @@
+"""A server that the tests of a module share: starting one costs more than most of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .serving import HttpServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from .serving import Caller
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The server is a process of its own; its client needs no second event loop."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def allowed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory commands of the shared server may start in."""
+    return tmp_path_factory.mktemp("allowed").resolve()
+
+
+@pytest.fixture(scope="module")
+def server(allowed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
+    state = tmp_path_factory.mktemp("mcp") / "state"
+    limits = ("--allow-dir", str(allowed), "--max-timeout", "1h", "--max-output", "4M", "--max-runs", "4")
+    with HttpServer(state, *limits) as server:
+        yield server
+
+
+@pytest.fixture
+async def call(server: HttpServer) -> AsyncIterator[Caller]:
+    """Calls a tool of the shared server."""
+    async with server.client() as caller:
+        yield caller

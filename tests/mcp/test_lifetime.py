@@ -1,0 +1,121 @@
+"""What becomes of runs when calls, clients and servers end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+from holdfast.state import sessions
+from holdfast.state.directory import StateDirectory
+
+from ..cli.console import holdfast, read_until, start
+from ..support.durable import run_to_end
+from ..support.processes import wait_exited
+from .serving import BOUND_S, HttpServer, over_stdio, report_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..support.children import Children
+    from .serving import Caller
+
+pytestmark = [pytest.mark.anyio, pytest.mark.guard]
+
+
+async def sleeper(call: Caller, child: Children) -> tuple[str, int]:
+    """A run that lives until it is ended, and the process of its command."""
+    run_id = (await call("exec", argv=child("exits_on_term", 0), wait_s=0))["run_id"]
+    ready = (await call("output", run_id=run_id, wait_s=BOUND_S))["text"]
+    return run_id, int(ready.split("pid=")[1].split()[0])
+
+
+async def test_runs_end_with_the_client_that_started_the_server(tmp_path: Path, child: Children) -> None:
+    state = tmp_path / "state"
+    async with over_stdio(state) as call:
+        run_id, pid = await sleeper(call, child)
+    assert wait_exited(pid)
+    report = report_of(state, run_id)
+    assert (report["state"], report["status"], report["cause"], report["tree"]) == (
+        "settled",
+        "cancelled",
+        "shutdown",
+        "gone",
+    )
+
+
+async def test_runs_end_with_a_server_that_is_killed(tmp_path: Path, child: Children) -> None:
+    with HttpServer(tmp_path / "state") as server:
+        async with server.client() as call:
+            run_id, pid = await sleeper(call, child)
+        server.kill()
+        assert wait_exited(pid)
+    done = holdfast("wait", run_id, "--state-dir", str(tmp_path / "state"))
+    assert done.returncode == 143
+    report = report_of(tmp_path / "state", run_id)
+    assert (report["status"], report["cause"]) == ("cancelled", "owner")
+
+
+async def test_detached_runs_go_on_and_the_next_server_has_them(tmp_path: Path, child: Children) -> None:
+    state = tmp_path / "state"
+    async with over_stdio(state, "--detached", "--session", "work") as call:
+        run_id, pid = await sleeper(call, child)
+        over = await call("exec", command="echo remembered; exit 3")
+    assert report_of(state, run_id)["state"] == "running"
+    async with over_stdio(state, "--detached", "--session", "work", "--max-runs", "1", mode="legacy") as call:
+        assert call.client.protocol_version == "2025-11-25"
+        polled = await call("poll", run_id=run_id)
+        assert (polled["state"], polled["status"]) == ("running", None)
+        assert "1 runs are live" in (await call("exec", argv=["true"])).text
+        answer = await call("cancel", run_id=run_id)
+        assert (answer.verdict, answer["tree"]) == (("cancelled", "user", 0), "gone")
+        again = await call("wait", run_id=over["run_id"])
+        assert (again.verdict, again["output"], again.is_error) == (("failed", "exit", 3), "remembered\n", True)
+    assert wait_exited(pid)
+
+
+async def test_a_signal_ends_the_server_though_its_client_stays(tmp_path: Path) -> None:
+    server = start("mcp", "--state-dir", str(tmp_path / "state"), stdin=subprocess.PIPE)
+    assert server.stdin is not None
+    assert server.stdout is not None
+    # Legacy on purpose: one line in, one line out, and then the server waits for the next.
+    server.stdin.write(
+        b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
+        b'"clientInfo":{"name":"test","version":"1"}}}\n'
+    )
+    server.stdin.flush()
+    assert b'"name":"holdfast"' in read_until(server.stdout.fileno(), b"\n")
+    server.send_signal(signal.SIGTERM)
+    assert await anyio.to_thread.run_sync(server.wait, BOUND_S) == 0  # its stdin is still open
+    assert server.communicate() == (b"", b"")
+
+
+async def test_nonsense_on_the_wire_is_survived(tmp_path: Path) -> None:
+    lines = b"".join((b"\n", b"no json\n", b'{"a":\n', b"[]\n", b"\xff\xfe\n", b"{}\n", b"x" * 100_000 + b"\n"))
+    asked = b'{"jsonrpc":"2.0","id":7,"method":"ping"}'  # and no newline at the end of file
+    done = holdfast("mcp", "--state-dir", str(tmp_path / "state"), input=lines + asked, stdin=None)
+    assert done.returncode == 0
+    assert b'"id":7,"result":{}' in done.stdout
+
+
+async def test_a_closed_session_takes_no_more_runs(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    sessions.mark_closed(StateDirectory.open(str(state)), "over")
+    async with over_stdio(state, "--session", "over") as call:
+        answer = await call("exec", argv=["true"])
+        assert "the session 'over' is closed and takes no more runs" in answer.text
+        assert answer.is_error
+
+
+async def test_runs_of_others_are_not_found(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    run_id = run_to_end(StateDirectory.open(str(state)), ["/bin/echo", "private"])
+    async with over_stdio(state) as call:
+        for tool in ("poll", "output", "wait", "cancel"):
+            assert f"there is no run '{run_id}' here" in (await call(tool, run_id=run_id)).text
+        assert (await call("list", which="all"))["runs"] == []
+    # The control: it is there, for those who may look at the directory.
+    assert holdfast("logs", run_id, "--state-dir", str(state)).stdout == b"private\n"
