@@ -28,6 +28,7 @@ from ..supervisor import Supervisor
 from . import protocol
 from .lines import LONGEST_LINE, Lines
 from .methods import Methods
+from .on_demand import OnDemand
 from .protocol import Call, CallError, Invalid, Message
 from .runs import KnownRuns
 from .schema import check_params
@@ -57,31 +58,24 @@ class Server:
         self._tasks = tasks
         self._state_dir = state_dir
         self._runs = KnownRuns(writer, tasks)
-        self._supervisors: list[Supervisor] = []
         self._reading = anyio.CancelScope()
         self._leaving: tuple[str, str] = ("owner", "the host closed the connection")
         self._shutdown_call: Call | None = None
         self._calls = 0
         self._fewer_calls = anyio.Event()
         self._is_initialized = False
+        self._is_ending = False
 
     async def serve(self, input_fd: int) -> None:
         """Read and do until the end, and end what is left."""
         async with AsyncExitStack() as stack:
             ephemeral = await stack.enter_async_context(Supervisor())
-            self._supervisors.append(ephemeral)
-
-            async def kept() -> Supervisor:
-                if len(self._supervisors) == 1:
-                    supervisor = Supervisor(state_dir=_state_path(self._state_dir))
-                    self._supervisors.append(await stack.enter_async_context(supervisor))
-                return self._supervisors[1]
-
-            self._methods = Methods(self._runs, ephemeral, kept, self._state_dir)
+            kept = OnDemand(stack, lambda: Supervisor(state_dir=_state_path(self._state_dir)))
+            self._methods = Methods(self._runs, ephemeral, kept.get, self._state_dir)
             self._tasks.start_soon(self._watch_host, input_fd)
-            with self._reading:
-                await self._read(input_fd)
-            for supervisor in self._supervisors:
+            self._tasks.start_soon(self._read_until_over, input_fd, kept)
+            await kept.serve()
+            for supervisor in (ephemeral, *kept.opened):
                 supervisor.leave_with(*self._leaving)
         if self._shutdown_call is not None:
             await self._answer(protocol.result(self._shutdown_call.id, {}))
@@ -94,7 +88,8 @@ class Server:
 
     def stop(self, name: str) -> None:
         """End because of a signal; once more: without grace."""
-        if not self._reading.cancel_called:
+        if not self._is_ending:
+            self._is_ending = True
             log(f"{name}: ending {sum(not known.is_over for known in self._runs)} runs")
             self._leaving = ("shutdown", f"the sidecar got {name}")
             self._reading.cancel()
@@ -126,6 +121,12 @@ class Server:
             either.start_soon(no_reader)
             either.start_soon(no_writer)
         self._reading.cancel()
+
+    async def _read_until_over(self, input_fd: int, kept: OnDemand) -> None:
+        with self._reading:
+            await self._read(input_fd)
+        self._is_ending = True
+        kept.close()
 
     async def _read(self, input_fd: int) -> None:
         lines = Lines()
