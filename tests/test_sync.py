@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import holdfast
-from holdfast.guard import leftovers
+from holdfast.guard import launch, leftovers
 
 from .support.processes import is_gone, kill_children, own_children, wait_exited
 from .support.readiness import is_ready, names_in
@@ -180,6 +180,19 @@ def test_ctrl_c_while_nothing_happens(child: Children) -> None:
     argv = ["sh", "-c", f"kill -INT {os.getpid()}; exec {' '.join(child('ignores_term'))}"]
     with pytest.raises(KeyboardInterrupt):
         holdfast.run(argv, grace=60)
+
+
+def test_ctrl_c_between_the_start_and_the_first_wait(child: Children, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The guard lives and nobody has its handle yet: the run ends at once all the same, not after its grace."""
+
+    def interrupted(_pid: int) -> int:
+        raise KeyboardInterrupt
+
+    before = own_children()
+    monkeypatch.setattr(launch, "_pidfd", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        holdfast.run(child("ignores_term"), grace=600)
+    assert own_children() == before
 
 
 def test_from_many_threads_at_once() -> None:

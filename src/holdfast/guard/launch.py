@@ -9,13 +9,15 @@ inheritable by hand, the guard closes before it starts the command.
 
 Races. A fork of the embedding program between here and the end of the run keeps a copy of the control socket open, so
 the guard would not see end of file when we die: it watches `owner_pid` besides. An exception after the spawn (Ctrl-C,
-no memory for the handle) closes the control socket, and the guard ends the run as one whose owner went away.
+no memory for the handle) asks the guard for the end at once and waits until it is gone, because the caller has nothing
+to ask with.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import select
 import time
 
 # The socket module builds enums for every constant there is: 8 ms. Its C half has all that is needed here.
@@ -40,7 +42,7 @@ from ..journal.codec import journal_preamble
 from ..spec import _printable as printable
 from ..spec import public_spec
 from . import containment, parts
-from .control import NEXT_SPEC_MAX, next_run
+from .control import NEXT_SPEC_MAX, next_run, stop
 
 if TYPE_CHECKING:
     from _socket import socket
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 
 FD_STDIN, FD_JOURNAL, FD_CONTROL, FD_SPEC, FD_INPUT, FD_LISTEN, FD_DIRECTORY, FD_HEARTBEAT = 0, 3, 4, 5, 6, 7, 8, 9
 FIRST_FREE = 10
+_ENDS_WITHIN_MS = 30_000
 
 # What the guard takes or waits for must not be ignored; the command's own dispositions the guard resets itself.
 _GUARD_SIGNALS = (1, 2, 15, 17)  # SIGHUP, SIGINT, SIGTERM, SIGCHLD
@@ -121,7 +124,7 @@ def launch(
 class _Launching:
     """One launch: what is open belongs to us (`ours`, kept on success) or was only for the guard (`theirs`)."""
 
-    __slots__ = ("actions", "again", "control", "durable", "given", "ours", "spec", "theirs")
+    __slots__ = ("actions", "again", "control", "durable", "given", "ours", "pid", "spec", "theirs")
 
     def __init__(self, spec: RunSpec, durable: Durable | None, *, again: bool) -> None:
         self.spec = spec
@@ -131,6 +134,7 @@ class _Launching:
         self.ours: list[int] = []
         self.theirs: list[int] = []
         self.control: socket | None = None
+        self.pid = 0
         # The guard may outlive the embedding program and must not hold its output open.
         self.actions: list[tuple[Any, ...]] = [
             (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_RDWR, 0),
@@ -164,7 +168,7 @@ class _Launching:
             )
         os.write(self.give(_memory_file("holdfast-spec"), FD_SPEC), encoded)
         control = self.open_control()
-        pid = os.posix_spawn(
+        pid = self.pid = os.posix_spawn(
             guard_path(),
             ["holdfast-guard", spec.run_id],
             {},  # the command's environment travels in the spec; the guard needs none
@@ -283,7 +287,27 @@ class _Launching:
         for fd in self.ours:
             os.close(fd)
         if self.control is not None:
-            self.control.close()
+            self.end_guard(self.control)
+
+    def end_guard(self, control: socket) -> None:
+        """End a guard that nobody will look after. If none was started, there is nothing to wait for."""
+        self.close_theirs()
+        try:
+            # Interrupted in the very call, we do not know its number, but what we send is there when it looks.
+            control.send(stop(0, "user", "interrupted while it was started", now=True), MSG_DONTWAIT | MSG_NOSIGNAL)
+            gone = select.poll()
+            gone.register(control.fileno(), 0)  # only its end: the guard's words are of no interest
+            if not gone.poll(_ENDS_WITHIN_MS) and self.pid:
+                os.kill(self.pid, 9)  # it does not answer: ours and not reaped, so the number is its own
+        except OSError:
+            pass  # it is gone, or there was none
+        finally:
+            control.close()
+        if self.pid:
+            try:
+                os.waitpid(self.pid, 0)
+            except ChildProcessError:
+                pass  # somebody else's waitpid(-1)
 
     def close_theirs(self) -> None:
         while self.theirs:
