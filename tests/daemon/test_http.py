@@ -203,9 +203,9 @@ def test_input_as_it_is_and_in_json(running: Daemon) -> None:
 
 
 def test_a_deadline_is_moved(running: Daemon, tmp_path: Path) -> None:
-    gate = Gate(tmp_path / "gate")
-    run_id = running.submit(gate.waits(), timeout_s=600)["run_id"]
-    endless = running.submit(gate.waits())["run_id"]
+    gates = [Gate(tmp_path / name) for name in ("one", "other")]
+    run_id = running.submit(gates[0].waits(), timeout_s=600)["run_id"]
+    endless = running.submit(gates[1].waits())["run_id"]
     for one in (run_id, endless):
         running.until_output(one)
     extended = post(running, f"/v1/runs/{run_id}/extend", {"seconds": 60})
@@ -213,7 +213,7 @@ def test_a_deadline_is_moved(running: Daemon, tmp_path: Path) -> None:
     assert [fact["limit_ns"] for fact in extended.body["evidence"] if fact["fact"] == "extended"] == [660 * 10**9]
     refused = post(running, f"/v1/runs/{endless}/extend", {"seconds": 60})
     assert (refused.status, problem(refused), refused.body["run_id"]) == (409, "refused", endless)
-    for _ in range(2):
+    for gate in gates:
         gate.open()
     assert [running.wait(one)["status"] for one in (run_id, endless)] == ["succeeded"] * 2
 
