@@ -40,13 +40,13 @@ def queued_reports(state: StateDirectory) -> dict[str, dict[str, Any]]:
     """The reports of all queued runs, by id. Empty, with a line when there is a daemon, if it does not answer."""
     try:
         return {report["run_id"]: report for report in drive(state, calls.all_pages({"state": "queued"}))}
-    except DaemonUnreachableError as error:
+    except DaemonUnreachableError:
         from ..state import owner_lock
 
         seen = owner_lock.look(state)
         if seen.state == owner_lock.ALIVE:
             who = "" if seen.owner is None else f" (process {seen.owner.pid})"
-            messages.say(f"queued runs are not known: the daemon{who} does not answer: {error.message}")
+            messages.say(f"queued runs are not known: the daemon{who} does not answer")
     except HoldfastError as error:
         messages.say(f"queued runs are not known: {error}")
     return {}
