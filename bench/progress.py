@@ -1,4 +1,4 @@
-"""How far the benchmarks are: a bar on a terminal, a line per section elsewhere. On stderr: stdout is for results."""
+"""How far a long command is: a bar on a terminal, a line per section elsewhere. On stderr: stdout is for results."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ _WIDTH = 24
 class Progress:
     """Counts steps; each says what is being done now."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, name: str = "bench", things: str = "measurements") -> None:
         self._total = total
+        self._name, self._things = name, things
         self._done = 0
         self._began = time.monotonic()
         self._is_terminal = sys.stderr.isatty()
@@ -33,10 +34,10 @@ class Progress:
             print(f"\r\x1b[K{line[: columns - 1]}", end="", file=sys.stderr, flush=True)
         elif section != self._last:
             self._last = section
-            print(f"bench: {self._done}/{self._total} {section}{left}", file=sys.stderr, flush=True)
+            print(f"{self._name}: {self._done}/{self._total} {section}{left}", file=sys.stderr, flush=True)
         self._done += 1
 
     def finish(self) -> None:
         """All is done."""
         end = "\r\x1b[K" if self._is_terminal else ""
-        print(f"{end}bench: {self._done} measurements in {time.monotonic() - self._began:.0f} s", file=sys.stderr)
+        print(f"{end}{self._name}: {self._done} {self._things} in {time.monotonic() - self._began:.0f} s", file=sys.stderr)

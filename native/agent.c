@@ -23,6 +23,7 @@
 #include "procfs.h"
 #include "spawn.h"
 #include "spec.h"
+#include "sweep.h"
 #include "tree.h"
 
 enum { FIRST_FREE = 10, NO_AGENT = 125, REAP_AT_ONCE = 1000 };
@@ -411,5 +412,7 @@ static int hold(const char *name) {
 int agent_main(const char *role, const char *name) {
     if (strcmp(role, "hold") == 0)
         return hold(name);
+    if (strcmp(role, "sweep") == 0)
+        return sweep(name);
     return strcmp(role, "attach") == 0 ? attach(name) : NO_AGENT;
 }

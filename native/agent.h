@@ -6,6 +6,8 @@
  *   holdfast-guard inside attach NAME   brings the stdin, stdout and stderr that the runtime made, waits, and exits as the
  *                                       command does, so that the runtime knows when to stop passing output on.
  *
+ *   holdfast-guard inside sweep RUN_ID  ends what carries the token of a run whose agent was killed (sweep.h).
+ *
  * Two, because the command's stdio and the link need one call of the runtime each. They find each other by an abstract socket.
  * It keeps no clocks and climbs no ladder: that is the guard's.
  */

@@ -181,7 +181,8 @@ enum spec_part {
     PART_ENTER = 42,        /* the command line that runs our agent there; PART_ARGV is the one that attaches to it */
     PART_COPY = 43,         /* the one that puts the agent there */
     PART_LOOK = 44,         /* the one that says what became of the container */
-    PART_INSIDE = 45,       /* the spec for the agent, whole */
+    PART_SWEEP = 45,        /* the one that ends what carries the run's token there */
+    PART_INSIDE = 46,       /* the spec for the agent, whole */
 };
 
 enum spec_flag {

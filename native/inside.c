@@ -152,7 +152,7 @@ void inside_look(struct inside *inside, const struct spec *spec) {
     const pid_t pid = inside->looked < 0 || ftruncate(inside->looked, 0) < 0 ? -1 : fork();
     if (pid == 0) {
         const int stdio[] = {inside->looked, inside->looked, inside->looked};
-        become_client(spec->look, spec->env, guard, stdio);
+        become_client(inside->looks % 2 == 0 ? spec->look : spec->sweep, spec->env, guard, stdio);
     }
     inside->looks++;
     if (pid > 0)
@@ -177,15 +177,16 @@ static bool says_stopped(const char *answer) {
     return strcasestr(answer, "no such container") != NULL || strcasestr(answer, "no such object") != NULL;
 }
 
-void inside_reaped(struct inside *inside, pid_t pid) {
+void inside_reaped(struct inside *inside, pid_t pid, int wait_status) {
     char answer[512];
     if (pid != inside->looking || pid == 0)
         return;
     inside->looking = 0;
+    const bool swept = inside->looks % 2 == 0;
     read_text(inside->looked, answer, sizeof answer);
-    if (says_stopped(answer))
+    if (!swept && says_stopped(answer))
         inside->state = INSIDE_STOPPED;
-    else if (inside->looks >= LOOKS_MAX)
+    else if ((swept && WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) || inside->looks >= LOOKS_MAX)
         inside->state = INSIDE_UNREACHABLE;
 }
 

@@ -39,7 +39,7 @@ struct inside {
     int said;         /* a file with what the runtime wrote to its stderr; -1 */
     int looked;       /* a file with the answer to our look; -1 */
     pid_t looking;    /* the child that looks; 0 */
-    int looks;        /* how often we have */
+    int looks;        /* how often we have; every other time we sweep */
     int others;       /* processes that were left when the command exited */
     int survivors;    /* those that SIGKILL did not end so far */
     bool client_left; /* the child that passes the output on has ended, and that was taken notice of */
@@ -57,10 +57,13 @@ void inside_say(struct inside *inside, enum note_word word, int signal, int rung
 bool inside_send_spec(struct inside *inside, const struct spec *spec);
 enum inside_news { INSIDE_NOTHING, INSIDE_NOTE, INSIDE_SILENCE };
 enum inside_news inside_hear(struct inside *inside, struct note *note);
-/* Starts to look what became of the container, unless that is under way. */
+/*
+ * Starts to look what became of the container, unless that is under way. When it says that it runs, the next look goes in
+ * and ends what carries the run's token.
+ */
 void inside_look(struct inside *inside, const struct spec *spec);
 /* One of our children has ended: was it the one that looks? Then the state says what it saw; LOST: to be asked again. */
-void inside_reaped(struct inside *inside, pid_t pid);
+void inside_reaped(struct inside *inside, pid_t pid, int wait_status);
 /* Whether a signal would arrive. */
 bool inside_is_reachable(const struct inside *inside);
 enum tree_end inside_tree(const struct inside *inside);

@@ -235,7 +235,7 @@ static void child_changed(struct run *run, pid_t pid, int wait_status, const str
     if (ended && !is_inside(run))
         add_usage(&run->usage, usage);
     if (ended)
-        inside_reaped(&run->inside, pid);
+        inside_reaped(&run->inside, pid, wait_status);
     if (pid == run->leader && (ended || !is_inside(run)))
         leader_changed(run, wait_status, usage);
 }

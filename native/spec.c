@@ -61,7 +61,7 @@ static bool take_text(const char **where, const struct part *part) {
 }
 
 /* The parts that are lists of strings. */
-enum { LIST_ARGV, LIST_ENV, LIST_ENTER, LIST_COPY, LIST_LOOK, LIST_COUNT };
+enum { LIST_ARGV, LIST_ENV, LIST_ENTER, LIST_COPY, LIST_LOOK, LIST_SWEEP, LIST_COUNT };
 
 static bool take_list(struct part *list, const struct part *part) {
     *list = *part;
@@ -85,6 +85,8 @@ static bool take_part(struct spec *spec, const struct part *part, struct part *l
         return take_list(&lists[LIST_COPY], part);
     case PART_LOOK:
         return take_list(&lists[LIST_LOOK], part);
+    case PART_SWEEP:
+        return take_list(&lists[LIST_SWEEP], part);
     case PART_CONTAINER:
         return take_text(&spec->container, part);
     case PART_INSIDE:
@@ -123,7 +125,8 @@ static bool make_table(struct spec *spec, const struct part *lists) {
     spec->enter = point_into(&lists[LIST_ENV], spec->env);
     spec->copy = point_into(&lists[LIST_ENTER], spec->enter);
     spec->look = point_into(&lists[LIST_COPY], spec->copy);
-    point_into(&lists[LIST_LOOK], spec->look);
+    spec->sweep = point_into(&lists[LIST_LOOK], spec->look);
+    point_into(&lists[LIST_SWEEP], spec->sweep);
     return true;
 }
 
@@ -137,7 +140,8 @@ static bool parse(struct spec *spec) {
     if (at != spec->length || lists[LIST_ARGV].length == 0 || spec->rungs == 0 || spec->run_id == NULL)
         return false;
     if (spec->container != NULL && (lists[LIST_ENTER].length == 0 || lists[LIST_COPY].length == 0 ||
-                                    lists[LIST_LOOK].length == 0 || spec->inside == NULL))
+                                    lists[LIST_LOOK].length == 0 || lists[LIST_SWEEP].length == 0 ||
+                                    spec->inside == NULL))
         return false;
     return make_table(spec, lists);
 }

@@ -27,6 +27,7 @@ struct spec {
     char **enter;
     char **copy;
     char **look;
+    char **sweep;
     const void *inside;
     size_t inside_length;
     char *bytes;

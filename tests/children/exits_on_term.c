@@ -1,11 +1,14 @@
-/* exits_on_term [CODE]: its SIGTERM handler says "bye" and exits with CODE (0). */
+/* exits_on_term [CODE [FILE]]: its SIGTERM handler makes FILE, says "bye" and exits with CODE (0). */
 #include "child.h"
 
 static int code;
+static const char *mark;
 
 static void leave(int signal)
 {
     (void)signal;
+    if (mark)
+        close(open(mark, O_CREAT | O_WRONLY, 0644));
     say("bye");
     _exit(code);
 }
@@ -14,6 +17,7 @@ int main(int argc, char **argv)
 {
     mortal();
     code = (int)number(argc, argv, 1, 0);
+    mark = argc > 2 ? argv[2] : NULL;
     on(SIGTERM, leave);
     say("ready pid=%d", getpid());
     wait_for_ever();

@@ -286,6 +286,14 @@ async def test_a_retry_that_is_due_after_a_restart_is_made(tmp_path: Path) -> No
             assert (shown["state"], shown["tries"]) == ("delivered", 2)
 
 
+async def test_what_is_due_at_the_end_is_tried_once(tmp_path: Path) -> None:
+    async with receiver() as there, outbox(tmp_path) as box:
+        await box.submit("a", there.url)
+        await box.log.publish("run.verdict", "a", {"report": REPORT})
+        await box.deliveries.stop()  # before the one who posts had a chance to look
+        assert (await box.shown("a"))["state"] == "delivered"
+
+
 async def test_a_verdict_that_nobody_saw_is_found_at_recovery(tmp_path: Path) -> None:
     """The daemon died between the verdict and its event; meanwhile one run was pruned and one cannot be read."""
     async with receiver() as there:
@@ -308,6 +316,33 @@ async def test_a_verdict_that_nobody_saw_is_found_at_recovery(tmp_path: Path) ->
             assert (await box.shown("running"))["state"] == "waiting"
             assert (await box.shown("broken"))["state"] == "waiting"
             assert "broken" in box.deliveries.warnings[0]
+
+
+async def test_a_verdict_that_could_not_be_stored_is_found_when_there_is_room_again(tmp_path: Path) -> None:
+    """A full disk at the wrong moment: no daemon has to be started again for it."""
+    async with receiver() as there, outbox(tmp_path) as box:
+
+        async def report_of(run_id: str) -> dict[str, Any]:
+            return {**REPORT, "run_id": run_id, "filling": "x" * 100_000}
+
+        assert await box.deliveries.recover(report_of) == 0  # at the daemon's start
+        await box.submit("b", there.url)
+        await box.store.write(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchall())
+        with pytest.raises(StateError, match="full"):
+            await box.log.publish("run.verdict", "b", {"report": await report_of("b")})
+        assert (await box.shown("b"))["state"] == "waiting"
+        await make_room(box.store)
+        assert (await box.ended("b"))["state"] == "delivered"
+
+
+async def make_room(store: Store) -> None:
+    """Shares a transaction with tries that fail, and then fails with them."""
+    while True:
+        try:
+            await store.write(lambda connection: connection.execute("PRAGMA max_page_count = 1000000").fetchall())
+        except StateError:
+            continue
+        return
 
 
 async def test_what_is_over_is_pruned_after_a_while(tmp_path: Path) -> None:

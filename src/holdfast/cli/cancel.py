@@ -10,11 +10,12 @@ from ..projections.exit_code import OWN_FAILURE
 from ..state.asking import Asking, stop_all
 from . import messages
 from .command import JSON, Command, open_state, put, show_json
-from .finding import LABEL, SESSION, filters_of, find_all, live_entries, read_record
+from .finding import LABEL, SESSION, filters_of, find_all, has_daemon, live_entries, queued_entries, read_record
 from .options import Option, UsageError
 from .stopping import tell
 
 if TYPE_CHECKING:
+    from ..state.asking import Stopped
     from ..state.directory import StateDirectory
     from .options import Parsed
 
@@ -28,18 +29,34 @@ def act(given: Parsed) -> int:
         )
     state = open_state(given)
     run_ids, complete = find_all(state, given.words)
-    _finish(state, run_ids)
     if selects:
-        # Newest first: what a run started goes before the run itself.
-        run_ids = [entry.run_id for entry in reversed(live_entries(state, filters_of(given)))]
-    if not run_ids and complete and not given.has("--json"):
+        # Those in the queue first: nothing shall begin while the others end. Then the newest first: what a run
+        # started goes before the run itself.
+        filters = filters_of(given)
+        run_ids = [entry.run_id for entry in queued_entries(state, filters)]
+        run_ids += [entry.run_id for entry in reversed(live_entries(state, filters)) if entry.run_id not in run_ids]
+    queued = [run_id for run_id in run_ids if has_daemon(state) and not state.has(run_id)]
+    run_ids = [run_id for run_id in run_ids if run_id not in queued]
+    _finish(state, run_ids)
+    if not run_ids and not queued and complete and not given.has("--json"):
         messages.say("no live run matches: there is nothing to cancel")
         return 0
     reason = given.last("--reason") or ""
+    taken_out = _take_out(state, queued, reason, given)
     if given.has("--no-wait"):
-        return _ask_only(state, run_ids, reason, given, complete=complete)
+        return _ask_only(state, run_ids, reason, given, complete=complete, asked=[run.run_id for run in taken_out])
     results = stop_all(state, run_ids, cause="user", reason=reason, now=given.has("--now"))
-    return tell(results, as_json=given.has("--json"), complete=complete)
+    return tell([*taken_out, *results], as_json=given.has("--json"), complete=complete)
+
+
+def _take_out(state: StateDirectory, run_ids: list[str], reason: str, given: Parsed) -> list[Stopped]:
+    """Through the daemon: it alone knows runs that have not begun."""
+    if not run_ids:
+        return []
+    from .queued import cancel_queued, stopped
+
+    now, wait = given.has("--now"), not given.has("--no-wait")
+    return [stopped(cancel_queued(state, run_id, reason, now=now, wait=wait)) for run_id in run_ids]
 
 
 def _finish(state: StateDirectory, run_ids: list[str]) -> None:
@@ -51,9 +68,11 @@ def _finish(state: StateDirectory, run_ids: list[str]) -> None:
             pass  # told with its result
 
 
-def _ask_only(state: StateDirectory, run_ids: list[str], reason: str, given: Parsed, *, complete: bool) -> int:
+def _ask_only(
+    state: StateDirectory, run_ids: list[str], reason: str, given: Parsed, *, complete: bool, asked: list[str]
+) -> int:
     now = given.has("--now")
-    results: dict[str, str] = {}
+    results: dict[str, str] = dict.fromkeys(asked, "asked")
     for run_id in run_ids:
         try:
             with Asking(state, run_id) as asking:

@@ -24,29 +24,54 @@ SESSION = Option("--session", "NAME", "the runs of this session")
 LABEL = Option("--label", "NAME=VALUE", "the runs with this label; of several, with all", many=True)
 _ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 _MANY = 10_000
+SOCKET = "holdfast.sock"  # of client/endpoint.py, which a look need not import
 
 
 def find(state: StateDirectory, text: str) -> str:
-    """The id of the one run that is meant. RunNotFoundError, AmbiguousRunError; StateError: it has no journal."""
+    """The id of the one run that is meant. RunNotFoundError, AmbiguousRunError; StateError: it has no journal.
+
+    StillQueuedError, with its id: only the daemon knows it yet.
+    """
     wanted = text.lower()
     # A run id is a name in a directory: nothing else may be looked up there.
     if not wanted or not _ID_CHARACTERS.issuperset(wanted):
         raise RunNotFoundError(f"there is no run {text!r}", remedy=f"holdfast ps --all lists those in {state.path}")
-    history = [] if state.has(wanted) else _history(state, wanted)
-    return _whole(state, resolve(state, wanted, history))
+    if state.has(wanted):
+        return _whole(state, wanted)
+    # First the queue, then the directories: a run that leaves the one in between is found in the other.
+    queued = _queued(state, wanted)
+    run_id = wanted if wanted in queued else resolve(state, wanted, [*queued, *_history(state, wanted)])
+    if run_id in queued and not state.has(run_id):
+        from .queued import still_queued
+
+        raise still_queued(run_id)
+    return _whole(state, run_id)
 
 
 def find_all(state: StateDirectory, words: Iterable[str]) -> tuple[list[str], bool]:
-    """The ids that are meant, each once; what cannot be found is told, does not stop the rest, and gives False."""
+    """The ids that are meant, each once, queued runs as well.
+
+    What cannot be found is told, does not stop the rest, and gives False.
+    """
     found: dict[str, None] = {}
     complete = True
     for word in words:
         try:
             found[find(state, word)] = None
         except StateError as error:
+            if (queued := queued_id(error)) is not None:
+                found[queued] = None
+                continue
             messages.say(str(error))
             complete = False
     return list(found), complete
+
+
+def queued_id(error: StateError) -> str | None:
+    """The id of the run, if this says that it is still queued."""
+    from .queued import StillQueuedError
+
+    return error.run_id if isinstance(error, StillQueuedError) else None
 
 
 def only_run(given: Parsed, command: str) -> str:
@@ -140,6 +165,28 @@ def _history(state: StateDirectory, text: str) -> list[str]:
     except StateError:
         # The index is a convenience: a directory that cannot be written can still be read.
         return [name for name in state.all_ids() if name.startswith(text)][:_MANY]
+
+
+def has_daemon(state: StateDirectory) -> bool:
+    """Whether there may be a daemon: one look, so that nothing of it is imported when there is none."""
+    return os.path.exists(os.path.join(state.path, SOCKET))
+
+
+def queued_entries(state: StateDirectory, filters: Filters) -> list[Entry]:
+    """The matching runs that only the daemon knows yet, oldest first."""
+    if not has_daemon(state):
+        return []
+    from .queued import entries
+
+    return entries(state, filters)
+
+
+def _queued(state: StateDirectory, text: str) -> list[str]:
+    if not has_daemon(state):
+        return []
+    from .queued import queued_reports
+
+    return [run_id for run_id in queued_reports(state) if run_id.startswith(text)]
 
 
 def _whole(state: StateDirectory, run_id: str) -> str:

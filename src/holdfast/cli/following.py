@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..durable import adopt, recover
 from ..errors import RequestError
@@ -91,6 +91,10 @@ class Followed:
                 raise RequestError("the run's guard does not answer", run_id=self.run_id, remedy=remedy)
             self.wait(until - time.monotonic())
         return live.answers.pop(ticket)
+
+    def report(self) -> dict[str, Any]:
+        """Its report, as far as it was read."""
+        return {**self.live.report(), "run_id": self.run_id}
 
     def close(self) -> None:
         """Let go of it. The run goes on."""

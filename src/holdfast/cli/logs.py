@@ -6,13 +6,13 @@ import time
 from typing import TYPE_CHECKING
 
 from ..durations import parse_duration
-from ..errors import SpecError
+from ..errors import SpecError, StateError
 from ..journal.reader import JournalReader
 from ..live import CHUNKS_BYTES
 from ..projections.exit_code import OWN_FAILURE
 from . import messages
 from .command import Command, die_with_reader, open_state, put
-from .finding import damage_of, find, only_run, read_record
+from .finding import damage_of, find, only_run, queued_id, read_record
 from .following import Followed
 from .log_lines import Lines
 from .options import Option, UsageError
@@ -31,14 +31,23 @@ def act(given: Parsed) -> int:
         raise UsageError(f"--stream {stream!r} is unknown", remedy="use stdout or stderr")
     since_ns = since(given.last("--since"))
     state = open_state(given)
-    run_id = find(state, text)
+    follow = given.has("-f") or given.has("--follow")
     die_with_reader()
+    try:
+        run_id = find(state, text)
+    except StateError as error:
+        if (queued := queued_id(error)) is None or not follow:
+            raise
+        from .queued import wait_begun
+
+        wait_begun(state, queued)
+        run_id = queued
     with read_record(state, run_id) as record:
         reader = JournalReader(record.fd, run_id=run_id)
         printer = Printer(given, since_ns)
         printer.offset_ns = _wall_offset(record.reader.header)
         printer.take_all(reader)
-        if given.has("-f") or given.has("--follow"):
+        if follow:
             _follow(state, run_id, reader, printer)
         printer.end()
         damage = damage_of(record)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 OWN_FAILURE = 125  # of projections/exit_code.py, which a plain --help need not import
 COMMANDS = {
     "run": "run a command in the foreground, and see to it that it ends well",
+    "submit": "queue a command with the daemon",
     "ps": "list the runs there are",
     "show": "show the report of a run",
     "why": "tell what happened to a run, and what decided",

@@ -11,7 +11,7 @@ from ..errors import StateError
 from ..state.directory import default_path
 from . import messages, table
 from .command import JSON, Command, die_with_reader, no_words, open_state, put, show_json
-from .finding import LABEL, SESSION, filters_of, open_index
+from .finding import LABEL, SESSION, filters_of, open_index, queued_entries
 from .options import Option, UsageError
 from .plain import command_line, local_time, span
 from .table import Cell, Column
@@ -61,15 +61,21 @@ def _list(given: Parsed, wanted: _Wanted) -> list[Entry]:
     state = _state(given)
     if state is None:
         return []
+    queued = queued_entries(state, wanted.filters)  # before the index: what begins in between is then in both
     with open_index(state) as index:
         entries = [entry for entry in index.refresh() if wanted.filters.matches(entry)]
+        entries += [entry for entry in queued if not state.has(entry.run_id)]
         if not wanted.ended:
-            return entries
+            return _newest_first(entries)
         page = index.list(wanted.filters, wanted.limit or max(1, index.count()))
     if page.cursor is not None:
         messages.say(f"only the newest {wanted.limit} ended runs are shown: --limit 0 shows all")
     live = {entry.run_id for entry in entries}
     entries += [entry for entry in page.entries if entry.run_id not in live]
+    return _newest_first(entries)
+
+
+def _newest_first(entries: list[Entry]) -> list[Entry]:
     return sorted(entries, key=lambda entry: (entry.begun_ns, entry.run_id), reverse=True)
 
 

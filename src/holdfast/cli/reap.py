@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 from ..state.sessions import close, counts
 from .command import JSON, Command, no_words, open_state, put
+from .finding import has_daemon
 from .options import Option, UsageError
 from .plain import plain
 from .stopping import tell
 
 if TYPE_CHECKING:
+    from ..state.asking import Stopped
+    from ..state.directory import StateDirectory
     from .options import Parsed
 
 
@@ -22,14 +25,24 @@ def act(given: Parsed) -> int:
     # Made when it is missing: a session can be closed before its first run, which is then refused.
     state = open_state(given, create=True)
     closing = close(state, session, reason=given.last("--reason") or "", now=given.has("--now"))
-    code = tell(closing.runs, closing.problems, as_json=given.has("--json"))
+    runs = [*closing.runs, *_queued(state, session, given)]
+    code = tell(runs, closing.problems, as_json=given.has("--json"))
     if not given.has("--json"):
-        number = counts(closing.runs)
+        number = counts(runs)
         put(
             f"session {plain(session)} is closed: {number['confirmed']} confirmed gone, "
             f"{number['survivors']} with survivors, {number['unknown']} unknown\n"
         )
     return code
+
+
+def _queued(state: StateDirectory, session: str, given: Parsed) -> list[Stopped]:
+    """Take its runs out of the queue, after the mark is made: from then on none of them begins, daemon or not."""
+    if not has_daemon(state):
+        return []
+    from .queued import close_session
+
+    return close_session(state, session, given.last("--reason") or "", now=given.has("--now"))
 
 
 COMMAND = Command(

@@ -125,6 +125,11 @@ def spec_of(given: Parsed) -> RunSpec:
     """The checked spec of a command line. UsageError or SpecError names the option that is wrong."""
     if not given.words:
         raise UsageError("no command was given", remedy="write holdfast run [OPTIONS] -- COMMAND [ARG]...")
+    return new_spec(given.words, options_of(given))
+
+
+def options_of(given: Parsed) -> SpecOptions:
+    """The options of `make_spec` that a command line stands for. UsageError names what is wrong."""
     if given.has("--pty") and given.has("--no-pty"):
         raise UsageError("--pty and --no-pty were both given", remedy="leave one of them out")
     options: SpecOptions = {name: given.last(flag) for flag, name in _AS_GIVEN.items() if given.has(flag)}  # type: ignore[assignment]
@@ -140,7 +145,7 @@ def spec_of(given: Parsed) -> RunSpec:
         options["stdin"] = _stdin(given)
     if given.has("--detach"):
         options["lifetime"] = _detached(given.last("--lifetime"))
-    return new_spec(given.words, options)
+    return options
 
 
 def _stdin(given: Parsed) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..errors import StateError
 from ..projections.exit_code import OWN_FAILURE
 from . import messages
 from .command import JSON, Command, die_with_reader, open_state, put, show_json
-from .finding import damage_of, find, only_run, read_record
+from .finding import damage_of, find, only_run, queued_id, read_record
 from .plain import command_line, local_time, plain, size, span
 
 if TYPE_CHECKING:
+    from ..state.directory import StateDirectory
     from ..state.record import Record
     from .options import Parsed
 
@@ -19,7 +21,13 @@ def act(given: Parsed) -> int:
     text = only_run(given, "show")
     state = open_state(given)
     die_with_reader()
-    with read_record(state, find(state, text)) as record:
+    try:
+        run_id = find(state, text)
+    except StateError as error:
+        if (queued := queued_id(error)) is None:
+            raise
+        return _show_queued(state, queued, given)
+    with read_record(state, run_id) as record:
         report = {**record.report(), "run_id": record.run_id}
         damage = damage_of(record)
         if given.has("--json"):
@@ -32,16 +40,27 @@ def act(given: Parsed) -> int:
     return OWN_FAILURE
 
 
-def _text(report: dict[str, Any], record: Record) -> str:
+def _show_queued(state: StateDirectory, run_id: str, given: Parsed) -> int:
+    from .queued import queued_report
+
+    report = queued_report(state, run_id)
+    if given.has("--json"):
+        show_json({**report, "guard": "none"})
+    else:
+        put(_text(report, None))
+    return 0
+
+
+def _text(report: dict[str, Any], record: Record | None) -> str:
     lines = [(name, value) for name, value in _fields(report, record) if value not in (None, "", "-")]
     return "".join(f"{name:<13}{value}\n" for name, value in lines)
 
 
-def _fields(report: dict[str, Any], record: Record) -> list[tuple[str, str | None]]:
+def _fields(report: dict[str, Any], record: Record | None) -> list[tuple[str, str | None]]:
     output, usage = report["output"], report["usage"]
     cpu = None if usage["cpu_user_s"] is None else usage["cpu_user_s"] + usage["cpu_system_s"]
     return [
-        ("run", record.run_id),
+        ("run", report["run_id"]),
         ("name", _plain(report["name"])),
         ("command", command_line(report["argv"])),
         ("state", _state(report, record)),
@@ -52,7 +71,8 @@ def _fields(report: dict[str, Any], record: Record) -> list[tuple[str, str | Non
         ("parent", _plain(report["parent"])),
         ("labels", ", ".join(f"{plain(name)}={plain(value)}" for name, value in report["labels"].items())),
         ("process", _plain(report["pid"])),
-        ("begun", local_time(record.begun_ns)),
+        ("queued", report["queued_at"]),
+        ("begun", None if record is None else local_time(record.begun_ns)),
         ("started", report["started_at"]),
         ("verdict", report["verdict_at"]),
         ("exited", report["exited_at"]),
@@ -62,9 +82,9 @@ def _fields(report: dict[str, Any], record: Record) -> list[tuple[str, str | Non
         ("stragglers", _plain(report["stragglers"] or None)),
         ("escalated", "yes, to SIGKILL" if report["escalated"] else None),
         ("containment", report["containment"]),
-        ("output", _output(output)),
+        ("output", None if record is None else _output(output)),
         ("used", None if cpu is None else f"{span(cpu)} of cpu, {size(usage['max_rss_bytes'])} of memory at most"),
-        ("directory", plain(record.path)),
+        ("directory", None if record is None else plain(record.path)),
     ]
 
 
@@ -72,9 +92,9 @@ def _plain(value: object) -> str | None:
     return None if value is None else plain(value)
 
 
-def _state(report: dict[str, Any], record: Record) -> str:
+def _state(report: dict[str, Any], record: Record | None) -> str:
     verdict = "no verdict yet" if report["status"] is None else f"{report['status']}, cause {report['cause']}"
-    guard = "" if report["state"] == "settled" else f"; its guard is {record.guard}"
+    guard = "" if report["state"] == "settled" or record is None else f"; its guard is {record.guard}"
     return f"{report['state']}: {verdict}{guard}"
 
 

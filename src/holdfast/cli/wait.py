@@ -11,11 +11,11 @@ import time
 from typing import TYPE_CHECKING
 
 from ..durations import parse_duration
-from ..errors import HoldfastError
+from ..errors import DaemonError, HoldfastError
 from ..projections.exit_code import OWN_FAILURE, exit_code
 from . import messages
 from .command import JSON, Command, open_state, put, show_json
-from .finding import LABEL, SESSION, filters_of, find_all, open_index
+from .finding import LABEL, SESSION, filters_of, find_all, has_daemon, open_index, queued_entries
 from .following import Followed
 from .options import Option, UsageError
 from .plain import plain
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..state.directory import StateDirectory
     from ..state.entry import Filters
     from .options import Parsed
+    from .queued import QueuedRun
 
 _BAD_FIRST = ("lost", "failed", "timed_out", "cancelled", "succeeded")
 
@@ -68,7 +69,7 @@ class Waiting:
         self.quiet = quiet
         self.complete = True  # no run that was asked for is missing
         self.timed_out = False
-        self.runs: dict[str, Followed] = {}
+        self.runs: dict[str, Followed | QueuedRun] = {}
         self._done: set[str] = set()
 
     def add(self, run_ids: list[str]) -> None:
@@ -77,10 +78,17 @@ class Waiting:
             if run_id in self.runs:
                 continue
             try:
-                self.runs[run_id] = Followed(self.state, run_id)
+                self.runs[run_id] = self._follow(run_id)
             except HoldfastError as error:
                 messages.say(str(error))
                 self.complete = False
+
+    def _follow(self, run_id: str) -> Followed | QueuedRun:
+        if self.state.has(run_id) or not has_daemon(self.state):
+            return Followed(self.state, run_id)
+        from .queued import QueuedRun
+
+        return QueuedRun(self.state, run_id, settled=self.settled)
 
     def run(self) -> None:
         """Wait until each has come as far as was asked for, or the time is over."""
@@ -96,11 +104,19 @@ class Waiting:
             ready = {fd for fd, _ in poll.poll(min(bounds) * 1000 if bounds else None)}
             for run in left:
                 if run.fd in ready or run.timeout_s is not None:
-                    run.on_ready()
+                    self._take(run)
             self._note()
             if self.deadline is not None and time.monotonic() >= self.deadline and len(self._done) < len(self.runs):
                 self.timed_out = True
                 return
+
+    def _take(self, run: Followed | QueuedRun) -> None:
+        try:
+            run.on_ready()
+        except DaemonError as error:
+            messages.say(f"run {run.run_id} is left in the queue: {error}")
+            self.complete = False
+            self.runs.pop(run.run_id).close()
 
     def run_matching(self, filters: Filters) -> None:
         """Wait for every run that matches, also those that ended, and those that begin while we wait."""
@@ -113,11 +129,12 @@ class Waiting:
 
     def _add_matching(self, filters: Filters) -> bool:
         """Follow what matches now, also what ended between two looks; False when nothing is new."""
+        queued = queued_entries(self.state, filters)
         with open_index(self.state) as index:
             live = [entry for entry in index.refresh() if filters.matches(entry) and entry.problem is None]
             ended = index.list(filters, max(1, index.count())).entries
         known = len(self.runs)
-        for entry in sorted([*ended, *live], key=lambda entry: (entry.begun_ns, entry.run_id)):
+        for entry in sorted([*ended, *live, *queued], key=lambda entry: (entry.begun_ns, entry.run_id)):
             self.add([entry.run_id])
         return len(self.runs) > known
 
@@ -133,7 +150,7 @@ class Waiting:
     def tell(self, *, as_json: bool) -> int:
         """The exit code, after the reports or what is missing were told."""
         if as_json:
-            show_json([{**run.live.report(), "run_id": run_id} for run_id, run in self.runs.items()])
+            show_json([run.report() for run in self.runs.values()])
         if self.timed_out:
             left = [run_id for run_id in self.runs if run_id not in self._done]
             shown = ", ".join(left[:3]) + (", ..." if len(left) > 3 else "")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..errors import StateError
 from ..journal.reader import JournalReader
 from ..live import CHUNKS_BYTES
 from ..projections.exit_code import OWN_FAILURE
 from . import messages
 from .command import JSON, Command, die_with_reader, open_state, put, show_json
-from .finding import damage_of, find, only_run, read_record
+from .finding import damage_of, find, only_run, queued_id, read_record
 from .plain import command_line, plain, utc_time
 from .timeline import Event, spells, timeline
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..journal.reader import Chunk
+    from ..state.directory import StateDirectory
     from ..state.record import Record
     from .options import Parsed
 
@@ -27,7 +29,13 @@ def act(given: Parsed) -> int:
     text = only_run(given, "why")
     state = open_state(given)
     die_with_reader()
-    with read_record(state, find(state, text)) as record:
+    try:
+        run_id = find(state, text)
+    except StateError as error:
+        if (queued := queued_id(error)) is None:
+            raise
+        return _tell_queued(state, queued, given)
+    with read_record(state, run_id) as record:
         reader = record.reader
         events = timeline(reader.header, reader.facts, record.outcome, spells(_output(record)))
         damage = damage_of(record)
@@ -41,6 +49,18 @@ def act(given: Parsed) -> int:
     return OWN_FAILURE
 
 
+def _tell_queued(state: StateDirectory, run_id: str, given: Parsed) -> int:
+    """Nothing has happened to it yet, and that is the answer."""
+    from .queued import queued_report
+
+    report = queued_report(state, run_id)
+    if given.has("--json"):
+        show_json(_told(run_id, report, []))
+    else:
+        put(f"run {run_id}: {command_line(report['argv'])}\nqueued since {plain(report['queued_at'])}\n")
+    return 0
+
+
 def _output(record: Record) -> Iterator[Chunk]:
     """All output up to where the facts were read, a piece at a time: a journal can be larger than memory."""
     reader = JournalReader(record.fd, run_id=record.run_id)
@@ -49,12 +69,15 @@ def _output(record: Record) -> Iterator[Chunk]:
 
 
 def _show_json(record: Record, events: list[Event]) -> None:
-    report = record.report()
     told = [
         {"at_s": event.at_s, "fact": event.fact, "words": event.words, "mark": event.mark or None} for event in events
     ]
+    show_json(_told(record.run_id, record.report(), told))
+
+
+def _told(run_id: str, report: dict[str, Any], events: list[dict[str, Any]]) -> dict[str, Any]:
     fields = ("state", "status", "cause", "reason", "verdict_at")
-    show_json({"run_id": record.run_id, **{name: report[name] for name in fields}, "timeline": told})
+    return {"run_id": run_id, **{name: report[name] for name in fields}, "timeline": events}
 
 
 def _text(record: Record, events: list[Event]) -> str:

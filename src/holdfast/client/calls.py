@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Stream = Literal["stdout", "stderr", "all"]
 Until = Literal["verdict", "settled"]
 SLICE_S = 20.0  # one long poll; then it is asked again, so that a daemon that is gone is noticed
+_PAGE = 500
 QUIET_S = 60.0  # an event stream says something more often than this
 
 
@@ -68,11 +69,16 @@ def all_pages(filters: RunFilters) -> Generator[Call, dict[str, Any], list[Repor
     found: list[Report] = []
     cursor: str | None = None
     while True:
-        page = page_of((yield listing(filters, cursor, None)))
+        page = page_of((yield listing(filters, cursor, _PAGE)))
         found += page.runs
         cursor = page.cursor
         if cursor is None:
             return found
+
+
+def wait_once(run_id: str, until: str, slice_s: float) -> Call:
+    """One long poll: answered when it is reached, or after this long."""
+    return Call("GET", _run(run_id, "wait"), {"until": until, "timeout_s": round(slice_s, 3)}, patience_s=slice_s)
 
 
 def waiting(run_id: str, until: Until, timeout: Duration | None) -> Generator[Call, Report, Report]:
@@ -81,8 +87,7 @@ def waiting(run_id: str, until: Until, timeout: Duration | None) -> Generator[Ca
     deadline = None if left_s is None else time.monotonic() + left_s
     while True:
         slice_s = SLICE_S if deadline is None else max(0.0, min(SLICE_S, deadline - time.monotonic()))
-        params = {"until": until, "timeout_s": round(slice_s, 3)}
-        report = yield Call("GET", _run(run_id, "wait"), params, patience_s=slice_s)
+        report = yield wait_once(run_id, until, slice_s)
         reached = report["state"] == "settled" or (until == "verdict" and report["status"] is not None)
         if reached or (deadline is not None and time.monotonic() >= deadline):
             return report

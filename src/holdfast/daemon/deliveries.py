@@ -6,9 +6,9 @@
 
 Order. The row is made in the transaction that queues the run, gets its body in the transaction that stores the
 run.verdict event, and is posted after that. So it waits for no clean-up of the run; a crash at any moment leaves a row
-that says what is still to be done; and a verdict that was given while no daemon lived is found by `recover`, because
-its row still waits. A crash between an answer and its record posts once more: at least once, each time with the same id
-and the same bytes.
+that says what is still to be done; and a verdict that was given while no daemon lived, or whose event could not be
+stored, is found by `recover`, because its row still waits. A crash between an answer and its record posts once more: at
+least once, each time with the same id and the same bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from ..errors import HoldfastError, RunNotFoundError
+from ..errors import HoldfastError, RunNotFoundError, StateError
 from . import signing
 from .event import wall_time
 from .posting import Poster, origin_of
@@ -36,8 +36,10 @@ _SQL = statements("deliveries")
 BACK_OFF_S = (1.0, 3.0, 10.0, 30.0)  # between one try and the next: five tries
 _AT_ONCE = 64
 _OF_EACH_ORIGIN = 4
-_UNRECORDED_S = 30.0  # before a try whose answer could not be recorded is made again
+_AGAIN_S = 30.0  # after something of our own failed
 _LAST_TRIES_S = 5.0
+_KEEP_S = 30 * 86_400.0  # how long it can be read how a delivery ended
+_PRUNE_EVERY_S = 3600.0
 
 
 class Clock(Protocol):
@@ -92,6 +94,9 @@ class Deliveries:
         self._changed = asyncio.Event()
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._worker: asyncio.Task[None] | None = None
+        self._report_of: Callable[[str], Awaitable[Mapping[str, Any]]] | None = None
+        self._owes = False  # there may be verdicts that the outbox does not know
+        self._pruned_at = 0.0
         events.ride("run.verdict", self)
 
     # With the run.
@@ -118,6 +123,11 @@ class Deliveries:
         """After that transaction."""
         self._changed.set()
 
+    def undone(self) -> None:
+        """That transaction was undone: what was to be posted has to be found again."""
+        self._owes = True
+        self._changed.set()
+
     async def verdict(self, run_id: str, report: Mapping[str, Any]) -> None:
         """The same for a verdict whose event is not published now. StateError."""
         await self._store.write(lambda connection: self.write(connection, run_id, report))
@@ -125,7 +135,7 @@ class Deliveries:
 
     async def recover(self, report_of: Callable[[str], Awaitable[Mapping[str, Any]]]) -> int:
         """Find the verdicts that were given while nobody looked; how many. One that cannot be read stops no other."""
-        found = 0
+        self._report_of, self._owes, found = report_of, False, 0
         for (run_id,) in await self._store.read(lambda connection: connection.execute(_SQL["waiting"]).fetchall()):
             try:
                 report = await report_of(run_id)
@@ -135,6 +145,7 @@ class Deliveries:
             except RunNotFoundError:
                 await self._record("failed", run_id, error="the run is not there any more", tried=0)
             except HoldfastError as error:
+                self._owes = self._owes or isinstance(error, StateError)
                 self._warn(f"cannot tell whether a delivery is due: {error}")
         return found
 
@@ -149,6 +160,8 @@ class Deliveries:
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.wait([self._worker])
+            if last_tries_s > 0:
+                await self._look()
         tries = list(self._under_way.values())
         if tries:
             _, unfinished = await asyncio.wait(tries, timeout=last_tries_s)
@@ -161,12 +174,21 @@ class Deliveries:
     async def _work(self) -> None:
         while True:
             self._changed.clear()
-            try:
-                delay = await self._begin_due()
-            except HoldfastError as error:
-                self._warn(f"cannot read the deliveries that are due: {error}")
-                delay = _UNRECORDED_S
-            await self._clock.wait(self._changed, delay)
+            await self._clock.wait(self._changed, await self._look())
+
+    async def _look(self) -> float | None:
+        """Do what is due; in how many seconds to look again, unless something changes."""
+        try:
+            if self._clock.time() > self._pruned_at + _PRUNE_EVERY_S:
+                self._pruned_at = self._clock.time()
+                await self.prune(_KEEP_S)
+            if self._owes and self._report_of is not None:
+                await self.recover(self._report_of)
+            delay = await self._begin_due()
+        except HoldfastError as error:
+            self._warn(f"cannot look for deliveries that are due: {error}")
+            return _AGAIN_S
+        return _AGAIN_S if self._owes else delay
 
     async def _begin_due(self) -> float | None:
         """Begin every try that may be made now; in how many seconds to look again."""
@@ -198,7 +220,7 @@ class Deliveries:
                 self._warn(f"run {due.run_id}: the delivery failed after {due.tries + 1} tries: {error}")
         except HoldfastError as error:
             self._warn(f"run {due.run_id}: the delivery could not be made or recorded, it is tried again: {error}")
-            await self._clock.wait(asyncio.Event(), _UNRECORDED_S)
+            await self._clock.wait(asyncio.Event(), _AGAIN_S)
         finally:
             del self._under_way[due.run_id]
             self._changed.set()

@@ -15,7 +15,6 @@ All of it takes place on the event loop's thread; nothing here ever waits for a 
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -23,6 +22,7 @@ import msgspec
 
 from ..errors import StateError
 from .event import OUTPUT, Event, Interest, make, of_row, wall_time
+from .output_event import PIECE, Output
 from .store import statements
 from .subscription import Subscription
 from .tally import Tally
@@ -37,7 +37,7 @@ _SQL = statements("events")
 _PAUSE_S = 50e-6  # for each client
 _LONGEST_PAUSE_S = 0.1
 _PRUNE_EVERY = 1000  # events
-_CONTENT = 64 << 10  # bytes of output in one event
+_PRUNE_EVERY_S = 3600.0
 _HEARTBEAT = Event(None, "", None, None, b"", b":\n\n")
 
 
@@ -56,6 +56,7 @@ class Rider(Protocol):
 
     def write(self, connection: sqlite3.Connection, run_id: str, report: Mapping[str, Any]) -> None: ...
     def committed(self) -> None: ...
+    def undone(self) -> None: ...
 
 
 class EventLog:
@@ -73,15 +74,17 @@ class EventLog:
         self._riders: dict[str, Rider] = {}
         self._open: set[Subscription] = set()
         self._live: set[Subscription] = set()  # the others read from the store
-        self._round: list[Event | _Output] = []
+        self._round: list[Event | Output] = []
         self._next_round = 0.0
         self._due: asyncio.TimerHandle | None = None
         self._beat: asyncio.TimerHandle | None = None
         self._unpruned = 0
+        self._pruned_at = 0.0
 
     async def start(self) -> None:
         """Find out where the log ends, and remove what is too old. StateError."""
         await self.prune()
+        self._pruned_at = time.monotonic()
         _, self.last_id = await self._store.read(_bounds)
         self._beat = asyncio.get_running_loop().call_later(self.bounds.heartbeat_s, self._heartbeat)
 
@@ -129,6 +132,8 @@ class EventLog:
         def stored(written: asyncio.Future[tuple[int, bool]]) -> None:
             if error := written.exception():
                 self._tell_of_loss()
+                if rider is not None:
+                    rider.undone()
             else:
                 number, new = written.result()
                 if new and type == "run.verdict":
@@ -153,16 +158,16 @@ class EventLog:
         """Tell that a run wrote this, `offset` bytes into that stream. Not stored, and left out for slow clients."""
         if not self._live:
             return
-        for begin in range(0, len(data), _CONTENT):
-            piece = data[begin : begin + _CONTENT]
+        for begin in range(0, len(data), PIECE):
+            piece = data[begin : begin + PIECE]
             last = self._round[-1] if self._round else None
-            if isinstance(last, _Output) and last.extend(run_id, stream, offset + begin, piece, late=late):
+            if isinstance(last, Output) and last.extend(run_id, stream, offset + begin, piece, late=late):
                 continue
-            self._add(_Output(run_id, session, stream, offset + begin, piece, late=late))
+            self._add(Output(run_id, session, stream, offset + begin, piece, late=late))
 
     # Giving out.
 
-    def _add(self, event: Event | _Output) -> None:
+    def _add(self, event: Event | Output) -> None:
         self._round.append(event)
         if self._due is None:
             loop = asyncio.get_running_loop()
@@ -186,10 +191,9 @@ class EventLog:
         for subscription in list(self._live):
             subscription.offer(event)
         if self._unpruned >= _PRUNE_EVERY:
-            self._store.write(self._prune)
-            self._unpruned = 0
+            self._prune_soon()
 
-    def _offer_output(self, output: _Output) -> None:
+    def _offer_output(self, output: Output) -> None:
         plain = output.event(with_content=False)
         full: Event | None = None
         for subscription in self._live:
@@ -203,6 +207,8 @@ class EventLog:
         for subscription in list(self._open):
             if not subscription.beat(_HEARTBEAT):
                 self.dropped += 1
+        if time.monotonic() > self._pruned_at + _PRUNE_EVERY_S:
+            self._prune_soon()
         self._beat = asyncio.get_running_loop().call_later(self.bounds.heartbeat_s, self._heartbeat)
 
     def _tell_of_loss(self) -> None:
@@ -256,39 +262,16 @@ class EventLog:
         """Remove what is too old or too much; how many that were."""
         return await self._store.write(self._prune)
 
+    def _prune_soon(self) -> None:
+        self._unpruned, self._pruned_at = 0, time.monotonic()
+        # A failure is no loss: the next time does it.
+        self._store.write(self._prune).add_done_callback(lambda done: done.cancelled() or done.exception())
+
     def _prune(self, connection: sqlite3.Connection) -> int:
         _, last = _bounds(connection)
         before_ms = int((time.time() - self.bounds.keep_s) * 1000)
         values = {"last": last, "keep": self.bounds.keep_events, "before_ms": before_ms}
         return connection.execute(_SQL["prune"], values).rowcount
-
-
-class _Output:
-    """What a run wrote since the last round."""
-
-    __slots__ = ("_data", "_late", "_offset", "_run_id", "_session", "_stream")
-
-    def __init__(self, run_id: str, session: str | None, stream: str, offset: int, data: bytes, *, late: bool) -> None:
-        self._run_id, self._session, self._stream = run_id, session, stream
-        self._offset, self._data, self._late = offset, data, late
-
-    def extend(self, run_id: str, stream: str, offset: int, data: bytes, *, late: bool) -> bool:
-        """Take it in when it goes on where this one ends."""
-        fits = len(self._data) + len(data) <= _CONTENT
-        if (self._run_id, self._stream, self._late) != (run_id, stream, late) or not fits:
-            return False
-        if offset != self._offset + len(self._data):
-            return False
-        self._data += data
-        return True
-
-    def event(self, *, with_content: bool) -> Event:
-        told: dict[str, Any] = {"run_id": self._run_id, "stream": self._stream, "offset": self._offset}
-        told |= {"length": len(self._data), "late": self._late}
-        if with_content:
-            told["data"] = base64.b64encode(self._data).decode()
-        data = msgspec.json.encode(told)
-        return make(OUTPUT, data, run_id=self._run_id, session=self._session, late=self._late)
 
 
 def _bounds(connection: sqlite3.Connection) -> tuple[int, int]:

@@ -230,6 +230,8 @@ class _Daemon:
 
     async def _end_streams(self, service: Service) -> None:
         service.stopped.set()
+        # What was published is written by now, or never will be: whoever listens gets it before the end.
+        await self._attempt("the last events may be missing", service.store.write(lambda _: None))
         await service.events.stop()
 
     async def _stop_deliveries(self, service: Service, drain: Drain) -> None:

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 
 class CommandLines(NamedTuple):
-    """What the guard runs on this side: to attach the command, to call the agent, to put it there, to look."""
+    """What the guard runs on this side: to attach the command, to call the agent, to put it there, to look, to sweep."""
 
     attach: tuple[str, ...]
     enter: tuple[str, ...]
     copy: tuple[str, ...]
     look: tuple[str, ...]
+    sweep: tuple[str, ...]
 
 
 def command_lines(spec: RunSpec, guard: str) -> CommandLines:
@@ -41,6 +42,7 @@ def command_lines(spec: RunSpec, guard: str) -> CommandLines:
         enter=(*runtime, "exec", "-i", name, agent, "inside", "hold", meeting),
         copy=(*runtime, "cp", guard, f"{name}:{agent}"),
         look=(*runtime, "container", "inspect", "--format", "{{.State.Status}}", name),
+        sweep=(*runtime, "exec", name, agent, "inside", "sweep", spec.run_id),
     )
 
 

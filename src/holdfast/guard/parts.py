@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .containment import Containment
 
 OPTIONS, ARGV, ENV, CWD, LADDER, RUN_ID, CGROUP, MEMORY_GROUP, PIDS_GROUP = range(32, 41)
-CONTAINER, ENTER, COPY, LOOK, INSIDE = range(41, 46)
+CONTAINER, ENTER, COPY, LOOK, SWEEP, INSIDE = range(41, 47)
 
 PTY = 1 << 0
 MERGE = 1 << 1
@@ -121,6 +121,7 @@ def _container_parts(spec: RunSpec) -> bytes:
         _list(ENTER, lines.enter),
         _list(COPY, lines.copy),
         _list(LOOK, lines.look),
+        _list(SWEEP, lines.sweep),
         _part(INSIDE, b"".join(inside)),
     ]
     return b"".join(outside)

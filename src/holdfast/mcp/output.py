@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..characters import end_of_last, start_of_first
 from ..journal.reader import JournalReader
 from ..state.record import Record
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from ..state.directory import StateDirectory
 
 _AT_ONCE = 1 << 20
-_LONGEST_CHARACTER = 4
 
 
 class Page(NamedTuple):
@@ -38,7 +38,8 @@ def read_page(state: StateDirectory, run_id: str, offset: int, limit: int, strea
     offset = min(offset, total)
     # The rest of a character may be on its way, or on the next page. When nothing follows, what is there is all.
     keep_all = ended and offset + len(data) == total
-    whole = data if keep_all else data[: _whole_characters(data)]
+    # A page that is one piece of a character is handed out as it is: the next call must get on.
+    whole = data if keep_all else data[: end_of_last(data)] or data
     return Page(whole.decode("utf-8", "replace"), offset, offset + len(whole), total)
 
 
@@ -49,7 +50,7 @@ def read_tail(state: StateDirectory, run_id: str, limit: int) -> Page:
         total = reader.stdout_bytes + reader.stderr_bytes - reader.late_bytes
         start = max(0, total - limit)
         data, _ = _range(JournalReader(record.fd, run_id=run_id), None, start, total)
-    cut = _first_character(data) if start else 0
+    cut = start_of_first(data) if start else 0
     return Page(data[cut:].decode("utf-8", "replace"), start + cut, total, total)
 
 
@@ -69,23 +70,3 @@ def _chunks(reader: JournalReader, stream: str | None) -> Iterator[bytes]:
         for chunk in chunks:
             if not chunk.late and stream in (None, chunk.stream):
                 yield chunk.data
-
-
-def _whole_characters(data: bytes) -> int:
-    """How many bytes are left without a character that is cut off at the end."""
-    for back in range(1, min(_LONGEST_CHARACTER, len(data)) + 1):
-        byte = data[-back]
-        if byte & 0xC0 == 0x80:
-            continue  # the inside of a character: its first byte says how long it is
-        length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
-        # A page that is one piece of a character is handed out as it is: the next call must get on.
-        return len(data) - back if length > back and len(data) > back else len(data)
-    return len(data)
-
-
-def _first_character(data: bytes) -> int:
-    """Where the first character begins that is not cut off at the beginning."""
-    for at, byte in enumerate(data[:_LONGEST_CHARACTER]):
-        if byte & 0xC0 != 0x80:
-            return at
-    return 0

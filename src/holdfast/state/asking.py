@@ -37,7 +37,7 @@ _RETRY_S = 0.05  # how soon a guard that has no room for us is tried again
 _IN_ORDER_S = 0.1  # how long the next run waits until this one has taken its request
 _AT_ONCE = 200  # runs that are asked side by side: each takes two descriptors
 _DEFAULTS = {"grace_s": 10.0, "kill_wait_s": 5.0, "drain_s": 2.0}
-_OF_TREE = {"gone": "confirmed", "survivors": "survivors"}
+OF_TREE = {"gone": "confirmed", "survivors": "survivors"}
 
 
 class Stopped(NamedTuple):
@@ -175,7 +175,7 @@ class Asking:
         if not self.state.has(self.run_id) and not self.record.reader.facts:
             return Stopped(self.run_id, "confirmed", False, None, "it was given up before it started")
         report = self.record.report()
-        how = _OF_TREE.get(report["tree"], "unknown") if self.record.reader.ended else "unknown"
+        how = OF_TREE.get(report["tree"], "unknown") if self.record.reader.ended else "unknown"
         return Stopped(self.run_id, how, self.sent, report, self.problem)
 
     def disconnect(self) -> None:

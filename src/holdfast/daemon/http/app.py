@@ -41,7 +41,7 @@ def operations() -> tuple[Operation, ...]:
 def make_app(service: Service, *, security: Security, routes: Sequence[BaseRoute] = ()) -> Starlette:
     """The application for all listeners; `routes` are added behind the same walls (pages, streams)."""
     bounds = Bounds(service.config.request_bytes, service.config.request_timeout_s)
-    return Starlette(
+    app = Starlette(
         routes=[*_routes(operations(), service, bounds), *_streams(service), *routes],
         middleware=[Middleware(Walls, security=security)],
         exception_handlers={
@@ -53,6 +53,8 @@ def make_app(service: Service, *, security: Security, routes: Sequence[BaseRoute
             Exception: _failed,
         },
     )
+    app.router.redirect_slashes = False  # one path, one thing
+    return app
 
 
 def _streams(service: Service) -> list[BaseRoute]:

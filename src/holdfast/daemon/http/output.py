@@ -146,18 +146,19 @@ class OutputStream(Response):
             return
         place = self._map.mark_before(asked.choice, asked.start)
         reader = RangeReader(self._fd, asked.run_id, asked.choice, place)
-        while more and not (asked.end is not None and reader.offset >= asked.end) and not reader.is_fenced:
-            # Asked first, read then: what was recorded before the end is in what is read after it.
-            while (pieces := await asyncio.to_thread(reader.read, asked.start, asked.end)) is not None:
+        while True:
+            while not self._has_all(reader):
+                pieces = await asyncio.to_thread(reader.read, asked.start, asked.end)
+                if pieces is None:
+                    break
                 yield pieces
-                if asked.end is not None and reader.offset >= asked.end:
-                    return
-            more = self._follow and not reader.reader.ended
-            if more:
-                more = await asked.service.output_wait(asked.run_id, reader.reader.position)
-                if not more:
-                    while (pieces := await asyncio.to_thread(reader.read, asked.start, asked.end)) is not None:
-                        yield pieces
+            if not (self._follow and more) or self._has_all(reader) or reader.reader.ended:
+                return
+            # False: there will be no more, but what came before that has still to be read.
+            more = await asked.service.output_wait(asked.run_id, reader.reader.position)
+
+    def _has_all(self, reader: RangeReader) -> bool:
+        return reader.is_fenced or (self._asked.end is not None and reader.offset >= self._asked.end)
 
     async def _until_started(self) -> None:
         """Wait in the queue with the run; one that ends there has a journal, too."""

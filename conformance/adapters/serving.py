@@ -1,0 +1,51 @@
+"""The frame of every adapter in Python: reads the task, runs each command, says what came of it, stays until told."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from conformance.task import Answer, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conformance.task import Task
+
+Run = "Callable[[Task, list[str], str], Answer]"
+
+
+def serve(run: Callable[[Task, list[str], str], Answer]) -> None:
+    """Be an adapter: `run` gets the task, the argv, and a beginning for the names of files that it may write."""
+    task = decode(sys.argv[1])
+    say({"ready": True})
+    for number, argv in enumerate(task.runs):
+        place = os.path.join(task.directory, str(number))
+        begin = time.monotonic()
+        try:
+            answer = run(task, list(argv), place)
+        except Exception as error:  # noqa: BLE001 - whatever a peer raises at its caller is its answer
+            answer = Answer("error", note="".join(traceback.format_exception_only(error)).strip())
+        tell(answer, place, time.monotonic() - begin)
+    sys.stdin.read()
+
+
+def tell(answer: Answer, place: str, seconds: float) -> None:
+    """Say what came of one command; output goes into files, because there may be much of it."""
+    fields: dict[str, Any] = answer._asdict()
+    for stream in ("stdout", "stderr"):
+        path = Path(f"{place}.{stream}")
+        if fields[stream]:
+            path.write_bytes(fields[stream])
+        fields[stream] = str(path) if path.exists() else None
+    say({"answer": {**fields, "seconds": seconds}})
+
+
+def say(message: dict[str, Any]) -> None:
+    """One line to whoever runs this adapter."""
+    print(json.dumps(message), flush=True)

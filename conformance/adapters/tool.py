@@ -1,0 +1,77 @@
+"""A command-line tool that runs the command: started with its output in files, as one would redirect it in a shell."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from conformance.adapters.serving import say
+
+if TYPE_CHECKING:
+    from conformance.task import Task
+
+
+class Tool:
+    """The tool's process; `code` is as Python gives it, negative for a signal."""
+
+    def __init__(self, task: Task, argv: list[str], place: str, **options: Any) -> None:
+        self.task, self.place = task, place
+        self.began = time.monotonic()
+        given = _fed(task.input_bytes) if task.input_bytes else os.open(os.devnull, os.O_RDONLY)
+        with open(f"{place}.stdout", "wb") as out, open(f"{place}.stderr", "wb") as err:
+            start = lambda: _start(self, argv, given, out, err, options)  # noqa: E731
+            if task.thread:
+                thread = threading.Thread(target=start)
+                thread.start()
+                thread.join()
+            else:
+                start()
+        os.close(given)
+        say({"supervisor": self.process.pid})
+        if task.cancel_after_s is not None:
+            threading.Timer(task.cancel_after_s, self.process.send_signal, [signal.SIGTERM]).start()
+
+    process: subprocess.Popen[bytes]
+
+    def wait(self) -> int:
+        """Wait until the tool has ended."""
+        return self.process.wait()
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self.began
+
+    def output(self) -> dict[str, Any]:
+        """For an answer: files are where they have to be already; what is only counted is counted."""
+        if not self.task.stream:
+            return {}
+        count = os.path.getsize(f"{self.place}.stdout")
+        os.truncate(f"{self.place}.stdout", 0)
+        return {"stdout_bytes": count}
+
+
+def _start(tool: Tool, argv: list[str], given: int, out: Any, err: Any, options: dict[str, Any]) -> None:
+    tool.process = subprocess.Popen(
+        argv, stdin=given, stdout=out, stderr=err, cwd=tool.task.cwd if not options.pop("own_cwd", False) else None,
+        close_fds=False, **options,
+    )  # fmt: skip
+
+
+def _fed(count: int) -> int:
+    """A pipe as a shell makes one: somebody else writes into it, and does not mind when nobody reads."""
+    given, feed = os.pipe()
+    threading.Thread(target=_feed, args=(feed, count), daemon=True).start()
+    return given
+
+
+def _feed(fd: int, count: int) -> None:
+    try:
+        os.write(fd, bytes(count))
+    except BrokenPipeError:
+        pass
+    os.close(fd)

@@ -1,0 +1,100 @@
+"""All cells, two at a time, each in a process of its own; what a peer has no notion of is not run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from holdfast.guard import containment
+from tests.support.freezer import why_no_freezer
+
+from .peers import REASONS, environment
+from .places import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bench.progress import Progress
+
+    from .peers import Peer
+    from .rows import Row
+
+_AT_ONCE = 2
+_TOO_LONG_S = 120
+Cells = dict[str, dict[str, dict[str, Any]]]  # by row, by peer
+
+
+def carry_out(rows: Sequence[Row], peers: Sequence[Peer], progress: Progress) -> Cells:
+    """What came of every cell."""
+    lock = threading.Lock()
+
+    def one(row: Row, peer: Peer) -> dict[str, Any]:
+        with lock:
+            progress.step(row.name, peer.name)
+        return _cell(row, peer)
+
+    absent = {peer.name: why for peer in peers if (why := _why_absent(peer))}
+    missing = _missing_here()
+    cells: Cells = {row.name: {} for row in rows}
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        waiting = []
+        for row in rows:
+            for peer in peers:
+                if peer.name in absent:
+                    cells[row.name][peer.name] = {"verdict": "absent", "reason": absent[peer.name]}
+                elif lacking := [need for need in row.needs if need in peer.lacks | missing.keys()]:
+                    reason = missing.get(lacking[0], REASONS[lacking[0]])
+                    cells[row.name][peer.name] = {"verdict": "not applicable", "reason": reason}
+                else:
+                    waiting.append((row, peer, pool.submit(one, row, peer)))
+        for row, peer, cell in waiting:
+            cells[row.name][peer.name] = cell.result()
+    return cells
+
+
+def count(rows: Sequence[Row], peers: Sequence[Peer]) -> int:
+    """How many cells will be run."""
+    missing = _missing_here()
+    there = [peer for peer in peers if not _why_absent(peer)]
+    return sum(not set(row.needs) & (peer.lacks | missing.keys()) for row in rows for peer in there)
+
+
+def versions(peers: Sequence[Peer]) -> dict[str, str | None]:
+    """What each peer says it is; None for an absent one."""
+    return {peer.name: None if _why_absent(peer) else peer.find() for peer in peers}
+
+
+def _cell(row: Row, peer: Peer) -> dict[str, Any]:
+    command = [sys.executable, "-m", "conformance.cell", row.name, peer.name]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=_TOO_LONG_S, check=False
+    )
+    if done.returncode:
+        # The pack itself failed here: that is nothing to say about the peer, and nothing to hide.
+        lines = done.stderr.strip().splitlines()
+        return {"verdict": "broken", "reason": lines[-1] if lines else f"exit code {done.returncode}"}
+    cell: dict[str, Any] = json.loads(done.stdout)
+    return cell
+
+
+def _why_absent(peer: Peer) -> str | None:
+    try:
+        peer.find()
+    except LookupError as reason:
+        return str(reason.args[0])
+    return None
+
+
+def _missing_here() -> dict[str, str]:
+    """What rows need of the machine and it does not have."""
+    found = {}
+    if why_not := why_no_freezer():
+        found["freezer"] = why_not
+    place = containment.probe()
+    if place.memory_base is None and not place.controls:
+        found["memory"] = "no memory controller on this machine"
+    return found

@@ -1,0 +1,151 @@
+"""One cell: `python -m conformance.cell ROW PEER` runs one row with one peer and prints what held, as JSON.
+
+In a process of its own, which is a subreaper: whatever gets away from the peer comes here, is counted, and is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.support.children import Children
+from tests.support.processes import become_subreaper
+
+from .conversation import Conversation
+from .expectation import Seen, judge
+from .interference import SECRET_FD, Interference, secret_descriptor
+from .oracle import KEPT, Leaf, left
+from .peers import PEERS, apart, environment
+from .places import CHILDREN, ROOT
+from .rows import ROWS
+
+if TYPE_CHECKING:
+    from .peers import Peer
+    from .rows import Row
+
+_READY_S = 30.0
+_ANSWER_MARGIN_S = 1.0
+_LOOK_S = 0.6
+_KILLED_LOOK_S = 4.0
+_LEAVE_S = 4.0
+
+
+def run_cell(row: Row, peer: Peer) -> dict[str, Any]:
+    """What held and what did not, with what was seen."""
+    become_subreaper()
+    with tempfile.TemporaryDirectory(prefix="conformance-") as directory:
+        Path(directory, "shared").write_bytes(bytes(16))
+        seen = _watch(row, peer, directory)
+        findings = judge(row.expect, seen)
+        answers = [_plain(answer) for answer in seen.answers]
+    return {
+        "verdict": "failed" if findings else "held",
+        "findings": [finding._asdict() for finding in findings],
+        "answers": answers,
+    }
+
+
+def _watch(row: Row, peer: Peer, directory: str) -> Seen:
+    leaf = Leaf(f"{row.name}-{os.path.basename(directory)}")
+    program = str(CHILDREN / row.program) if row.program else None
+    interference = Interference(row.interfere, leaf, program)
+    secret = secret_descriptor(f"{directory}/secret") if row.interfere == "secret" else contextlib.nullcontext()
+    try:
+        with secret:
+            adapter = _start(row, peer, directory, leaf)
+        with adapter:
+            KEPT.add(adapter.pid)
+            return _look(row, adapter, leaf, interference, directory)
+    finally:
+        interference.undo()
+        leaf.close()
+
+
+def _start(row: Row, peer: Peer, directory: str, leaf: Leaf) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*peer.command(), _task(row, directory).encode()],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL if "CONFORMANCE_DEBUG" not in os.environ else None,
+        cwd=ROOT,
+        env=environment(),
+        pass_fds=(SECRET_FD,) if row.interfere == "secret" else (),
+        process_group=0,
+        preexec_fn=leaf.enter,
+    )
+
+
+def _task(row: Row, directory: str) -> Any:
+    children = Children(CHILDREN)
+    places = {"{mark}": f"{directory}/mark", "{shared}": f"{directory}/shared", "{directory}": directory}
+
+    def filled(word: str) -> str:
+        for name, path in places.items():
+            word = word.replace(name, path)
+        return children(word[1:])[0] if word.startswith("@") else word
+
+    runs = tuple(tuple(map(filled, argv)) for argv in row.task.runs)
+    cwd = filled(row.task.cwd) if row.task.cwd else None
+    return row.task._replace(runs=runs, cwd=cwd, directory=directory)
+
+
+def _look(row: Row, adapter: subprocess.Popen[bytes], leaf: Leaf, interference: Interference, directory: str) -> Seen:
+    assert adapter.stdin is not None
+    assert adapter.stdout is not None
+    talk = Conversation(adapter.stdout.fileno(), adapter.pid)
+    hung = None
+    found = []
+    if not talk.until_ready(_READY_S, with_supervisor=interference.kind in ("kill", "terminate", "kill-in-grace")):
+        raise RuntimeError("the adapter did not get ready")
+    interference.act(adapter.pid, talk.supervisor)
+    if row.expect.statuses:
+        for _ in row.task.runs:
+            limit_s = row.expect.within_s + _ANSWER_MARGIN_S
+            answer = talk.answer(limit_s)
+            if answer is None:
+                hung = f"no answer within {row.expect.within_s:g} s" if not talk.ended else "the adapter died"
+                break
+            found.append(answer)
+    others = left(leaf, apart(), _LOOK_S if row.expect.statuses else _KILLED_LOOK_S)
+    interference.undo()
+    adapter.stdin.close()
+    later = _leave(adapter, leaf) if not others and hung is None and row.expect.left else []
+    if adapter.poll() is None:
+        adapter.kill()
+    adapter.wait()
+    peak_mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
+    return Seen(found, others, later, Path(directory, "mark").exists(), peak_mib, hung)
+
+
+def _leave(adapter: subprocess.Popen[bytes], leaf: Leaf) -> list[Any]:
+    """The adapter goes, and now everything counts, programs of the peer included."""
+    try:
+        adapter.wait(_LEAVE_S)
+    except subprocess.TimeoutExpired:
+        return []  # it was asked for an answer and gave it; that it cannot leave is for its own users to mind
+    return left(leaf, frozenset(), _LEAVE_S)
+
+
+def _plain(answer: dict[str, Any]) -> dict[str, Any]:
+    """For the results: without paths that are gone by then."""
+    return {name: answer[name] for name in ("status", "cause", "exit_code", "signal", "note")} | {
+        "seconds": round(answer["seconds"], 2)
+    }
+
+
+def main() -> None:
+    """Run the cell that the arguments name."""
+    row = next(row for row in ROWS if row.name == sys.argv[1])
+    peer = next(peer for peer in PEERS if peer.name == sys.argv[2])
+    print(json.dumps(run_cell(row, peer)))
+
+
+if __name__ == "__main__":
+    main()

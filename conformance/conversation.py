@@ -1,0 +1,57 @@
+"""What an adapter says, line by line, with a bound on every wait."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import time
+from typing import Any
+
+
+class Conversation:
+    """The lines of one adapter; `ended` when it will say no more."""
+
+    def __init__(self, fd: int, adapter: int) -> None:
+        self.supervisor = adapter  # until another one is named
+        self.ended = False
+        self._fd, self._adapter = fd, adapter
+        self._seen = b""
+        self._ready = False
+        self._answers: list[dict[str, Any]] = []
+
+    def until_ready(self, within_s: float, *, with_supervisor: bool) -> bool:
+        """Wait until the adapter is ready; and for who supervises, which a tool's adapter says once it has started it."""
+        end = time.monotonic() + within_s
+        while not self._ready and self._next(end):
+            pass
+        soon = min(end, time.monotonic() + 1.0)
+        while with_supervisor and self.supervisor == self._adapter and self._next(soon):
+            pass
+        return self._ready
+
+    def answer(self, within_s: float) -> dict[str, Any] | None:
+        """The next answer, or None when it does not come."""
+        end = time.monotonic() + within_s
+        while not self._answers and self._next(end):
+            pass
+        return self._answers.pop(0) if self._answers else None
+
+    def _next(self, end: float) -> bool:
+        """Take in what is said next; False when nothing is, in time or ever."""
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
+            return False
+        part = os.read(self._fd, 65536)
+        self.ended = not part
+        *lines, self._seen = (self._seen + part).split(b"\n")
+        for line in lines:
+            self._take(json.loads(line))
+        return not self.ended
+
+    def _take(self, message: dict[str, Any]) -> None:
+        self._ready = self._ready or "ready" in message
+        self.supervisor = message.get("supervisor", self.supervisor)
+        if "answer" in message:
+            self._answers.append(message["answer"])

@@ -1,0 +1,76 @@
+"""What is done to a cell from outside while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from tests.support.freezer import Freezer
+
+from .oracle import wait_for_program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .oracle import Leaf
+
+SECRET_FD = 9
+_IN_POSITION_S = 10.0
+_INTO_GRACE_S = 0.9  # the deadline of 0.6 s has passed by then, and the grace of 2 s has not
+_STOPS, _STOPPED_S, _BETWEEN_S = 30, 0.01, 0.02
+
+
+class Interference:
+    """One interference with one cell. LookupError when the command does not get in position."""
+
+    def __init__(self, kind: str | None, leaf: Leaf, program: str | None) -> None:
+        self.kind, self.leaf, self.program = kind, leaf, program
+        self._stack = contextlib.ExitStack()
+
+    def act(self, adapter: int, supervisor: int) -> None:
+        """Called when the adapter is about to start the command; returns when it is done."""
+        match self.kind:
+            case "freeze":
+                self._stack.enter_context(Freezer()).freeze(self._in_position())
+            case "kill" | "terminate" | "kill-in-grace":
+                self._in_position()
+                if self.kind == "kill-in-grace":
+                    time.sleep(_INTO_GRACE_S)
+                os.kill(supervisor, signal.SIGTERM if self.kind == "terminate" else signal.SIGKILL)
+            case "stop-and-continue":
+                _stop_and_continue(adapter)
+
+    def undo(self) -> None:
+        """Thaw what is frozen."""
+        self._stack.close()
+
+    def _in_position(self) -> int:
+        found = wait_for_program(self.leaf, self.program or "", _IN_POSITION_S)
+        if found is None:
+            raise LookupError(f"{self.program} did not get in position")
+        return found
+
+
+@contextlib.contextmanager
+def secret_descriptor(path: str) -> Iterator[None]:
+    """A descriptor that whoever is started now inherits, and should not pass on."""
+    secret = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    os.dup2(secret, SECRET_FD)
+    os.close(secret)
+    yield
+    os.close(SECRET_FD)
+
+
+def _stop_and_continue(group: int) -> None:
+    """As somebody at a keyboard might, at all sorts of moments."""
+    for _ in range(_STOPS):
+        try:
+            os.killpg(group, signal.SIGTSTP)
+            time.sleep(_STOPPED_S)
+            os.killpg(group, signal.SIGCONT)
+        except ProcessLookupError:
+            return
+        time.sleep(_BETWEEN_S)

@@ -1,0 +1,168 @@
+"""Who is left: an independent look at the processes of one cell, and their end.
+
+A cell's adapter is started in a cgroup of its own, and the process that looks is a subreaper. So whatever a command
+does to its parents, groups, sessions and environment, it is in the cgroup or below us, and mostly both. Where no cgroup
+can be had, being below us has to do.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support.processes import descendants
+
+_BASES = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
+_LOOK_S = 0.02
+_KILL_S = 10.0
+
+
+class Member(NamedTuple):
+    """One live process; `program` is empty when it was gone before it could be asked."""
+
+    pid: int
+    program: str
+    command: str
+
+
+class Leaf:
+    """The cgroup of one cell, when there is one to be had."""
+
+    def __init__(self, name: str) -> None:
+        self.path = _make(f"conformance-{os.getpid()}-{name}")
+
+    def enter(self) -> None:
+        """Called in a new process, before it becomes the adapter."""
+        if self.path is not None:
+            (self.path / "cgroup.procs").write_text("0")
+
+    def pids(self) -> set[int]:
+        """Every process in it, in cgroups below it, and below this process, the exited ones included."""
+        found = descendants(os.getpid())
+        for group in self._groups():
+            try:
+                found.update(map(int, (group / "cgroup.procs").read_text().split()))
+            except OSError:
+                continue  # removed meanwhile
+        return found
+
+    def members(self) -> list[Member]:
+        """Every live process, as it is now."""
+        return [member for pid in self.pids() if (member := _member(pid)) is not None]
+
+    def close(self) -> None:
+        """Kill whatever is there, and remove the cgroup. RuntimeError when something cannot be ended."""
+        end = time.monotonic() + _KILL_S
+        while True:
+            self._kill()
+            _reap()
+            if not self.members():
+                break
+            if time.monotonic() > end:
+                raise RuntimeError(f"a cell cannot be cleaned up: {self.members()}")
+            time.sleep(_LOOK_S)
+        for group in reversed(self._groups()):
+            try:
+                group.rmdir()
+            except OSError:
+                continue  # a zombie that somebody else has to reap
+
+    def _kill(self) -> None:
+        if self.path is not None:
+            (self.path / "cgroup.kill").write_text("1")
+        for pid in self.pids():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                continue
+
+    def _groups(self) -> list[Path]:
+        """It and everything below, parents first."""
+        return [] if self.path is None else [Path(found) for found, _, _ in os.walk(self.path)]
+
+
+def left(leaf: Leaf, apart: frozenset[str], within_s: float) -> list[Member]:
+    """Who is still there after a while, programs in `apart` not counted; a look that finds nobody ends it.
+
+    One that is gone before it can be asked for its program counts: a chain that forks faster than anybody can look
+    must not be taken for its own end.
+    """
+    end = time.monotonic() + within_s
+    while True:
+        _reap()
+        found = [member for member in leaf.members() if member.program not in apart]
+        if not found or time.monotonic() >= end:
+            return found
+        time.sleep(_LOOK_S)
+
+
+def wait_for_program(leaf: Leaf, program: str, within_s: float) -> int | None:
+    """The process that runs the program, once it ignores or catches SIGTERM, which is when it is in position."""
+    end = time.monotonic() + within_s
+    while time.monotonic() < end:
+        for member in leaf.members():
+            if member.program == program and _minds_sigterm(member.pid):
+                return member.pid
+        time.sleep(_LOOK_S)
+    return None
+
+
+def _make(name: str) -> Path | None:
+    for base in _BASES:
+        if (base / "cgroup.procs").exists() and (base / "cgroup.controllers").exists():
+            own = next(line[4:] for line in Path("/proc/self/cgroup").read_text().split() if line.startswith("0::/"))
+            group = base / own / name
+            try:
+                group.mkdir()
+            except OSError:
+                return None
+            return group
+    return None
+
+
+def _member(pid: int) -> Member | None:
+    """None for one that has exited. A leader whose main thread has ended looks like a zombie and is none."""
+    place = Path(f"/proc/{pid}")
+    try:
+        stat = (place / "stat").read_text()
+        if stat[stat.rindex(")") + 2] in "ZX" and len(os.listdir(place / "task")) < 2:
+            return None
+        command = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        return Member(pid, os.readlink(place / "exe"), command)
+    except PermissionError:
+        return Member(pid, "", "(not ours to look at)")
+    except (FileNotFoundError, ProcessLookupError):
+        return Member(pid, "", "(gone before it could be asked)")
+
+
+def _minds_sigterm(pid: int) -> bool:
+    bit = 1 << (signal.SIGTERM - 1)
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    masks = (line.split()[1] for line in lines if line.startswith(("SigIgn:", "SigCgt:")))
+    return any(int(mask, 16) & bit for mask in masks)
+
+
+def _reap() -> None:
+    """Take the exits of what came to us; the adapter's own is kept for whoever waits for it."""
+    for pid in _exited_children():
+        if pid not in KEPT:
+            try:
+                os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                continue
+
+
+def _exited_children() -> list[int]:
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        found += [int(word) for word in (task / "children").read_text().split()]
+    return found
+
+
+KEPT: set[int] = set()  # children of this process that somebody here waits for

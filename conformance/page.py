@@ -1,0 +1,1 @@
+def write(measured, directory): return directory

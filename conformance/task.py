@@ -1,0 +1,77 @@
+"""What an adapter is asked, as JSON in its one argument, and what it answers, as lines of JSON on its stdout.
+
+An adapter says `{"ready": true}` when it could start the command now, `{"supervisor": PID}` when the process that
+supervises is not the adapter itself, and `{"answer": {...}}` for each command, one after the other. Then it stays until
+its stdin ends, so that what the command left can be seen before anything of the adapter closes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+
+class Task(NamedTuple):
+    """Everything a row can ask for; what a peer has no notion of makes the row not applicable to it."""
+
+    runs: tuple[tuple[str, ...], ...]
+    directory: str = ""  # where the adapter puts the output it got, and anything else it has to write down
+    cwd: str | None = None
+    timeout_s: float = 0.6
+    grace_s: float = 0.4
+    drain_s: float = 0.5
+    kill_wait_s: float = 1.0
+    idle_timeout_s: float | None = None
+    idle_counts: str = "output"
+    input_bytes: int = 0
+    stream: bool = False  # count stdout and do not keep it
+    cancel_after_s: float | None = None
+    block_loop_s: float | None = None  # from a moment after the start on, whatever else the event loop had to do
+    memory_bytes: int | None = None
+    pty: bool = False
+    thread: bool = False  # start it in a thread that ends at once
+
+    def encode(self) -> str:
+        """As an adapter gets it."""
+        return json.dumps(self._asdict())
+
+
+def decode(text: str) -> Task:
+    """The task an adapter was given."""
+    fields = json.loads(text)
+    fields["runs"] = tuple(tuple(argv) for argv in fields["runs"])
+    return Task(**fields)
+
+
+class Answer(NamedTuple):
+    """What a peer could tell of one command, in the words of the contract; None is what it could not tell."""
+
+    status: str
+    cause: str | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    stdout: bytes = b""
+    stderr: bytes = b""
+    stdout_bytes: int | None = None  # counted, when it was not kept
+    tree: str | None = None
+    note: str | None = None
+
+
+def ended(returncode: int | None, **more: Any) -> Answer:
+    """The answer for a command that ended by itself, from a returncode as Python gives it."""
+    if returncode is None:
+        return Answer("lost", **more)
+    if returncode < 0:
+        return Answer("failed", "signal", None, -returncode, **more)
+    return Answer("succeeded" if returncode == 0 else "failed", "exit", returncode, **more)
+
+
+def stopped(status: str, returncode: int | None, **more: Any) -> Answer:
+    """The answer for a command that was ended: the status is known, how it went in the end is detail."""
+    cause = "deadline" if status == "timed_out" else "user"
+    return ended(returncode, **more)._replace(status=status, cause=cause)
+
+
+def not_started(error: OSError) -> Answer:
+    """The answer for a command that never ran."""
+    return Answer("failed", "spawn", note=str(error))

@@ -1,0 +1,13 @@
+"""Runs as terminals of the Agent Client Protocol, version 1. Needs the extra `acp`.
+
+    async with holdfast.acp.Terminals(timeout=600) as terminals: ...
+
+gives an editor or a harness the five `terminal/*` methods of an ACP client. Version 2 has no terminals: its agents use
+the client's MCP servers instead, and `holdfast mcp` is one.
+"""
+
+from __future__ import annotations
+
+from .terminals import Terminals
+
+__all__ = ["Terminals"]

@@ -1,0 +1,148 @@
+"""A span for each run: `otel.run` for `holdfast.run`, `otel.start` for `Supervisor.start`. Needs the extra `otel`.
+
+The span begins before the run is started, its parent is the caller's current span, and it ends when the run is settled,
+with the outcome. The command gets the context in its environment (TRACEPARENT, TRACESTATE, and whatever else the
+propagators in use have), so that what it traces itself belongs to the same trace. Arguments are not recorded: traces
+leave the machine, and arguments may be secret.
+
+Nobody else in Holdfast imports this module, so tracing costs nothing where it is not used.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import anyio
+from opentelemetry import propagate, trace
+from opentelemetry.trace import SpanKind, Status, StatusCode
+
+from . import sync
+from .errors import HoldfastError
+from .projections.otel import otel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, Unpack
+
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span, Tracer
+
+    from .journal.reader import Chunk
+    from .outcome import Outcome
+    from .result import Result
+    from .spec import SpecOptions, Text
+    from .supervisor import Run, Supervisor
+
+
+def run(
+    argv: Sequence[Text],
+    *,
+    tracer: Tracer | None = None,
+    context: Context | None = None,
+    input: bytes | None = None,  # noqa: A002 - as in holdfast.run
+    on_output: Callable[[Chunk], object] | None = None,
+    **options: Unpack[SpecOptions],
+) -> Result:
+    """As `holdfast.run`, in a span. Without a `context` the current one is the parent's."""
+    span = _begin(argv, options, tracer, context)
+    try:
+        result = sync.run(argv, input=input, on_output=on_output, **options)
+    except BaseException as error:
+        _end_with_error(span, error)
+        raise
+    _end(span, result.outcome, result.report)
+    return result
+
+
+async def start(
+    supervisor: Supervisor,
+    argv: Sequence[Text],
+    *,
+    tracer: Tracer | None = None,
+    context: Context | None = None,
+    keep_output: bool = True,
+    window_size: tuple[int, int] | None = None,
+    **options: Unpack[SpecOptions],
+) -> Run:
+    """As `supervisor.start`, in a span that ends with the run, or when the supervisor lets go of it."""
+    span = _begin(argv, options, tracer, context)
+    try:
+        run = await supervisor.start(argv, keep_output=keep_output, window_size=window_size, **options)
+    except BaseException as error:
+        _end_with_error(span, error)
+        raise
+    # In the supervisor's own group: it outlives the caller's scope, and is over when the supervisor is left.
+    run._group.start_soon(_watch, run, span, name=f"holdfast span {run.run_id}")  # noqa: SLF001
+    return run
+
+
+async def _watch(run: Run, span: Span) -> None:
+    # Shielded, because a supervisor that is cancelled ends its runs first, and how they ended is what we are here for.
+    with anyio.CancelScope(shield=True):
+        try:
+            report = await run.settled()
+            _end(span, run.outcome, report)
+        except HoldfastError as error:
+            _let_go(span, run, error)
+        finally:
+            if span.is_recording():
+                span.end()
+
+
+def _begin(argv: Sequence[Text], options: SpecOptions, tracer: Tracer | None, context: Context | None) -> Span:
+    """Start the span and put its context into the environment of the run."""
+    if not trace.get_current_span(context).get_span_context().is_valid:
+        # Nobody here has begun a trace; whoever started this process may have.
+        context = propagate.extract({name.lower(): value for name, value in os.environ.items()}, context)
+    name = os.path.basename(os.fsdecode(argv[0])) if argv and not isinstance(argv, str) else "?"
+    used = tracer or trace.get_tracer("holdfast")
+    span = used.start_span(options.get("name") or name, context, SpanKind.CLIENT, {"process.executable.name": name})
+    carrier: dict[str, str] = {}
+    propagate.inject(carrier, trace.set_span_in_context(span, context))
+    if carrier:
+        options["env"] = {**{_variable(key): value for key, value in carrier.items()}, **(options.get("env") or {})}
+    return span
+
+
+def _variable(key: str) -> str:
+    return "".join(character if character.isalnum() else "_" for character in key.upper())
+
+
+def _end(span: Span, outcome: Outcome, report: dict[str, Any]) -> None:
+    ended = otel(outcome, report["run_id"])
+    span.set_attributes(ended.attributes)
+    span.set_attribute("cicd.pipeline.task.run.id", report["run_id"])
+    if report["name"] is not None:
+        span.set_attribute("cicd.pipeline.task.name", report["name"])
+    if report["pid"] is not None:
+        span.set_attribute("process.pid", report["pid"])
+    if ended.is_error:
+        span.set_status(Status(StatusCode.ERROR, ended.description))
+    # When it happened, not when we heard of it: an event loop may be blocked for a while.
+    if report["verdict_at"] is not None:
+        span.add_event("verdict", timestamp=_ns(report["verdict_at"]))
+    begun_ns = getattr(span, "start_time", None) or 0
+    span.end(None if report["settled_at"] is None else max(begun_ns, _ns(report["settled_at"])))
+
+
+def _let_go(span: Span, run: Run, error: HoldfastError) -> None:
+    """The run goes on without us, or cannot be read: the span ends with what is known."""
+    if run.status is not None:
+        span.set_attributes(otel(run.outcome, run.run_id).attributes)
+        return
+    span.set_attributes({"holdfast.run_id": run.run_id, "holdfast.state": run.state})
+    span.add_event("unobserved", {"reason": str(error)})
+
+
+def _end_with_error(span: Span, error: BaseException) -> None:
+    span.record_exception(error)
+    span.set_status(Status(StatusCode.ERROR, type(error).__name__))
+    span.set_attribute("error.type", type(error).__qualname__)
+    span.end()
+
+
+def _ns(text: str) -> int:
+    moment = datetime.fromisoformat(text)
+    return int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1000

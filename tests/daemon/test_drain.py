@@ -1,0 +1,203 @@
+"""The end of a real daemon: signals, budgets, policies, and what it says meanwhile."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.daemon.drain import Happened, Phase, follow
+from tests.support.daemons import BOUND_S, Gate, UnixConnection, daemon
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.children import Children
+
+
+def test_a_drain_lets_runs_end_and_turns_new_ones_away(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    with daemon(tmp_path / "s") as running:
+        run_id = running.submit(gate.waits("exit 7"))["run_id"]
+        running.until_output(run_id)
+        events = running.events()
+        running.signal()
+        told = events.until("service.shutdown")
+        assert (told["budget_s"], told["busy"], told["policy"]) == (60.0, [run_id], "drain")
+        running.until_line("^draining 1 runs$")
+        refused = running.request("POST", "/v1/runs", {"argv": ["true"]})
+        assert (refused.status, int(refused.headers["retry-after"]) >= 1) == (503, True)
+        assert running.report(run_id)["state"] == "running"  # reading goes on
+        assert running.request("GET", "/v1/health").body["status"] == "draining"
+        gate.open()
+        assert events.until("run.settled", run_id)["report"]["exit_code"] == 7
+        assert running.exit_code() == 0
+        while events.next() is not None:
+            pass  # the stream is ended, not cut
+        events.close()
+        running.until_line(f"^run {run_id} settled after [0-9]+ms$")
+        assert running.lines[-1] == "bye"
+        assert not any("force-abort" in line for line in running.lines)
+    assert not (tmp_path / "s" / "holdfast.sock").exists()
+
+
+def test_what_is_left_after_the_budget_is_cancelled_newest_first(tmp_path: Path, child: Children) -> None:
+    with daemon(tmp_path / "s", "--drain", "300ms", "--log-format", "json") as running:
+        ids = []
+        for _ in range(3):
+            ids.append(running.submit(child("exits_on_term", 0))["run_id"])
+            running.until_output(ids[-1])
+        running.signal()
+        assert running.exit_code() == 0
+        logged = [json.loads(line) for line in running.lines]
+    messages = [line["message"] for line in logged]
+    assert messages[-1] == "bye"
+    assert "draining 3 runs" in messages
+    (abort,) = (message for message in messages if message.startswith("force-abort after "))
+    assert int(abort.removeprefix("force-abort after ").removesuffix("ms")) >= 300
+    assert all({"at", "level", "message"} <= line.keys() for line in logged)
+    with daemon(tmp_path / "s") as running:  # in history, for ever
+        reports = [running.report(run_id) for run_id in ids]
+    assert {(report["status"], report["cause"], report["exit_code"]) for report in reports} == {
+        ("cancelled", "shutdown", 0)
+    }
+    verdicts = [report["verdict_at"] for report in reports]
+    assert verdicts == sorted(verdicts, reverse=True)
+
+
+def test_the_second_signal_cancels_and_the_third_leaves_the_runs_to_their_guards(
+    tmp_path: Path, child: Children
+) -> None:
+    with daemon(tmp_path / "s") as running:
+        run_id = running.submit(child("ignores_term"), grace_s=1.5)["run_id"]
+        running.until_output(run_id)
+        running.signal()
+        running.until_line("^draining 1 runs$")
+        assert running.report(run_id)["status"] is None
+        running.signal(signal.SIGINT)
+        running.until_line("^force-abort after [0-9]+ms$")
+        assert running.wait(run_id, "verdict")["cause"] == "shutdown"
+        assert running.report(run_id)["state"] == "stopping"  # the ladder is climbed, not skipped
+        running.signal()
+        assert running.exit_code() == 0
+        running.until_line("^leaving 1 run to their guards$")
+        assert [line for line in running.lines if "draining" in line] == ["draining 1 runs"]  # one shutdown
+        assert [line for line in running.lines if "force-abort" in line][1:] == []
+    with daemon(tmp_path / "s") as running:  # the next one finds it, live or over
+        report = running.wait(run_id)
+        assert (report["status"], report["cause"], report["tree"]) == ("cancelled", "shutdown", "gone")
+
+
+def test_cancel_as_policy_does_not_wait(tmp_path: Path, child: Children) -> None:
+    with daemon(tmp_path / "s", "--on-shutdown", "cancel") as running:
+        run_id = running.submit(child("exits_on_term", 3))["run_id"]
+        running.until_output(run_id)
+        running.signal()
+        assert running.exit_code() == 0
+    with daemon(tmp_path / "s") as running:
+        report = running.report(run_id)
+        assert (report["cause"], report["exit_code"]) == ("shutdown", 3)
+
+
+def test_open_streams_and_long_polls_do_not_hold_the_daemon(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    with daemon(tmp_path / "s", "--max-runs", "1", "--on-shutdown", "handoff") as running:
+        run_id = running.submit(gate.waits())["run_id"]
+        running.until_output(run_id)
+        queued = running.submit(["true"])["run_id"]
+        events = running.events()
+        asked = []
+        for path in (f"{run_id}/wait", f"{queued}/wait?until=settled", f"{run_id}/output?follow=true"):
+            connection = UnixConnection(running.socket)
+            connection.request("GET", f"/v1/runs/{path}")
+            asked.append(connection)
+        begin = time.monotonic()
+        running.signal()
+        assert running.exit_code() == 0
+        took_s = time.monotonic() - begin
+        for connection, status in zip(asked[:2], ("running", "queued"), strict=True):
+            response = connection.getresponse()
+            assert (response.status, json.loads(response.read())["state"]) == (200, status)
+        for connection in asked:
+            connection.close()
+        events.close()
+    assert took_s < 5.0, took_s
+    with daemon(tmp_path / "s") as running:
+        gate.open()
+        assert running.wait(queued)["status"] == "succeeded"
+
+
+def test_the_service_manager_is_told(tmp_path: Path) -> None:
+    address = tmp_path / "notify"
+    gate = Gate(tmp_path / "gate")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(address))
+        manager.settimeout(BOUND_S)
+
+        def until(word: str) -> dict[str, str]:
+            while True:
+                lines = manager.recv(4096).decode().splitlines()
+                told = dict(line.split("=", 1) for line in lines)
+                if word in told:
+                    return told
+
+        env = {"NOTIFY_SOCKET": str(address), "WATCHDOG_USEC": "100000"}
+        with daemon(tmp_path / "s", "--drain", "20s", env=env) as running:
+            assert until("READY")["STATUS"].startswith("listening on ")
+            assert until("WATCHDOG") == until("WATCHDOG") == {"WATCHDOG": "1"}
+            run_id = running.submit(gate.waits(), grace_s=2)["run_id"]
+            running.until_output(run_id)
+            running.signal(signal.SIGHUP)
+            assert "MONOTONIC_USEC" in until("RELOADING")
+            assert until("READY")["READY"] == "1"
+            running.signal()
+            told = until("STOPPING")
+            assert (told["STOPPING"], told["STATUS"]) == ("1", "draining 1 runs")
+            assert int(told["EXTEND_TIMEOUT_USEC"]) > 22_000_000  # the budget, the ladder, and some more
+            gate.open()
+            assert running.exit_code() == 0
+
+
+def test_a_reload_changes_what_can_change_and_a_mistake_changes_nothing(tmp_path: Path) -> None:
+    state, config = tmp_path / "s", tmp_path / "config.toml"
+    config.write_text("[limits]\nmax_runs = 1\n")
+    gate = Gate(tmp_path / "gate")
+    with daemon(state, "--config", str(config)) as running:
+        running.until_output(running.submit(gate.waits())["run_id"])
+        waits = running.submit(["true"])["run_id"]
+        assert running.report(waits)["state"] == "queued"
+        config.write_text("[limits]\nmax_runs = nonsense\n")
+        running.signal(signal.SIGHUP)
+        running.until_line("the old ones stay: .*config.toml:2")
+        assert running.report(waits)["state"] == "queued"
+        config.write_text("[limits]\nmax_runs = 2\n")
+        running.signal(signal.SIGHUP)
+        running.until_line("^settings changed: max_runs$")
+        assert running.wait(waits)["status"] == "succeeded"
+        gate.open()
+
+
+@pytest.mark.parametrize(
+    ("phase", "happened", "signals", "policy", "expected"),
+    [
+        (Phase.SERVING, Happened.SIGNAL, 1, "drain", Phase.DRAINING),
+        (Phase.SERVING, Happened.SIGNAL, 1, "cancel", Phase.CANCELLING),
+        (Phase.SERVING, Happened.SIGNAL, 1, "handoff", Phase.LEAVING),
+        (Phase.DRAINING, Happened.IDLE, 1, "drain", Phase.DONE),
+        (Phase.DRAINING, Happened.TIME_UP, 1, "drain", Phase.CANCELLING),
+        (Phase.DRAINING, Happened.SIGNAL, 2, "drain", Phase.CANCELLING),
+        (Phase.CANCELLING, Happened.SIGNAL, 2, "drain", Phase.CANCELLING),  # the budget was faster: nothing new
+        (Phase.CANCELLING, Happened.SIGNAL, 2, "cancel", Phase.CANCELLING),
+        (Phase.CANCELLING, Happened.SIGNAL, 3, "drain", Phase.LEAVING),
+        (Phase.CANCELLING, Happened.TIME_UP, 1, "drain", Phase.LEAVING),
+        (Phase.CANCELLING, Happened.IDLE, 2, "drain", Phase.DONE),
+        (Phase.LEAVING, Happened.SIGNAL, 9, "drain", Phase.LEAVING),
+        (Phase.DONE, Happened.SIGNAL, 9, "drain", Phase.DONE),
+    ],
+)
+def test_the_table(phase: Phase, happened: Happened, signals: int, policy: str, expected: Phase) -> None:
+    assert follow(phase, happened, signals=signals, policy=policy) is expected

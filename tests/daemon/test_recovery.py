@@ -1,0 +1,140 @@
+"""What a daemon finds when it starts, one case at a time: made by hand, or by a daemon that was killed there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import time
+from typing import TYPE_CHECKING
+
+from holdfast.daemon.recovery import discard_if_never_ran
+from holdfast.guard.launch import beginning
+from holdfast.spec import make_spec
+from holdfast.state import rundir
+from holdfast.state.directory import StateDirectory
+from tests.support.daemons import Daemon, Gate, daemon
+from tests.support.durable import DurableRun
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def queued_and_killed(path: Path, mark: Path) -> str:
+    """The id of a run that was queued when its daemon was killed; `path` is then a state directory."""
+    gate = Gate(path.parent / "gate")
+    with daemon(path, "--max-runs", "1") as running:
+        running.until_output(running.submit(gate.waits())["run_id"])
+        run_id: str = running.submit(["sh", "-c", f"echo x >> {mark}"])["run_id"]
+        running.kill()
+    gate.open()
+    return run_id
+
+
+def prepared(state: StateDirectory, run_id: str) -> None:
+    """A run directory as it is when its launcher dies before it has started the guard."""
+    spec = make_spec(["?"], run_id=run_id, lifetime="detached")
+    rundir.prepare(state, spec, beginning(spec)).close()
+
+
+def test_a_run_that_was_about_to_start_starts_once(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    run_id = queued_and_killed(tmp_path / "s", mark)
+    prepared(StateDirectory.open(str(tmp_path / "s")), run_id)
+    with daemon(tmp_path / "s") as running:
+        assert running.wait(run_id)["status"] == "succeeded"
+    assert mark.read_text() == "x\n"
+
+
+def test_a_run_that_was_started_does_not_start_again_although_its_row_is_there(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    run_id = queued_and_killed(tmp_path / "s", mark)
+    state = StateDirectory.open(str(tmp_path / "s"))
+    with DurableRun(state, ["sh", "-c", "exit 4"], run_id=run_id) as run:
+        run.until_ended()
+    with daemon(tmp_path / "s") as running:
+        report = running.wait(run_id)
+        assert (report["exit_code"], running.report(run_id)["exit_code"]) == (4, 4)
+    assert not mark.exists()
+
+
+def test_only_a_directory_without_any_fact_is_taken_away(tmp_path: Path) -> None:
+    state = StateDirectory.open(str(tmp_path / "s"))
+    prepared(state, "never")
+    assert discard_if_never_ran(state, "never")
+    assert (state.has("never"), state.live_ids()) == (False, [])
+    with DurableRun(state, ["sleep", "600"], run_id="lives") as run:
+        assert not discard_if_never_ran(state, "lives")
+        run.kill_guard()
+    assert not discard_if_never_ran(state, "lives")
+    assert state.has("lives")
+    assert not discard_if_never_ran(state, "nothing")
+
+
+def test_broken_runs_and_rows_stop_nothing_else(tmp_path: Path) -> None:
+    state_path, mark = tmp_path / "s", tmp_path / "ran"
+    good = queued_and_killed(state_path, mark)
+    state = StateDirectory.open(str(state_path))
+    os.makedirs(state.run_path("broken"))
+    (state_path / "runs" / "broken" / "journal").write_bytes(b"no journal at all")
+    state.mark_live("broken")
+    with sqlite3.connect(state_path / "daemon.sqlite") as connection:
+        connection.execute(
+            "INSERT INTO queue (run_id, queued_ns, submission) VALUES ('bad-row', ?, x'7b')", (time.time_ns(),)
+        )
+        connection.execute("INSERT INTO active VALUES ('gone', 1, NULL), ('broken', 1, NULL)")
+    connection.close()
+    with daemon(state_path, "--max-runs", "1") as running:
+        assert running.wait(good)["status"] == "succeeded"
+        report = running.wait("bad-row")
+        assert (report["status"], report["cause"]) == ("cancelled", "shutdown")
+        running.until_line(r"its entry in the queue cannot be used.*bad-row")
+        running.until_line(r"cannot be followed again.*gone")
+        states = {run["run_id"]: run["state"] for run in running.request("GET", "/v1/runs").body["runs"]}
+        assert "running" not in states.values()
+        assert running.request("GET", "/v1/health").body["runs"]["running"] == 0
+
+
+def test_a_guard_that_does_not_answer_holds_up_the_start_for_the_budget_only(tmp_path: Path) -> None:
+    gates = [Gate(tmp_path / f"gate{number}") for number in range(2)]
+    with daemon(tmp_path / "s") as running:
+        stuck, fine = (running.submit(gate.waits(f"exit {code}"))["run_id"] for code, gate in enumerate(gates, 3))
+        for run_id in (stuck, fine):
+            running.until_output(run_id)
+        guard = _guard(running, stuck)
+        running.kill()
+    os.kill(guard, signal.SIGSTOP)
+    try:
+        begin = time.monotonic()
+        with daemon(tmp_path / "s", "--recovery", "500ms") as running:
+            assert time.monotonic() - begin < 30
+            gates[1].open()
+            assert running.wait(fine)["exit_code"] == 4
+            os.kill(guard, signal.SIGCONT)
+            gates[0].open()
+            assert running.wait(stuck)["exit_code"] == 3
+    finally:
+        os.kill(guard, signal.SIGCONT) if os.path.exists(f"/proc/{guard}") else None
+
+
+def test_a_damaged_file_is_moved_aside_and_live_runs_are_found_all_the_same(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    with daemon(tmp_path / "s") as running:
+        run_id = running.submit(gate.waits("exit 8"))["run_id"]
+        running.until_output(run_id)
+        running.kill()
+    for name in ("daemon.sqlite", "daemon.sqlite-wal", "daemon.sqlite-shm"):
+        (tmp_path / "s" / name).unlink(missing_ok=True)
+    (tmp_path / "s" / "daemon.sqlite").write_bytes(b"no database" * 100)
+    with daemon(tmp_path / "s", "--max-runs", "1") as running:
+        running.until_line("daemon.sqlite is damaged.*daemon.sqlite.damaged-1")
+        second = running.submit(["true"])["run_id"]
+        assert running.report(second)["state"] == "queued"  # the found run takes up its room
+        gate.open()
+        assert running.wait(run_id)["exit_code"] == 8
+        assert running.wait(second)["exit_code"] == 0
+
+
+def _guard(running: Daemon, run_id: str) -> int:
+    evidence = running.report(run_id)["evidence"]
+    return int(next(fact["guard_pid"] for fact in evidence if fact["fact"] == "started"))

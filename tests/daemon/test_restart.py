@@ -1,0 +1,172 @@
+"""Daemons that are killed at any moment, or hand over: runs go on, each starts once, and the outcomes are true."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+from http.client import HTTPException
+from queue import SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.daemons import Gate, daemon, start
+from tests.support.processes import wait_exited
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.children import Children
+    from tests.support.daemons import Daemon
+
+
+def outcome(report: dict[str, Any]) -> tuple[Any, ...]:
+    return report["status"], report["cause"], report["exit_code"]
+
+
+def test_a_run_outlives_a_killed_daemon_with_its_true_exit_code(tmp_path: Path) -> None:
+    gates = [Gate(tmp_path / f"gate{number}") for number in range(2)]
+    with daemon(tmp_path / "s") as running:
+        lives, ends = (
+            running.submit(gate.waits(f"exit {code}"))["run_id"] for gate, code in zip(gates, (7, 9), strict=True)
+        )
+        for run_id in (lives, ends):
+            running.until_output(run_id)
+        pid = running.report(ends)["pid"]
+        running.kill()
+    gates[1].open()  # while no daemon is there
+    wait_exited(pid)
+    with daemon(tmp_path / "s") as running:
+        running.until_line("^recovered 2 runs and 0 queued ones")
+        events = running.events(after=0)
+        assert outcome(running.wait(ends)) == ("failed", "exit", 9)
+        assert running.report(lives)["state"] == "running"
+        gates[0].open()
+        assert outcome(running.wait(lives)) == ("failed", "exit", 7)
+        seen = []
+        while len(seen) < 8:
+            found = events.next()
+            assert found is not None
+            seen.append((found[1]["run_id"], found[0]))
+        events.close()
+        for run_id in (lives, ends):  # each once, in order, over both daemons
+            kinds = [kind for owner, kind in seen if owner == run_id]
+            assert kinds == ["run.queued", "run.started", "run.verdict", "run.settled"]
+
+
+def test_a_daemon_killed_mid_drain_leaves_the_stop_to_the_guard(tmp_path: Path, child: Children) -> None:
+    with daemon(tmp_path / "s") as running:
+        stubborn = running.submit(child("ignores_term"), grace_s=1)["run_id"]
+        running.until_output(stubborn)
+        running.signal()
+        running.until_line("^draining 1 runs$")
+        running.signal()
+        running.wait(stubborn, "verdict")
+        running.kill()
+    with daemon(tmp_path / "s") as running:
+        report = running.wait(stubborn)
+        assert (report["status"], report["cause"], report["tree"]) == ("cancelled", "shutdown", "gone")
+
+
+def test_handoff_leaves_the_runs_to_the_next_daemon(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    with daemon(tmp_path / "s", "--on-shutdown", "handoff", "--max-runs", "1") as running:
+        run_id = running.submit(gate.waits("exit 5"), stdin="pipe")["run_id"]
+        running.until_output(run_id)
+        queued = running.submit(["sh", "-c", "exit 6"])["run_id"]
+        running.signal()
+        assert running.exit_code() == 0
+        running.until_line("^leaving 1 run to their guards$")
+    # An upgrade comes here: the next one is another process from other files, and reads what this one wrote.
+    with daemon(tmp_path / "s", "--max-runs", "1") as running:
+        assert running.report(run_id)["state"] == "running"
+        assert running.report(queued)["state"] == "queued"  # the adopted run takes up its room
+        gate.open()
+        assert outcome(running.wait(run_id)) == ("failed", "exit", 5)
+        assert outcome(running.wait(queued)) == ("failed", "exit", 6)
+
+
+def test_a_lost_guard_is_found_by_the_next_daemon(tmp_path: Path) -> None:
+    with daemon(tmp_path / "s") as running:
+        run_id = running.submit(["sh", "-c", "echo ready; exec sleep 600"])["run_id"]
+        running.until_output(run_id)
+        report = running.report(run_id)
+        guard = next(fact["guard_pid"] for fact in report["evidence"] if fact["fact"] == "started")
+        running.kill()
+    os.kill(guard, signal.SIGKILL)
+    wait_exited(report["pid"])
+    with daemon(tmp_path / "s") as running:  # before the listener opens: it is not `running` for anybody
+        report = running.report(run_id)
+        assert (report["state"], *outcome(report)) == ("settled", "lost", "guard", None)
+        assert [run["run_id"] for run in running.request("GET", "/v1/runs?status=lost").body["runs"]] == [run_id]
+
+
+class Poster:
+    """Posts runs one after the other, in a thread, until the daemon does not answer any more."""
+
+    def __init__(self, running: Daemon, runs: dict[str, list[str]]) -> None:
+        self.answered: dict[str, str] = {}
+        self._running = running
+        self._runs = runs
+        self._told: SimpleQueue[None] = SimpleQueue()
+        self._thread = Thread(target=self._post)
+        self._thread.start()
+
+    def _post(self) -> None:
+        try:
+            for name, argv in self._runs.items():
+                self.answered[name] = self._running.submit(argv, key=name, name=name)["run_id"]
+                self._told.put(None)
+        except (OSError, HTTPException):
+            pass  # killed while it was at it: whether that one is queued, nobody was told
+
+    def until(self, answers: int) -> None:
+        """Return when so many were answered; the next one is under way then."""
+        for _ in range(answers):
+            self._told.get(timeout=60)
+
+    def join(self) -> None:
+        """Return when it has noticed the end."""
+        self._thread.join(60)
+
+
+@pytest.mark.parametrize("answers", [0, 1, 2, 5])
+def test_each_run_starts_once_wherever_the_daemon_is_killed(tmp_path: Path, answers: int) -> None:
+    state, said = tmp_path / "s", tmp_path / "said"
+    said.mkdir()
+    runs = {f"run-{number}": ["sh", "-c", 'echo x >> "$0"', str(said / f"run-{number}")] for number in range(12)}
+    known: dict[str, str] = {}
+    for _ in range(2):
+        with daemon(state, "--max-runs", "2") as running:
+            poster = Poster(running, {name: argv for name, argv in runs.items() if name not in known})
+            poster.until(answers)
+            running.kill()
+            poster.join()
+            known |= poster.answered
+    with daemon(state, "--max-runs", "2") as running:
+        for name, argv in runs.items():  # whoever got no answer posts it again; the others may do so, too
+            run_id = running.submit(argv, key=name, name=name)["run_id"]
+            assert run_id == known.setdefault(name, run_id)
+            assert outcome(running.wait(run_id)) == ("succeeded", "exit", 0)
+        listed = running.request("GET", "/v1/runs?limit=1000").body["runs"]
+        assert sorted((run["name"], run["state"]) for run in listed) == sorted((name, "settled") for name in runs)
+        running.signal()
+        assert running.exit_code() == 0
+    assert {name: (said / name).read_text() for name in runs} == dict.fromkeys(runs, "x\n")
+    connection = sqlite3.connect(state / "daemon.sqlite")
+    left = connection.execute("SELECT run_id FROM queue UNION SELECT run_id FROM active").fetchall()
+    connection.close()
+    assert left == []
+
+
+def test_there_is_one_daemon_for_a_state_directory(tmp_path: Path) -> None:
+    with daemon(tmp_path / "s") as running:
+        second = start(tmp_path / "s")
+        try:
+            assert second.exit_code() == 125
+            assert any(f"process {running.process.pid} (holdfast serve) owns" in line for line in second.lines)
+        finally:
+            second.end()
+        assert running.request("GET", "/v1/health").status == 200
