@@ -12,6 +12,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
 _READY_S = 30.0
 _ANSWER_MARGIN_S = 1.0
 _LOOK_S = 0.6
-_KILLED_LOOK_S = 4.0
+_KILLED_LOOK_S = 3.0
 _LEAVE_S = 4.0
+_CHAIN_S = 0.2
 
 
 def run_cell(row: Row, peer: Peer) -> dict[str, Any]:
@@ -99,10 +101,10 @@ def _task(row: Row, directory: str) -> Any:
 def _look(row: Row, adapter: subprocess.Popen[bytes], leaf: Leaf, interference: Interference, directory: str) -> Seen:
     assert adapter.stdin is not None
     assert adapter.stdout is not None
-    talk = Conversation(adapter.stdout.fileno(), adapter.pid)
+    talk = Conversation(adapter.stdout.fileno())
     hung = None
     found = []
-    if not talk.until_ready(_READY_S, with_supervisor=interference.kind in ("kill", "terminate", "kill-in-grace")):
+    if not talk.until_ready(_READY_S):
         raise RuntimeError("the adapter did not get ready")
     interference.act(adapter.pid, talk.supervisor)
     if row.expect.statuses:
@@ -114,6 +116,7 @@ def _look(row: Row, adapter: subprocess.Popen[bytes], leaf: Leaf, interference: 
                 break
             found.append(answer)
     others = left(leaf, apart(), _LOOK_S if row.expect.statuses else _KILLED_LOOK_S)
+    grows = _grows(Path(directory, "shared"))
     interference.undo()
     adapter.stdin.close()
     later = _leave(adapter, leaf) if not others and hung is None and row.expect.left else []
@@ -121,7 +124,16 @@ def _look(row: Row, adapter: subprocess.Popen[bytes], leaf: Leaf, interference: 
         adapter.kill()
     adapter.wait()
     peak_mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
-    return Seen(found, others, later, Path(directory, "mark").exists(), peak_mib, hung)
+    return Seen(found, others, later, Path(directory, "mark").exists(), peak_mib, grows, hung)
+
+
+def _grows(shared: Path) -> bool:
+    """Whether a chain of processes that count in shared memory goes on; each lives too short to be sure of seeing it."""
+    before = shared.read_bytes()
+    if before == bytes(len(before)):
+        return False
+    time.sleep(_CHAIN_S)
+    return shared.read_bytes() != before
 
 
 def _leave(adapter: subprocess.Popen[bytes], leaf: Leaf) -> list[Any]:

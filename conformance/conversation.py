@@ -12,21 +12,18 @@ from typing import Any
 class Conversation:
     """The lines of one adapter; `ended` when it will say no more."""
 
-    def __init__(self, fd: int, adapter: int) -> None:
-        self.supervisor = adapter  # until another one is named
+    def __init__(self, fd: int) -> None:
+        self.supervisor = 0
         self.ended = False
-        self._fd, self._adapter = fd, adapter
+        self._fd = fd
         self._seen = b""
         self._ready = False
         self._answers: list[dict[str, Any]] = []
 
-    def until_ready(self, within_s: float, *, with_supervisor: bool) -> bool:
-        """Wait until the adapter is ready; and for who supervises, which a tool's adapter says once it has started it."""
+    def until_ready(self, within_s: float) -> bool:
+        """Wait until the adapter is ready, and until it is known who supervises."""
         end = time.monotonic() + within_s
-        while not self._ready and self._next(end):
-            pass
-        soon = min(end, time.monotonic() + 1.0)
-        while with_supervisor and self.supervisor == self._adapter and self._next(soon):
+        while not (self._ready and self.supervisor) and self._next(end):
             pass
         return self._ready
 

@@ -1,8 +1,8 @@
 """Who is left: an independent look at the processes of one cell, and their end.
 
-A cell's adapter is started in a cgroup of its own, and the process that looks is a subreaper. So whatever a command
-does to its parents, groups, sessions and environment, it is in the cgroup or below us, and mostly both. Where no cgroup
-can be had, being below us has to do.
+A cell's adapter is started in a cgroup of its own, which nothing that a command does to its parents, groups, sessions
+and environment gets it out of. Where no cgroup can be had, the process that looks is a subreaper, and what is below it
+has to do; that is slower, because all of /proc is read and every zombie is looked at.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ class Leaf:
             (self.path / "cgroup.procs").write_text("0")
 
     def pids(self) -> set[int]:
-        """Every process in it, in cgroups below it, and below this process, the exited ones included."""
-        found = descendants(os.getpid())
+        """Every process in it and in cgroups below it; without a cgroup, below this process."""
+        if self.path is None:
+            return descendants(os.getpid())
+        found: set[int] = set()
         for group in self._groups():
             try:
                 found.update(map(int, (group / "cgroup.procs").read_text().split()))

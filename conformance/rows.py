@@ -65,7 +65,7 @@ def _prompt(name: str, number: int, child: str, holds: str, *argv: object, **cha
 
 def _spawn(name: str, child: str, *argv: object, cwd: str | None = None) -> Row:
     holds = "failed to start, and said so as such"
-    return Row(name, 22, child, holds, Task(_run(*argv), cwd=cwd, timeout_s=3.0), SPAWN)
+    return Row(name, 22, child, holds, Task(_run(*argv), cwd=cwd, timeout_s=3.0), SPAWN, ("cwd",) if cwd else ())
 
 
 ROWS: tuple[Row, ...] = (
@@ -105,7 +105,7 @@ ROWS: tuple[Row, ...] = (
     Row("exit-codes", 15, "exits 137, 143, 124", "failed, by that exit code",
         Task(tuple(("@exits.sh", str(code)) for code in (137, 143, 124)), timeout_s=3.0),
         Expect(("failed",), "exit", (137, 143, 124))),
-    Row("storm", 16, "fork storm", "extinct", Task(_run("@storms", 80), timeout_s=1.2), TIMED_OUT),
+    Row("storm", 16, "fork storm", "extinct", Task(_run("@storms", 30), timeout_s=1.0), TIMED_OUT),
     _ending("forks-on-term", 17, "its SIGTERM handler starts new children", "all dead", "@forks_on_term", 3),
     Row("unkillable", 18, "unkillable for now: frozen, state D", "given up on in time, and not called dead",
         Task(_run("@ignores_term"), timeout_s=1.5), Expect(("timed_out",), left=False),
@@ -129,7 +129,7 @@ ROWS: tuple[Row, ...] = (
     Row("supervisor-killed", 25, "the supervisor gets SIGKILL mid-run", "nobody left",
         Task(_run("@ignores_term"), timeout_s=20.0), NOBODY, (), "kill", "ignores_term"),
     Row("killed-in-grace", 26, "the supervisor gets SIGKILL in the grace", "nobody left",
-        Task(_run("@ignores_term"), timeout_s=0.6, grace_s=2.0), NOBODY, (), "kill-in-grace", "ignores_term"),
+        Task(_run("@ignores_term"), timeout_s=0.6, grace_s=1.2), NOBODY, ("grace",), "kill-in-grace", "ignores_term"),
     Row("flood", 32, "256 MiB of fast output, streamed", "every byte, in bounded memory",
         Task(_run("@writes_bytes", _FLOOD), timeout_s=30.0, stream=True),
         SUCCEEDED._replace(counted=_FLOOD, within_s=30.0, peak_mib=200)),

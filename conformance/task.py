@@ -69,7 +69,7 @@ def ended(returncode: int | None, **more: Any) -> Answer:
 def stopped(status: str, returncode: int | None, **more: Any) -> Answer:
     """The answer for a command that was ended: the status is known, how it went in the end is detail."""
     cause = "deadline" if status == "timed_out" else "user"
-    return ended(returncode, **more)._replace(status=status, cause=cause)
+    return ended(returncode, **more)._replace(status=status, cause=cause)  # without a returncode: nobody could tell
 
 
 def not_started(error: OSError) -> Answer:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from .support.children import Children
 
-pytestmark = pytest.mark.guard
 SHOW = ["sh", "-c", 'echo "$TRACEPARENT"']
 RESULT = "cicd.pipeline.task.run.result"
 

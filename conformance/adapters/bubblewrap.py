@@ -39,7 +39,7 @@ def run(task: Task, argv: list[str], place: str) -> Answer:
         code = tool.process.wait(task.timeout_s)
     except subprocess.TimeoutExpired:
         _end(tool, first, task.grace_s)
-        return stopped("timed_out", None, **tool.output())._replace(exit_code=None)
+        return stopped("timed_out", None, **tool.output())
     more = tool.output()
     return ended(code if code <= 128 else 128 - code, **more)  # a signal is 128 and its number here
 
@@ -64,4 +64,4 @@ def _children(pid: int | None) -> list[int]:
 
 
 if __name__ == "__main__":
-    serve(run)
+    serve(run, supervises=False)

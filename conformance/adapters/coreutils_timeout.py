@@ -20,11 +20,11 @@ def run(task: Task, argv: list[str], place: str) -> Answer:
     code = tool.wait()
     more = tool.output()
     if code in (_TIMED_OUT, _KILLED, -9) and tool.seconds >= task.timeout_s:
-        return stopped("timed_out", None, **more)._replace(exit_code=None)
+        return stopped("timed_out", None, **more)
     if code in (125, 126, 127):
         return Answer("failed", "spawn", note=f"exit code {code}", **more)
     return ended(code, **more)
 
 
 if __name__ == "__main__":
-    serve(run)
+    serve(run, supervises=False)

@@ -37,4 +37,4 @@ def run(task: Task, argv: list[str], place: str) -> Answer:
 
 
 if __name__ == "__main__":
-    serve(run)
+    serve(run, supervises=False)

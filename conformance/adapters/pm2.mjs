@@ -1,4 +1,4 @@
-// pm2 with treekill and a kill timeout, its daemon in this process. It has no deadlines: the caller stops.
+// pm2 with its daemon, treekill and a kill timeout. It has no deadlines: the caller stops.
 import fs from "node:fs";
 import { createRequire } from "node:module";
 import { ended, serve, stopped } from "./serving.mjs";
@@ -6,7 +6,7 @@ import { ended, serve, stopped } from "./serving.mjs";
 const task = JSON.parse(process.argv[2]);
 process.env.PM2_HOME = `${task.directory}/pm2`;
 process.env.PM2_DISABLE_VERSION_CHECK = "true";
-const write = process.stdout.write;
+process.env.PM2_KILL_SIGNAL = "SIGTERM"; // as everybody else here; its own would be SIGINT
 process.stdout.write = () => true; // it talks to a terminal; stdout here is for answers, which are written directly
 console.log = console.error = () => {};
 const pm2 = createRequire(`${process.env.CONFORMANCE_NODE}/`)("pm2");
@@ -62,6 +62,7 @@ async function run(task, argv, place) {
   return status ? stopped(status, null, null, more) : ended(found.exit_code ?? null, null, more);
 }
 
-await call("connect", true);
-await serve(run);
+await call("connect", false);
+await serve(run, Number(fs.readFileSync(`${process.env.PM2_HOME}/pm2.pid`)));
+await call("killDaemon");
 process.exit(0);

@@ -1,8 +1,9 @@
 // The frame of every adapter in JavaScript, as serving.py is for Python.
 import fs from "node:fs";
 
-export async function serve(run) {
+export async function serve(run, supervisor = process.pid) {
   const task = JSON.parse(process.argv[2]);
+  say({ supervisor });
   say({ ready: true });
   for (const [number, argv] of task.runs.entries()) {
     const place = `${task.directory}/${number}`;

@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 
     from conformance.task import Task
 
-Run = "Callable[[Task, list[str], str], Answer]"
 
+def serve(run: Callable[[Task, list[str], str], Answer], *, supervises: bool = True) -> None:
+    """Be an adapter: `run` gets the task, the argv, and a beginning for the names of files that it may write.
 
-def serve(run: Callable[[Task, list[str], str], Answer]) -> None:
-    """Be an adapter: `run` gets the task, the argv, and a beginning for the names of files that it may write."""
+    One that does not supervise itself says who does, once that is known.
+    """
     task = decode(sys.argv[1])
+    if supervises:
+        say({"supervisor": os.getpid()})
     say({"ready": True})
     for number, argv in enumerate(task.runs):
         place = os.path.join(task.directory, str(number))

@@ -109,14 +109,21 @@ class Daemon:
             return Answer("failed", "spawn", note=fault.faultString)
         end = time.monotonic() + task.timeout_s
         while (info := self.calls.getProcessInfo(name))["statename"] in ("STARTING", "RUNNING"):
-            if time.monotonic() >= end:
-                self.calls.stopProcess(name, True)
-                return stopped("timed_out", None, **_counted(task, place))._replace(exit_code=None)
+            if time.monotonic() >= end and self._stop(name):
+                return stopped("timed_out", None, **_counted(task, place))
             time.sleep(_LOOK_S)
-        if info["spawnerr"]:
+        if info["spawnerr"] and not info["spawnerr"].startswith("Bad exit code"):
             return Answer("failed", "spawn", note=info["spawnerr"])
         more = _counted(task, place)
         return Answer("failed", "signal", **more) if info["exitstatus"] < 0 else ended(info["exitstatus"], **more)
+
+    def _stop(self, name: str) -> bool:
+        """Stop it; False when it has ended by itself meanwhile."""
+        try:
+            self.calls.stopProcess(name, True)
+        except xmlrpc.client.Fault:
+            return False
+        return True
 
     def close(self) -> None:
         """Stop the daemon, with whatever it still runs."""
@@ -134,5 +141,5 @@ def _counted(task: Task, place: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     daemon = Daemon(decode(sys.argv[1]))
-    serve(daemon.run)
+    serve(daemon.run, supervises=False)
     daemon.close()

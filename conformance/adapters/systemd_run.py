@@ -30,7 +30,7 @@ def run(task: Task, argv: list[str], place: str) -> Answer:
     subprocess.run(["systemctl", "reset-failed", unit], capture_output=True, check=False)
     more = tool.output()
     if result == "timeout":
-        return stopped("timed_out", None, **more)._replace(exit_code=None)
+        return stopped("timed_out", None, **more)
     if result == "signal":
         return Answer("failed", "signal", **more)
     if result == "exec-condition" or code in (203, 200):  # EXIT_EXEC, EXIT_CHDIR
@@ -44,4 +44,4 @@ def _shown(unit: str, name: str) -> str:
 
 
 if __name__ == "__main__":
-    serve(run)
+    serve(run, supervises=False)

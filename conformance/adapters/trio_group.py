@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
+import trio.abc
 
 from conformance.adapters.groups import Kept, signal_group
 from conformance.adapters.serving import serve
@@ -22,13 +23,22 @@ def run(task: Task, argv: list[str], place: str) -> Answer:  # noqa: ARG001
     """One event loop for each command."""
     try:
         return trio.run(_run, task, argv)
-    except* OSError as errors:
-        error = errors.exceptions[0]
-        return not_started(error if isinstance(error, OSError) else OSError(str(error)))
+    except BaseExceptionGroup as errors:
+        found = errors.subgroup(OSError)
+        if found is None:
+            raise
+        return not_started(OSError(_innermost(found)))
+
+
+def _innermost(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error)
 
 
 async def _run(task: Task, argv: list[str]) -> Answer:
-    out, err, held = Kept(task.stream), Kept(False), []
+    out, err = Kept(task.stream), Kept(False)
+    held: list[trio.Process] = []
     with trio.CancelScope() as cancelled:
         async with trio.open_nursery() as timers:
             if task.cancel_after_s is not None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ..support.children import Children
 
-pytestmark = [pytest.mark.anyio, pytest.mark.guard]
+pytestmark = pytest.mark.anyio
 SESSION = "session-1"
 
 

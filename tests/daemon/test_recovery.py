@@ -13,7 +13,7 @@ from holdfast.guard.launch import beginning
 from holdfast.spec import make_spec
 from holdfast.state import rundir
 from holdfast.state.directory import StateDirectory
-from tests.support.daemons import Daemon, Gate, daemon
+from tests.support.daemons import Daemon, Gate, daemon, start
 from tests.support.durable import DurableRun
 
 if TYPE_CHECKING:
@@ -138,3 +138,54 @@ def test_a_damaged_file_is_moved_aside_and_live_runs_are_found_all_the_same(tmp_
 def _guard(running: Daemon, run_id: str) -> int:
     evidence = running.report(run_id)["evidence"]
     return int(next(fact["guard_pid"] for fact in evidence if fact["fact"] == "started"))
+
+
+def test_a_run_that_somebody_else_started_is_seen_followed_and_ended_but_not_drained(tmp_path: Path) -> None:
+    state = StateDirectory.open(str(tmp_path / "s"))
+    argv = ["sh", "-c", "echo ready; exec sleep 600"]
+    with daemon(tmp_path / "s") as running, DurableRun(state, argv, name="theirs") as run:
+        run.until_ready()
+        assert running.report(run.run_id)["state"] == "running"
+        assert [found["name"] for found in running.request("GET", "/v1/runs").body["runs"]] == ["theirs"]
+        assert running.until_output(run.run_id) == b"ready\n"
+        running.signal()
+        assert running.exit_code() == 0
+        assert running.lines[-2:] == ["draining 0 runs", "bye"]
+        with daemon(tmp_path / "s") as second:
+            assert second.cancel(run.run_id, reason="over")["cause"] == "user"
+            assert second.wait(run.run_id)["state"] == "settled"
+
+
+def test_a_signal_while_it_recovers_cuts_that_short(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    with daemon(tmp_path / "s") as running:
+        run_id = running.submit(gate.waits("exit 3"))["run_id"]
+        running.until_output(run_id)
+        guard = _guard(running, run_id)
+        running.kill()
+    os.kill(guard, signal.SIGSTOP)
+    try:
+        second = start(tmp_path / "s", "--recovery", "60s", "--on-shutdown", "handoff")
+        try:
+            second.until_line("^recovering")
+            second.signal()
+            assert second.exit_code() == 0
+        finally:
+            second.end()
+    finally:
+        os.kill(guard, signal.SIGCONT)
+    with daemon(tmp_path / "s") as running:
+        gate.open()
+        assert running.wait(run_id)["exit_code"] == 3
+
+
+def test_old_runs_are_removed(tmp_path: Path) -> None:
+    with daemon(tmp_path / "s") as running:
+        ids = []
+        for _ in range(3):
+            ids.append(running.submit(["true"])["run_id"])
+            running.wait(ids[-1])
+    with daemon(tmp_path / "s", "--retention-count", "1") as running:
+        running.until_line("^removed 2 old runs$")
+        assert [run["run_id"] for run in running.request("GET", "/v1/runs").body["runs"]] == ids[-1:]
+        assert running.request("GET", f"/v1/runs/{ids[0]}").status == 404

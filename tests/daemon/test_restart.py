@@ -45,7 +45,7 @@ def test_a_run_outlives_a_killed_daemon_with_its_true_exit_code(tmp_path: Path) 
         assert running.report(lives)["state"] == "running"
         gates[0].open()
         assert outcome(running.wait(lives)) == ("failed", "exit", 7)
-        seen = []
+        seen: list[tuple[str, str]] = []
         while len(seen) < 8:
             found = events.next()
             assert found is not None

@@ -13,9 +13,10 @@ from holdfast.state import sessions
 from holdfast.state.directory import StateDirectory
 
 from ..cli.console import holdfast, read_until, start
-from ..support.durable import run_to_end
+from ..support.durable import DurableRun, run_to_end
+from ..support.leftovers import open_descriptors
 from ..support.processes import wait_exited
-from .serving import BOUND_S, HttpServer, over_stdio, report_of
+from .serving import BOUND_S, HttpServer, in_process, over_stdio, report_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ..support.children import Children
     from .serving import Caller
 
-pytestmark = [pytest.mark.anyio, pytest.mark.guard]
+pytestmark = pytest.mark.anyio
 
 
 async def sleeper(call: Caller, child: Children) -> tuple[str, int]:
@@ -37,6 +38,10 @@ async def test_runs_end_with_the_client_that_started_the_server(tmp_path: Path, 
     state = tmp_path / "state"
     async with over_stdio(state) as call:
         run_id, pid = await sleeper(call, child)
+        with anyio.move_on_after(0.5) as given_up:
+            await call("wait", run_id=run_id)
+        assert given_up.cancelled_caught
+        assert (await call("poll", run_id=run_id))["state"] == "running"  # the call was cancelled, the run was not
     assert wait_exited(pid)
     report = report_of(state, run_id)
     assert (report["state"], report["status"], report["cause"], report["tree"]) == (
@@ -45,6 +50,26 @@ async def test_runs_end_with_the_client_that_started_the_server(tmp_path: Path, 
         "shutdown",
         "gone",
     )
+
+
+async def test_a_server_that_is_asked_to_end_does_not_wait_for_its_calls(tmp_path: Path, child: Children) -> None:
+    server = HttpServer(tmp_path / "state")
+    with server:
+        server.may_complain = True  # that it cancelled a call
+        async with server.client() as call, anyio.create_task_group() as group:
+            run_id, pid = await sleeper(call, child)
+
+            async def wait_for_ever() -> None:
+                with pytest.raises(Exception, match=r".*"):
+                    await call("wait", run_id=run_id, wait_s=600)
+
+            group.start_soon(wait_for_ever)
+            assert (await call("poll", run_id=run_id))["state"] == "running"
+            server.process.terminate()
+            assert await anyio.to_thread.run_sync(server.process.wait, BOUND_S) == 0
+    assert wait_exited(pid)
+    report = report_of(tmp_path / "state", run_id)
+    assert (report["status"], report["cause"]) == ("cancelled", "shutdown")
 
 
 async def test_runs_end_with_a_server_that_is_killed(tmp_path: Path, child: Children) -> None:
@@ -93,18 +118,35 @@ async def test_a_signal_ends_the_server_though_its_client_stays(tmp_path: Path) 
     assert server.communicate() == (b"", b"")
 
 
-async def test_nonsense_on_the_wire_is_survived(tmp_path: Path) -> None:
+async def test_a_client_that_stops_reading_is_no_disaster(tmp_path: Path) -> None:
+    server = start("mcp", "--state-dir", str(tmp_path / "state"), stdin=subprocess.PIPE)
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdout.close()
+    server.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n' * 100)
+    server.stdin.close()
+    assert await anyio.to_thread.run_sync(server.wait, BOUND_S) == 0
+    assert server.stderr is not None
+    with server.stderr:
+        assert server.stderr.read() == b""
+
+
+def test_nonsense_on_the_wire_is_survived(tmp_path: Path) -> None:
     lines = b"".join((b"\n", b"no json\n", b'{"a":\n', b"[]\n", b"\xff\xfe\n", b"{}\n", b"x" * 100_000 + b"\n"))
-    asked = b'{"jsonrpc":"2.0","id":7,"method":"ping"}'  # and no newline at the end of file
-    done = holdfast("mcp", "--state-dir", str(tmp_path / "state"), input=lines + asked, stdin=None)
-    assert done.returncode == 0
-    assert b'"id":7,"result":{}' in done.stdout
+    server = start("mcp", "--state-dir", str(tmp_path / "state"), stdin=subprocess.PIPE)
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdin.write(lines + b'{"jsonrpc":"2.0","id":7,"method":"ping"}\n')
+    server.stdin.flush()
+    read_until(server.stdout.fileno(), b'"id":7,"result":{}')
+    server.communicate(timeout=BOUND_S)
+    assert server.returncode == 0
 
 
 async def test_a_closed_session_takes_no_more_runs(tmp_path: Path) -> None:
     state = tmp_path / "state"
     sessions.mark_closed(StateDirectory.open(str(state)), "over")
-    async with over_stdio(state, "--session", "over") as call:
+    async with in_process(state, session="over") as call:
         answer = await call("exec", argv=["true"])
         assert "the session 'over' is closed and takes no more runs" in answer.text
         assert answer.is_error
@@ -112,10 +154,25 @@ async def test_a_closed_session_takes_no_more_runs(tmp_path: Path) -> None:
 
 async def test_runs_of_others_are_not_found(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    run_id = run_to_end(StateDirectory.open(str(state)), ["/bin/echo", "private"])
-    async with over_stdio(state) as call:
-        for tool in ("poll", "output", "wait", "cancel"):
-            assert f"there is no run '{run_id}' here" in (await call(tool, run_id=run_id)).text
-        assert (await call("list", which="all"))["runs"] == []
-    # The control: it is there, for those who may look at the directory.
+    run_id = run_to_end(StateDirectory.open(str(state)), ["/bin/echo", "private"], session="shared")
+    with DurableRun(StateDirectory.open(str(state)), ["sleep", "600"], session="shared") as live:
+        async with in_process(state, session="shared") as call:
+            for other in (run_id, live.run_id, "", ".", "..", "../runs", "a/b", "\0"):
+                for tool in ("poll", "output", "wait", "cancel", "send_input"):
+                    assert "there is no run" in (await call(tool, run_id=other)).text
+            assert (await call("list", which="all"))["runs"] == []
+            assert (await call("exec", argv=["true"]))["status"] == "succeeded"
+        # The control: it is there, for those who may look at the directory.
+        assert report_of(state, live.run_id)["state"] in ("starting", "running")
     assert holdfast("logs", run_id, "--state-dir", str(state)).stdout == b"private\n"
+
+
+async def test_descriptors_are_given_back(tmp_path: Path) -> None:
+    async with in_process(tmp_path / "state", session="s") as call:
+        await call("exec", argv=["true"])
+        before = len(open_descriptors())
+        ids = [(await call("exec", argv=["true"]))["run_id"] for _ in range(20)]
+        for run_id in ids:
+            await call("poll", run_id=run_id)
+        await call("exec", argv=["true"])
+        assert len(open_descriptors()) <= before + 1

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from ..support.children import Children
 
-pytestmark = pytest.mark.guard
 TEXT = "aä€😀" * 50  # characters of one, two, three and four bytes
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..support.children import Children
     from .serving import Caller, HttpServer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.guard]
+pytestmark = pytest.mark.anyio
 
 
 class TaskId(RequestParams):

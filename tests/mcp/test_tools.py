@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..support.children import Children
     from .serving import Answer, Caller, HttpServer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.guard]
+pytestmark = pytest.mark.anyio
 NAMES = ["exec", "poll", "output", "wait", "cancel", "send_input", "list"]
 
 

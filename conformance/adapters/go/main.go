@@ -137,6 +137,7 @@ func main() {
 	if err := json.Unmarshal([]byte(os.Args[1]), &asked); err != nil {
 		panic(err)
 	}
+	say(map[string]any{"supervisor": os.Getpid()})
 	say(map[string]any{"ready": true})
 	for number, argv := range asked.Runs {
 		begin := time.Now()

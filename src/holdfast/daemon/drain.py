@@ -99,17 +99,17 @@ class Drain:
         self._notifier = notifier
         self._signals = 0
         self._seen = 0
-        self._signalled = asyncio.Event()
+        self.signalled = asyncio.Event()
         self._began = 0.0
 
     def signal(self) -> None:
         """SIGTERM or SIGINT came."""
         self._signals += 1
-        self._signalled.set()
+        self.signalled.set()
 
     async def run(self) -> None:
         """Wait for the first signal, then shut down; returns when nothing is left to wait for."""
-        await self._signalled.wait()
+        await self.signalled.wait()
         self._take_signal()
         policy = Policy(self._service.config.on_shutdown, self._service.config.drain_s)
         self._began = time.monotonic()
@@ -171,7 +171,7 @@ class Drain:
             return Happened.SIGNAL
         if not self._service.scheduler.busy:
             return Happened.IDLE
-        await _first(self._signalled.wait(), self._service.scheduler.wait_idle(), within_s=end - time.monotonic())
+        await _first(self.signalled.wait(), self._service.scheduler.wait_idle(), within_s=end - time.monotonic())
         if self._signals > self._seen:
             self._take_signal()
             return Happened.SIGNAL
@@ -180,7 +180,7 @@ class Drain:
     def _take_signal(self) -> None:
         self._seen += 1
         if self._seen == self._signals:
-            self._signalled.clear()
+            self.signalled.clear()
 
     def _enter(self, phase: Phase) -> None:
         self.phase = phase

@@ -31,7 +31,7 @@ from ..state import rundir
 from ..state.leaves import find_leaves
 from . import unstarted
 from .admission import keys_of
-from .service import wall_time
+from .intake import wall_time
 from .store import statements
 from .submission import Submission
 from .tracked import Tracked
@@ -78,18 +78,19 @@ class Recovery:
         self._queued = self._too_old = self._followed = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def run(self, budget_s: float) -> Recovered:
-        """Find everything again. StateError: the daemon's own file cannot be read."""
+    async def run(self, budget_s: float, unless: asyncio.Event) -> Recovered:
+        """Find everything again, unless that is cut short. StateError: the daemon's own file cannot be read."""
         rows = [Row(*row) for row in await self._service.store.read(lambda c: c.execute(_SQL["all"]).fetchall())]
         active = await self._service.store.read(lambda c: c.execute(_SQL["active"]).fetchall())
         for run_id, _queued_ns, key in active:
             self._follow_later(run_id, key)
-        for row in rows:
-            self._spawn(self._row(row))
-        self._spawn(self._others({*(run_id for run_id, _, _ in active), *(row.run_id for row in rows)}))
+        self._spawn(self._rows(rows, {run_id for run_id, _, _ in active}))
         end = asyncio.get_running_loop().time() + budget_s
-        while self._tasks and (left := end - asyncio.get_running_loop().time()) > 0:
-            await asyncio.wait(self._tasks, timeout=left)  # some tasks begin others
+        cut_short = asyncio.ensure_future(unless.wait())
+        while self._tasks and not cut_short.done() and (left := end - asyncio.get_running_loop().time()) > 0:
+            # One after the other: some of them begin others.
+            await asyncio.wait([*self._tasks, cut_short], timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        cut_short.cancel()
         return Recovered(self._queued, self._followed, self._too_old, len(self._tasks))
 
     async def stop(self) -> None:
@@ -100,12 +101,21 @@ class Recovery:
 
     # Runs that were queued.
 
-    async def _row(self, row: Row) -> None:
-        if self._state.has(row.run_id) and not await asyncio.to_thread(discard_if_never_ran, self._state, row.run_id):
-            key = await self._move(row)
-            await self._follow(row.run_id, key)
-            return
-        self._queue(row)
+    async def _rows(self, rows: list[Row], active: set[str]) -> None:
+        """Sort out what was started, then look at all the others.
+
+        In this order: the look finishes the record of every run whose guard is gone, and one that was only about to
+        start would be taken for lost.
+        """
+        begun = [row for row in rows if self._state.has(row.run_id)]
+        discard = (asyncio.to_thread(discard_if_never_ran, self._state, row.run_id) for row in begun)
+        discarded = dict(zip((row.run_id for row in begun), await asyncio.gather(*discard), strict=True))
+        for row in rows:
+            if discarded.get(row.run_id, True):
+                self._queue(row)
+            else:
+                self._spawn(self._move(row))
+        self._spawn(self._others({*active, *(row.run_id for row in rows)}))
 
     def _queue(self, row: Row) -> None:
         age_s = max(0.0, (time.time_ns() - row.queued_ns) / 1e9)
@@ -138,7 +148,8 @@ class Recovery:
         self._scheduler.end_in_queue(tracked.run_id, unstarted.stopped(cause, reason))
         self._spawn(_settled(tracked))
 
-    async def _move(self, row: Row) -> str | None:
+    async def _move(self, row: Row) -> None:
+        """It was started: what is left to do is what follows."""
         try:
             key = msgspec.json.decode(row.submission, type=Submission).concurrency_key
         except msgspec.MsgspecError:
@@ -150,7 +161,7 @@ class Recovery:
             connection.execute(_SQL["drop"], values)
 
         await self._service.store.write(move)
-        return key
+        await self._follow(row.run_id, key)
 
     # Runs that were started.
 

@@ -234,12 +234,13 @@ class Scheduler:
 
     @property
     def busy(self) -> list[Tracked]:
-        """The runs of ours that were started and are not settled, oldest first."""
-        return [tracked for tracked in self.runs.values() if tracked.managed and tracked.run is not None]
+        """The runs of ours that were started and are not settled, in the order of their starts."""
+        found = [tracked for tracked in self.runs.values() if tracked.managed and tracked.run is not None]
+        return sorted(found, key=lambda tracked: tracked.started_ns)
 
     async def wait_idle(self) -> None:
         """Return when none of our runs takes place."""
-        while self.busy:
+        while any(tracked.managed and tracked.run is not None for tracked in self.runs.values()):
             self._all_settled = asyncio.Event()
             await self._all_settled.wait()
 

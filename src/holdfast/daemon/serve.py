@@ -9,6 +9,7 @@ are let go (their guards go on), the file is closed, and last the lock is given 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -118,7 +119,7 @@ class _Daemon:
         self._take_signals(service, drain)
         recovery = Recovery(service, self._log)
         closing.push_async_callback(recovery.stop)
-        await self._recover(service, recovery)
+        await self._recover(service, recovery, drain)
         closing.push_async_callback(self._stop_deliveries, service, drain)
         await service.deliveries.start()
         feed = OutputFeed(self._state, service.scheduler, service.events)
@@ -136,6 +137,8 @@ class _Daemon:
         service.scheduler.pump()
         for address in listener.addresses:
             self._log.info(f"listening on {address}", address=address)
+        gc.collect()
+        gc.freeze()  # what is there now stays: looking through it again and again costs a tenth of a short run
         self._log.info("ready", pid=os.getpid())
         self._notifier.ready(f"listening on {', '.join(listener.addresses)}")
         await drain.run()
@@ -148,10 +151,11 @@ class _Daemon:
         hosts = [address.rpartition(":")[0] for address in self._config.listen]
         return make_app(service, security=Security.of(token, [*hosts, *self._config.allowed_hosts]))
 
-    async def _recover(self, service: Service, recovery: Recovery) -> None:
+    async def _recover(self, service: Service, recovery: Recovery, drain: Drain) -> None:
         self._notifier.status("recovering")
+        self._log.info("recovering")
         began = time.monotonic()
-        found = await recovery.run(self._config.recovery_s)
+        found = await recovery.run(self._config.recovery_s, unless=drain.signalled)
         took_ms = round((time.monotonic() - began) * 1000)
         text = f"recovered {found.followed} runs and {found.queued} queued ones in {took_ms}ms"
         rest = f"; {found.unfinished} take longer" if found.unfinished else ""

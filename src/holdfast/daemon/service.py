@@ -17,28 +17,22 @@ import time
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import msgspec
-
 from ..errors import (
     DrainingError,
     IdempotencyConflictError,
-    QueueFullError,
     RequestError,
-    RunExistsError,
     RunNotFoundError,
 )
-from ..spec import check_run_id, new_run_id
 from ..state import rundir, sessions
 from ..state.entry import Entry
 from . import unstarted
 from .admission import Limits, keys_of
 from .history import not_found
-from .store import statements
+from .intake import Intake, wall_time
 from .tracked import Tracked
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine
 
     from ..config import Config
     from ..state.directory import StateDirectory
@@ -53,8 +47,6 @@ if TYPE_CHECKING:
 
 Report: TypeAlias = dict[str, Any]
 Reports: TypeAlias = list[Report]  # `list` is a method below, and within the class it would be taken for the type
-Strings: TypeAlias = list[str]
-_SQL = statements("queue")
 _STATES = ("queued", "starting", "running", "stopping")
 _RECENT = 512  # reports of runs that have just ended: whoever waited for one asks for it next
 
@@ -97,7 +89,7 @@ class Service:
         self.retry_after_s = 1.0  # while draining: what to tell those who are turned away
         self.stopped = asyncio.Event()  # open streams and long polls have to end: at the very end of the shutdown
         self._engine = parts.engine
-        self._incoming: dict[str, asyncio.Event] = {}  # runs whose rows are being written
+        self._intake = Intake(parts.state, parts.store, parts.scheduler, parts.deliveries)
         self._adopting: dict[str, asyncio.Future[Tracked]] = {}
         self._recent: dict[str, Report] = {}
         self.scheduler.on_settled.append(self._remember)
@@ -111,53 +103,13 @@ class Service:
         StateError: nothing was queued.
         """
         self._check_admission()
-        digest = submission.digest()
-        if idempotency_key is not None and (used := await self._used(idempotency_key, digest)) is not None:
+        if idempotency_key is not None and (used := await self._intake.used(idempotency_key, submission)) is not None:
             return await self._report_of_use(used), False
-        run_id = new_run_id() if submission.run_id is None else check_run_id(submission.run_id)
-        queued_ns = time.time_ns()
-        complete = self._completed(submission)
-        tracked = self._tracked(run_id, complete, wall_time(queued_ns))
-        self._check_room(run_id)
-        row = {"run_id": run_id, "queued_ns": queued_ns, "submission": msgspec.json.encode(complete)}
-        key = {"key": idempotency_key, "digest": digest, "run_id": run_id, "used_ns": queued_ns}
-        url = None if complete.on_verdict is None else complete.on_verdict.url
-
-        def put(connection: sqlite3.Connection) -> int | str:
-            if idempotency_key is not None:
-                if (used := _use_of(connection, idempotency_key, digest)) is not None:
-                    return used
-                connection.execute(_SQL["use_key"], key)
-            if url is not None:
-                self.deliveries.insert(connection, run_id, url)
-            return int(connection.execute(_SQL["put"], row).lastrowid or 0)
-
-        self._incoming[run_id] = asyncio.Event()
-        # Shielded: a client that goes away meanwhile does not take back what is perhaps committed.
-        return await asyncio.shield(asyncio.ensure_future(self._put(tracked, put, complete)))
-
-    async def _put(
-        self, tracked: Tracked, put: Callable[[sqlite3.Connection], int | str], submission: Submission
-    ) -> tuple[Report, bool]:
-        try:
-            put_at = await self.store.write(put)
-            if isinstance(put_at, str):  # somebody else used the key while we looked
-                return await self._report_of_use(put_at), False
-            timeout_s = submission.queue_timeout_s
-            self.scheduler.enqueue(tracked, put_at, submission.priority, timeout_s, timeout_s or 0.0)
-        finally:
-            self._incoming.pop(tracked.run_id).set()
-        self.scheduler.announce_queued(tracked)
-        spec = tracked.spec
-        # In the queue, then looked: a session that closes now either is seen here or sees this run.
-        if spec is not None and spec.session is not None and sessions.is_closed(self.state, spec.session):
-            self.scheduler.end_in_queue(tracked.run_id, unstarted.stopped("session", "its session was closed"))
-        self.scheduler.pump()
-        return tracked.report, True
+        self._check_admission()
+        run_id, is_new = await self._intake.take(submission, self.config, idempotency_key)
+        return await self._report_of_use(run_id), is_new
 
     async def _report_of_use(self, run_id: str) -> Report:
-        if run_id in self._incoming:
-            await self._incoming[run_id].wait()
         try:
             return await self.report(run_id)
         except RunNotFoundError:
@@ -168,36 +120,6 @@ class Service:
         if self.draining:
             remedy = "try again when the next daemon is up"
             raise DrainingError("the daemon is shutting down", retry_after_s=self.retry_after_s, remedy=remedy)
-
-    def _check_room(self, run_id: str) -> None:
-        taken = run_id in self.scheduler.runs or run_id in self._incoming or self.state.has(run_id)
-        if taken:
-            remedy = "choose another id, or leave it out"
-            raise RunExistsError("there is a run of this id already", run_id=run_id, remedy=remedy)
-        waiting = self.scheduler.admission.waiting + len(self._incoming)
-        has_room = self.scheduler.admission.running + waiting < self.config.max_runs
-        if waiting >= self.config.queue_limit and not has_room:
-            remedy = "try again later, or raise queue_limit"
-            raise QueueFullError(f"{waiting} runs are queued, and no more may be", remedy=remedy)
-
-    def _completed(self, submission: Submission) -> Submission:
-        config = self.config
-        defaults = {
-            name.removeprefix("default_"): value
-            for name, value in config._asdict().items()
-            if name.startswith("default_") and value is not None
-        }
-        return submission.with_defaults({**defaults, "queue_timeout_s": config.queue_timeout_s})
-
-    def _tracked(self, run_id: str, submission: Submission, queued_at: str) -> Tracked:
-        spec = submission.spec(run_id, queued_at)
-        if submission.on_verdict is not None:
-            self.deliveries.check(submission.on_verdict.url)
-        sessions.check_open(self.state, spec.session, run_id)
-        return Tracked(run_id, keys_of(submission.concurrency_key, spec.session, dict(spec.labels)), spec=spec)
-
-    async def _used(self, key: str, digest: str) -> str | None:
-        return await self.store.read(lambda connection: _use_of(connection, key, digest))
 
     # Looking.
 
@@ -447,23 +369,6 @@ class Service:
 def limits_of(config: Config) -> Limits:
     """The part of the settings that admission goes by."""
     return Limits(config.max_runs, config.concurrency, config.concurrency_per_key)
-
-
-def wall_time(ns: int) -> str:
-    """RFC 3339, UTC, as in reports."""
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(ns // 10**9))}.{ns // 1000 % 10**6:06d}Z"
-
-
-def _use_of(connection: sqlite3.Connection, key: str, digest: str) -> str | None:
-    """The run this key was used for; None: it was not. IdempotencyConflictError: for another spec."""
-    found = connection.execute(_SQL["key"], {"key": key}).fetchone()
-    if found is None:
-        return None
-    used_digest, run_id = found
-    if used_digest != digest:
-        remedy = "use a new key for a new run"
-        raise IdempotencyConflictError("the idempotency key was used for another spec", run_id=run_id, remedy=remedy)
-    return str(run_id)
 
 
 def _ns_of(tracked: Tracked) -> int:

@@ -93,7 +93,9 @@ class Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         """The options of `make_spec` it stands for; what was left out is left out."""
         given = {name: getattr(self, name) for name in self.__struct_fields__ if name not in _NOT_OF_THE_SPEC}
         options: Any = {_OPTIONS.get(name, name): value for name, value in given.items() if value is not None}
-        return {**options, "lifetime": "detached"}  # type: ignore[no-any-return]
+        options["lifetime"] = "detached"  # it outlives a daemon that is killed; what a shutdown does is the daemon's
+        found: SpecOptions = options
+        return found
 
     def spec(self, run_id: str, queued_at: str | None = None) -> RunSpec:
         """The checked spec under this id. SpecError names what is wrong."""

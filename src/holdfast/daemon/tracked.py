@@ -61,6 +61,12 @@ class Tracked:
             return "settled"
         return "queued" if self.run is None else self.run.outcome.state
 
+    @property
+    def started_ns(self) -> float:
+        """When its command was started, for comparing; later than all others when that is still to come."""
+        started = None if self.run is None else self.run.outcome.started
+        return float("inf") if started is None else started.at_ns
+
     def end(self, report: dict[str, Any]) -> None:
         """It is over, and this is all there is to say."""
         self.final = report

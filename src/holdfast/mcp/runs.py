@@ -48,10 +48,7 @@ class Runs:
 
     async def adopt_session(self) -> None:
         """Take over what earlier servers of this session left running, so that it counts and can be waited for."""
-        from ..state.sessions import live_runs
-
-        found, _problems = await anyio.to_thread.run_sync(live_runs, self.state, self.session)
-        for run_id in found:
+        for run_id in await anyio.to_thread.run_sync(self._left_running):
             self._own[run_id] = await self._supervisor.adopt(run_id)
 
     async def start(self, argv: Sequence[str], options: SpecOptions) -> Run:
@@ -98,10 +95,13 @@ class Runs:
         """Until there is output beyond the offset, or there will be none, or the time is up."""
         seen = 0
         with anyio.move_on_after(wait_s):
-            async for chunk in run.output():
-                seen += len(chunk.data) if stream in (None, chunk.stream) else 0
-                if seen > offset:
-                    return
+            try:
+                async for chunk in run.output():
+                    seen += len(chunk.data) if stream in (None, chunk.stream) else 0
+                    if seen > offset:
+                        return
+            except HoldfastError:
+                pass  # it settled, and another call gave its descriptors back; or whoever reads on is told
 
     async def page(self, *, live: bool, limit: int, cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
         """Reports, the newest first: of the live ones, or of all by the page. SpecError: that is no cursor."""
@@ -117,6 +117,11 @@ class Runs:
         # The live ones come first, once: they are newer than most, and no cursor points among them.
         first = [] if cursor is not None else current
         return first + [entry.report for entry in page.entries], page.cursor
+
+    def _left_running(self) -> list[str]:
+        filters = Filters(session=self.session, labels=(LABEL,))
+        with Index.open(self.state) as index:
+            return [entry.run_id for entry in index.refresh() if filters.matches(entry)]
 
     def _check(self, run_id: str) -> None:
         label, value = LABEL

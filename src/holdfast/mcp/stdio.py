@@ -3,11 +3,15 @@
 The library's own streams read in a worker thread that nothing can interrupt: asked to end by a signal, the server would
 stay until its client closes stdin. These wait for the descriptor instead. As there, 0 and 1 are given away first, so
 that nothing that prints or reads by accident gets between client and server.
+
+The descriptors stay blocking, because that belongs to everybody who has them open, a shell's terminal for example. So
+each is waited for first, and written to in pieces that then fit.
 """
 
 from __future__ import annotations
 
 import os
+import select
 from typing import TYPE_CHECKING
 
 import anyio
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 _AT_ONCE = 1 << 16
+_GONE = (BrokenPipeError, ConnectionResetError)
 
 
 class LineReader:
@@ -40,29 +45,36 @@ class LineReader:
         return line.decode("utf-8", "replace")
 
     async def _read(self) -> bytes:
-        while True:
-            try:
-                data = os.read(self._fd, _AT_ONCE)
-                self._ended = not data
-                return data
-            except BlockingIOError:
-                await anyio.wait_readable(self._fd)
+        try:
+            await anyio.wait_readable(self._fd)
+        except PermissionError:
+            await anyio.lowlevel.checkpoint()  # a file: it is always ready, and epoll does not take it
+        try:
+            data = os.read(self._fd, _AT_ONCE)
+        except _GONE:
+            data = b""
+        self._ended = not data
+        return data
 
 
 class Writer:
-    """Writes text to a descriptor, waiting when its reader is slow."""
+    """Writes text to a descriptor, waiting when its reader is slow. One that nobody reads any more takes everything."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
     async def write(self, text: str) -> None:
-        """OSError when nobody reads any more."""
+        """OSError when the descriptor cannot be written to; that its reader has gone is told by the end of input."""
         left = memoryview(text.encode())
         while left:
             try:
-                left = left[os.write(self._fd, left) :]
-            except BlockingIOError:
                 await anyio.wait_writable(self._fd)
+            except PermissionError:
+                await anyio.lowlevel.checkpoint()
+            try:
+                left = left[os.write(self._fd, left[: select.PIPE_BUF]) :]
+            except _GONE:
+                return
 
     async def flush(self) -> None:
         """Nothing is held back."""
@@ -73,7 +85,6 @@ def take_standard_streams() -> tuple[LineReader, Writer]:
     fds = []
     for fd, instead in ((0, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)), (1, os.dup(2))):
         fds.append(os.dup(fd))  # not inherited by commands, as every descriptor Python makes
-        os.set_blocking(fds[-1], False)
         os.dup2(instead, fd)
         os.close(instead)
     return LineReader(fds[0]), Writer(fds[1])

@@ -96,10 +96,8 @@ class Tools:
                 options["stdin"] = "pipe"
             data = _input_bytes(input or "")
             run = await self._runs.start(_words(command, argv), options)
-            if data:
-                await run.write_stdin(data)
-            if input is not None and not interactive and not pty:
-                await run.close_stdin()
+            if input is not None:
+                await _feed(run, data, eof=not interactive and not pty)
             await self._runs.wait(run, wait_s, _teller(ctx, run, wait_s))
             return await run_answer(self._runs.state, run, max_bytes)
 
@@ -167,13 +165,7 @@ class Tools:
         with told_to_the_model():
             data = _input_bytes(text)
             async with self._runs.find(run_id) as run:
-                with anyio.move_on_after(_INPUT_S) as bound:
-                    accepted = await run.write_stdin(data)
-                    if accepted and eof:
-                        await run.close_stdin()
-                if bound.cancelled_caught:
-                    message = f"the command does not read its stdin: not all of the {len(data)} bytes were taken"
-                    raise HoldfastError(message, run_id=run_id, remedy="look at its output, or cancel it")
+                accepted = await _feed(run, data, eof=eof)
                 result = mcp_result(run.outcome, run.run_id)
                 answer = InputAnswer(**result.structured, accepted=accepted)
                 said = f"{len(data)} bytes written" if accepted else "nobody reads its stdin any more"
@@ -202,6 +194,17 @@ def _input_bytes(text: str) -> bytes:
         remedy = f"at most {limits.MOST_INPUT_BYTES} go at once: put it into a file, or send it in pieces"
         raise limits.LimitError(f"{len(data)} bytes are too much input", remedy=remedy)
     return data
+
+
+async def _feed(run: Run, data: bytes, *, eof: bool) -> bool:
+    """Write to its stdin; False when that is closed. HoldfastError when it is full and the command does not read."""
+    with anyio.move_on_after(_INPUT_S):
+        accepted = await run.write_stdin(data)
+        if accepted and eof:
+            await run.close_stdin()
+        return accepted
+    message = f"the command does not read its stdin: not all of the {len(data)} bytes were taken"
+    raise HoldfastError(message, run_id=run.run_id, remedy="it goes on; look at its output, or cancel it")
 
 
 def _teller(ctx: Context, run: Run, wait_s: float) -> Callable[[float], Awaitable[None]]:
