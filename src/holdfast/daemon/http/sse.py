@@ -5,7 +5,7 @@ notices that the client went away. When the log ends the stream (the client was 
 writer may be stuck with a client that reads nothing: then the connection is cut after a while, because a polite close
 would wait for that client, and uvicorn's shutdown with it.
 
-Why not a library's response: see docs/decisions/0011-event-streams.md.
+Why not a library's response: see docs/decisions/0010-event-streams.md.
 """
 
 from __future__ import annotations
