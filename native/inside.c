@@ -92,6 +92,7 @@ bool inside_open(struct inside *inside, const struct spec *spec) {
         enter(spec, ends[1], inside->said, guard);
     }
     const int error = errno;
+    inside->entering = pid > 0 ? pid : 0;
     close(ends[1]);
     errno = error;
     return pid > 0 && fcntl(inside->link, F_SETFL, O_NONBLOCK) == 0;
@@ -179,6 +180,8 @@ static bool says_stopped(const char *answer) {
 
 void inside_reaped(struct inside *inside, pid_t pid, int wait_status) {
     char answer[512];
+    if (pid == inside->entering)
+        inside->entering = 0;
     if (pid != inside->looking || pid == 0)
         return;
     inside->looking = 0;
@@ -188,6 +191,13 @@ void inside_reaped(struct inside *inside, pid_t pid, int wait_status) {
         inside->state = INSIDE_STOPPED;
     else if ((swept && WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) || inside->looks >= LOOKS_MAX)
         inside->state = INSIDE_UNREACHABLE;
+}
+
+void inside_kill_clients(struct inside *inside) {
+    if (inside->entering > 0)
+        kill(inside->entering, SIGKILL);
+    if (inside->looking > 0)
+        kill(inside->looking, SIGKILL);
 }
 
 bool inside_is_reachable(const struct inside *inside) {
@@ -206,6 +216,7 @@ enum tree_end inside_tree(const struct inside *inside) {
     case INSIDE_ENTERING: /* up to HELD, the command was never let go */
     case INSIDE_MET:
     case INSIDE_HELD:
+    case INSIDE_REFUSED:
     case INSIDE_GONE:
     case INSIDE_STOPPED:
     default:

@@ -3,7 +3,8 @@
  *
  *   ENTERING ──hello──▶ MET ──held──▶ HELD ──go──▶ RUNNING ──exited──▶ EXITED ──gone──▶ GONE
  *                                                     └──────gone (nobody is left)──────▶┘
- *   at any time: the link breaks ──▶ LOST ──look──▶ STOPPED (the container, and so all of it) or UNREACHABLE
+ *   the link breaks: before the agent was met ──▶ REFUSED
+ *                    later ──▶ LOST ──look──▶ STOPPED (the container, and so all of it) or UNREACHABLE
  *
  * The agent is a subreaper as the guard is, so inside, too, the tree is gone when waitpid says ECHILD, and only its word for
  * it (GONE), or the end of the whole container (STOPPED), counts as `gone`. Nothing here waits: a runtime takes its tenth of a
@@ -28,6 +29,7 @@ enum inside_state {
     INSIDE_RUNNING,
     INSIDE_EXITED,
     INSIDE_GONE,
+    INSIDE_REFUSED,
     INSIDE_LOST,
     INSIDE_STOPPED,
     INSIDE_UNREACHABLE,
@@ -38,6 +40,7 @@ struct inside {
     int link;         /* -1: closed */
     int said;         /* a file with what the runtime wrote to its stderr; -1 */
     int looked;       /* a file with the answer to our look; -1 */
+    pid_t entering;   /* the child that holds the link; 0 when it has ended */
     pid_t looking;    /* the child that looks; 0 */
     int looks;        /* how often we have; every other time we sweep */
     int others;       /* processes that were left when the command exited */
@@ -62,6 +65,11 @@ enum inside_news inside_hear(struct inside *inside, struct note *note);
  * and ends what carries the run's token.
  */
 void inside_look(struct inside *inside, const struct spec *spec);
+/*
+ * SIGKILL to the clients that hold the link and look. Not to what they left with us, as conmon: it belongs to the runtime,
+ * whose records would be wrong without it, and it ends with what it watches.
+ */
+void inside_kill_clients(struct inside *inside);
 /* One of our children has ended: was it the one that looks? Then the state says what it saw; LOST: to be asked again. */
 void inside_reaped(struct inside *inside, pid_t pid, int wait_status);
 /* Whether a signal would arrive. */

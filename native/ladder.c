@@ -33,7 +33,9 @@ void ladder_await_last(struct run *run) {
 static void collect(void *run) { run_collect(run); }
 
 void ladder_repeat_last(struct run *run) {
-    if (inside_is_reachable(&run->inside)) { /* the agent repeats it there; its clients are needed to hear the end */
+    if (is_inside(run)) { /* the agent repeats it there; as long as it does, its clients are needed to hear the end */
+        if (!inside_is_reachable(&run->inside))
+            run_kill_clients(run);
         timer_set(&run->timers, TIMER_KILL_PASS, clock_now() + CLIENTS_PASS_NS);
         return;
     }

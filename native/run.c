@@ -388,7 +388,7 @@ static void agent_silent(struct run *run) {
     if (run->inside.state == INSIDE_GONE)
         return;
     const bool was_met = run->inside.state != INSIDE_ENTERING;
-    run->inside.state = was_met ? INSIDE_LOST : INSIDE_UNREACHABLE;
+    run->inside.state = was_met ? INSIDE_LOST : INSIDE_REFUSED;
     timer_off(&run->timers, TIMER_INSIDE);
     if (was_met)
         inside_look(&run->inside, &run->spec);
@@ -430,6 +430,8 @@ static void reap_inside(struct run *run) {
     if (undecided && (is_deciding(run) || run->phase == PHASE_HELD)) {
         if (run->inside.state == INSIDE_STOPPED)
             container_lost(run, CONTAINER_GONE);
+        else if (run->inside.state == INSIDE_REFUSED)
+            container_lost(run, CONTAINER_REFUSED);
         else if (run->inside.state == INSIDE_UNREACHABLE)
             container_lost(run, run->phase == PHASE_HELD ? CONTAINER_REFUSED : CONTAINER_UNREACHABLE);
     }
@@ -441,6 +443,12 @@ static void reap_inside(struct run *run) {
         inside_look(&run->inside, &run->spec); /* our children are gone; what of those inside? */
     else
         begin_drain(run, inside_tree(&run->inside));
+}
+
+void run_kill_clients(struct run *run) {
+    inside_kill_clients(&run->inside);
+    if (run->leader > 0)
+        kill(run->leader, SIGKILL);
 }
 
 /* Something that should have been said was not. */
@@ -456,11 +464,9 @@ static void inside_overdue(struct run *run) {
         output_passed(run);
 }
 
-static void collect_dead(void *run) { run_collect(run); }
-
 static void give_up_inside(struct run *run) {
-    tree_kill(collect_dead, run); /* the clients; closing the link tells the agent to go on with its own */
-    inside_close(&run->inside);
+    run_kill_clients(run);
+    inside_close(&run->inside); /* tells the agent, when it wakes up, to end what it has */
     begin_drain(run, inside_tree(&run->inside));
 }
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class CommandLines(NamedTuple):
-    """What the guard runs on this side: to attach the command, to call the agent, to put it there, to look, to sweep."""
+    """What the guard runs on this side: to attach the command, call the agent, put it there, look, and sweep."""
 
     attach: tuple[str, ...]
     enter: tuple[str, ...]

@@ -112,7 +112,7 @@ def _settled_by(outcome: Outcome, ordered: Sequence[Fact]) -> Fact | None:
 
 def _reason(outcome: Outcome, asked: Mapping[str, Any]) -> str | None:
     """The outcome's own sentence; a command or directory that is wrong is named, which facts alone cannot do."""
-    if outcome.cause != "spawn" or outcome.decided_by is None:
+    if outcome.decided_by is None or outcome.decided_by.kind != "spawn_failed":
         return outcome.reason
     step = outcome.decided_by.detail["step"]
     argv = asked.get("argv") or [None]

@@ -63,6 +63,6 @@ def _main_process(outcome: Outcome) -> tuple[str | None, str | None]:
 
 
 def _not_executed(outcome: Outcome) -> str | None:
-    if outcome.cause != "spawn" or outcome.decided_by is None:
+    if outcome.decided_by is None or outcome.decided_by.kind != "spawn_failed":
         return None
     return _NOT_EXECUTED.get(outcome.decided_by.detail["step"])

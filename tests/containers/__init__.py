@@ -1,0 +1,1 @@
+"""Runs inside real containers: podman, runc, and an image with nothing but a shell."""

@@ -1,0 +1,51 @@
+"""One storage, one image and one container for all tests of this directory that leave it as it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ..cli.conftest import runs, state_directory
+from ..support.containers import missing, storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..support.children import Children
+    from ..support.containers import Container, Containers
+
+__all__ = ["runs", "state_directory"]
+
+PROGRAMS = ("daemonises", "forks_on_term", "ignores_term", "leader_exits_on_term", "storms")
+
+
+@pytest.fixture(scope="session")
+def containers(child: Children) -> Iterator[Containers]:
+    """The storage with the image."""
+    if packages := missing():
+        pytest.skip(f"needs {', '.join(packages)}")
+    with storage() as made:
+        made.make_image(child, PROGRAMS)
+        yield made
+
+
+@pytest.fixture(scope="session")
+def shared(containers: Containers) -> Iterator[Container]:
+    """The one container."""
+    with containers.container() as made:
+        yield made
+
+
+@pytest.fixture
+def container(shared: Container) -> Iterator[Container]:
+    """The one container; after each test nothing runs in it."""
+    yield shared
+    assert shared.is_empty()
+
+
+@pytest.fixture
+def doomed(containers: Containers) -> Iterator[Container]:
+    """A container that the test may take away."""
+    with containers.container() as made:
+        yield made
