@@ -352,6 +352,8 @@ def filtered(running: Daemon) -> None:
         "state=over",
         "label=without",
         "since=yesterday",
+        "since=5",
+        "until=0.5",
         "since=2020-01-01T00:00:00",
         "nonsense=1",
         "limit=1&limit=2",

@@ -33,7 +33,7 @@ def refusal(scope: dict[str, Any], headers: dict[str, str], security: Security =
 
 @pytest.mark.parametrize(
     "host",
-    ["localhost", "LOCALHOST:80", "localhost.", "127.0.0.1:8000", "192.0.2.7", "[::1]", "[::1]:8000", "build.example:1"],
+    ["localhost", "LOCALHOST:80", "localhost.", "127.0.0.1:8000", "192.0.2.7", "[::1]:8000", "build.example:1"],
 )
 def test_hosts_that_nobody_else_can_have_are_answered(host: str) -> None:
     assert refusal(TCP, {"host": host, **BEARER}) is None

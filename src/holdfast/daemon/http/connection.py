@@ -36,11 +36,16 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Close at once when another user is at the other end; root may do what it wants anyway."""
         super().connection_made(transport)
+        connected: socket.socket | None = transport.get_extra_info("socket")
+        if connected is not None and connected.family != socket.AF_UNIX:
+            # asyncio does this only for sockets whose protocol was named when they were made. Without it, the second
+            # write of every answer waits for the client's delayed acknowledgement of the first: 44 ms instead of one.
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # uvicorn's own answer to too many is plain text, and goes to those who were there first as well.
         most, self.limit_concurrency = self.limit_concurrency, None
         crowded = most is not None and len(self.connections) > most
         self.app_state = {**self.app_state, ABORT: transport.abort, CROWDED: crowded}
-        if (uid := peer_uid(transport.get_extra_info("socket"))) is not None and uid not in (os.geteuid(), 0):
+        if (uid := peer_uid(connected)) is not None and uid not in (os.geteuid(), 0):
             self.logger.warning("refused user %d on the Unix socket", uid)
             transport.abort()
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -35,6 +35,7 @@ from .types import (
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+_Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FARTHEST_NS = (1 << 63) - 1  # what SQLite compares with
 LONGEST_KEY = 255
@@ -75,15 +76,19 @@ def filters_of(query: RunsQuery) -> Filters:
         statuses=tuple(query.status),
         causes=tuple(query.cause),
         labels=tuple((name, value) for name, _, value in (label.partition("=") for label in query.label)),
-        since_ns=_ns(given(query.since)),
-        until_ns=_ns(given(query.until)),
+        since_ns=_ns(given(query.since), "since"),
+        until_ns=_ns(given(query.until), "until"),
     )
 
 
-def _ns(time: datetime | None) -> int | None:
-    if time is None:
+def _ns(text: str | None, field: str) -> int | None:
+    if text is None:
         return None
-    since = time - _EPOCH
+    try:
+        since = msgspec.convert(text, _Instant) - _EPOCH
+    except msgspec.ValidationError:
+        remedy = "write it as RFC 3339 does, with its offset: 2026-01-31T12:00:00Z"
+        raise ProblemError(INVALID, f"{field} is no time", field=field, remedy=remedy) from None
     exact = (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
     return max(-_FARTHEST_NS, min(exact, _FARTHEST_NS))
 

@@ -5,7 +5,6 @@ The report's words that come out of a journal stay plain text: a newer guard may
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -25,8 +24,6 @@ Reason = Annotated[str, Meta(max_length=1000)]
 Filter = Annotated[str, Meta(min_length=1, max_length=4096)]
 Cursor = Annotated[str, Meta(pattern="^[0-9]{1,19}\\..", max_length=4096)]
 Label = Annotated[str, Meta(pattern="^[^=]+=", max_length=1100, description="NAME=VALUE")]
-Since = Annotated[datetime, Meta(tz=True, description="begun then or later")]
-Until = Annotated[datetime, Meta(tz=True, description="begun before")]
 Evidence = Annotated[
     dict[str, Any],
     Meta(
@@ -124,7 +121,7 @@ class EvidenceList(msgspec.Struct):
 
 # Parameters that were not given are UNSET and not None: a parameter has no null, and `session=null` is a session.
 class RunsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which runs; of several statuses, causes or states one must fit, of several labels all."""
+    """Which runs; of several statuses, causes or states one must fit, of several labels all. `until` is exclusive."""
 
     session: Filter | UnsetType = UNSET
     parent: Filter | UnsetType = UNSET
@@ -133,8 +130,8 @@ class RunsQuery(msgspec.Struct, forbid_unknown_fields=True):
     status: list[Status] = []
     cause: list[Filter] = []
     label: list[Label] = []
-    since: Since | UnsetType = UNSET
-    until: Until | UnsetType = UNSET
+    since: Time | UnsetType = UNSET
+    until: Time | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=MOST_LISTED)] = 50
     cursor: Cursor | UnsetType = UNSET
 

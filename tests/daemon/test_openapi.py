@@ -1,0 +1,127 @@
+"""The OpenAPI document: complete, valid, the same everywhere; and a fuzzer that goes by it finds nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+
+from holdfast.daemon.http import openapi
+from holdfast.daemon.http.app import operations
+
+from ..support.daemons import daemon
+from ..support.web import fetch, port_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DOCUMENT: dict[str, Any] = json.loads(openapi.document(operations()[:-1]))
+CONTRACT = {
+    "/v1/runs": {"post", "get"},
+    "/v1/runs/{run_id}": {"get"},
+    "/v1/runs/{run_id}/wait": {"get"},
+    "/v1/runs/{run_id}/output": {"get"},
+    "/v1/runs/{run_id}/evidence": {"get"},
+    "/v1/runs/{run_id}/cancel": {"post"},
+    "/v1/runs/{run_id}/input": {"post"},
+    "/v1/runs/{run_id}/extend": {"post"},
+    "/v1/sessions": {"get"},
+    "/v1/sessions/{session}": {"delete"},
+    "/v1/events": {"get"},
+    "/v1/doctor": {"get"},
+    "/v1/health": {"get"},
+    "/metrics": {"get"},
+}
+POSTED = """
+argv cwd env stdin timeout_s idle_timeout_s idle_counts grace_s ladder drain_s stragglers memory_bytes pids
+max_output_bytes session parent labels name priority queue_timeout_s concurrency_key on_verdict
+"""
+REPORTED = """
+run_id state name argv session parent labels status cause reason exit_code signal pid queued_at started_at
+verdict_at exited_at settled_at duration_s escalated containment tree survivors stragglers output usage evidence
+"""
+
+
+def references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name == "$ref":
+                yield inner
+            yield from references(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from references(inner)
+
+
+def test_every_route_of_the_contract_is_in_it() -> None:
+    assert DOCUMENT["openapi"].startswith("3.1.")
+    assert {path: set(DOCUMENT["paths"][path]) for path in CONTRACT} == CONTRACT
+
+
+def test_the_names_are_the_contracts() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    assert not set(POSTED.split()) - schemas["Submission"]["properties"].keys()
+    assert schemas["Submission"]["required"] == ["argv"]
+    assert schemas["Report"]["required"] == REPORTED.split()  # always there, null where nothing is known
+
+
+def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    assert {ref.removeprefix("#/components/schemas/") for ref in references(DOCUMENT)} <= schemas.keys()
+    for schema in schemas.values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_every_operation_has_a_name_of_its_own_and_says_what_may_go_wrong() -> None:
+    found = [one for methods in DOCUMENT["paths"].values() for one in methods.values()]
+    names = [one["operationId"] for one in found]
+    assert len(set(names)) == len(names)
+    for one in found:
+        assert {"401", "403", "422"} <= one["responses"].keys()
+        for status, response in one["responses"].items():
+            kind = "application/problem+json" if status >= "4" else None
+            assert kind is None or kind in response["content"]
+    assert "Retry-After" in DOCUMENT["paths"]["/v1/runs"]["post"]["responses"]["503"]["headers"]
+
+
+def test_it_is_printed_for_those_who_make_clients() -> None:
+    command = [sys.executable, "-m", "holdfast.daemon.http.openapi"]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=60)
+    assert done.stderr == b""
+    assert json.loads(done.stdout)["paths"].keys() == {*DOCUMENT["paths"], "/openapi.json"}
+
+
+@pytest.mark.guard
+@pytest.mark.slow
+def test_a_fuzzer_finds_no_failure_and_no_breach_of_contract(tmp_path: Path) -> None:
+    # Not "every request the schema allows is taken": what a schema cannot say (a ladder, a path, a cursor) is a 422.
+    with daemon(tmp_path / "state", "--listen", "127.0.0.1:0", "--queue-limit", "50") as running:
+        port = port_of(running)
+        token = (running.state_dir / "token").read_text().strip()
+        served = fetch(port, "/openapi.json", headers={"Authorization": f"Bearer {token}"})
+        assert served.json["paths"].keys() >= DOCUMENT["paths"].keys()
+        command = [
+            sys.executable,
+            "-m",
+            "schemathesis.cli",
+            "run",
+            f"http://127.0.0.1:{port}/openapi.json",
+            f"--header=Authorization: Bearer {token}",
+            "--max-examples=5",
+            "--exclude-path=/v1/events",  # never ends
+            "--exclude-path=/v1/doctor",  # takes a second each
+            "--exclude-checks=positive_data_acceptance",
+            "--suppress-health-check=all",
+            "--request-timeout=30",
+            "--no-color",
+            "--seed=1",
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+        assert fetch(running, "/v1/health").json["status"] == "ok"
+        assert not [line for line in running.lines if "Traceback" in line or "failed" in line]
