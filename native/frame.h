@@ -256,8 +256,9 @@ struct packet_extend {
 };
 struct packet_read {
     uint64_t consumed; /* journal offset up to which the owner needs nothing any more; 0 releases nothing */
-    uint64_t seen;     /* journal offset up to which it has read: output beyond it wakes at once */
+    uint64_t seen;     /* journal offset up to which it has read: output beyond it wakes at once; or READ_NO_WAKE */
 };
+#define READ_NO_WAKE UINT64_MAX
 struct packet_answer {
     int32_t error; /* 0 or an errno: ESRCH too late, ERANGE over the ceiling, EINVAL not understood, ... */
     int32_t reserved;

@@ -121,9 +121,11 @@ static int stop_requested(const struct request *request) {
  * what we record after this is announced; and what came in between, while its request was on the way, is announced here.
  */
 static void read_requested(const struct request *request) {
-    run.control.owners[request->owner].wants_output = true;
-    if (run.output.recorded_to > request->body.read.seen)
-        control_wake_readers(&run.control, run.journal.length);
+    if (request->body.read.seen != READ_NO_WAKE) {
+        run.control.owners[request->owner].wants_output = true;
+        if (run.output.recorded_to > request->body.read.seen)
+            control_wake_readers(&run.control, run.journal.length);
+    }
     if (request->body.read.consumed == 0 || run.output.window == 0 || request->body.read.consumed > run.journal.length)
         return;
     run.output.consumed = request->body.read.consumed;

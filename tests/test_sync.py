@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import holdfast
+from holdfast import live, sync
 from holdfast.guard import launch, leftovers
 
 from .support.processes import is_gone, kill_children, own_children, wait_exited
@@ -193,6 +194,28 @@ def test_ctrl_c_between_the_start_and_the_first_wait(child: Children, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         holdfast.run(child("ignores_term"), grace=600)
     assert own_children() == before
+
+
+def test_much_output_is_gathered_while_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Taken over in many small looks, and its memory given back, while the command runs; the result is the same."""
+    released: list[int] = []
+    really = live.LiveRun.release
+
+    def release(run: live.LiveRun, consumed: int) -> None:
+        released.append(consumed)
+        really(run, consumed)
+
+    monkeypatch.setattr(live.LiveRun, "release", release)
+    monkeypatch.setattr(sync, "_FIRST_LOOK_MS", 1)
+    monkeypatch.setattr(sync, "CHUNKS_BYTES", 1)
+    both = "os.write(1, b'%08d' % i * 1000)\n if i % 10 == 0: os.write(2, b'e%d\\n' % i)"
+    script = f"import os\nfor i in range(3000):\n {both}"
+    result = holdfast.run([sys.executable, "-S", "-c", script])
+    assert result.stdout == b"".join(b"%08d" % i * 1000 for i in range(3000))
+    assert result.stderr == b"".join(b"e%d\n" % i for i in range(0, 3000, 10))
+    assert len(released) > 1
+    assert released == sorted(released)
+    assert result.report["output"]["complete"] is True
 
 
 def test_from_many_threads_at_once() -> None:

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 _NO_SOCKET = socket(AF_UNIX, SOCK_SEQPACKET)  # what a run talks to that has parted from its guard: nobody
 _NO_SOCKET.close()
 WINDOW_BYTES = 16 << 20  # how far a streaming consumer may fall behind before the command is made to wait
+ENDLESS = 1 << 62  # nobody waits, and yet memory can be given back
 CHUNKS_BYTES = 1 << 20  # how much a consumer takes at once
 STOP_CAUSES = tuple(CAUSES.words.values())
 _MARGIN_S = 3.0
@@ -180,7 +181,7 @@ class LiveRun:
             # Its journal is a file that keeps everything: there is no window to hold the command up.
             handle = launch_durable(state, spec, wake_output=wake_output, window_size=window_size)
             return cls(spec, handle, wake_output=wake_output, state=state)
-        window_bytes = WINDOW_BYTES if windowed else 0
+        window_bytes = WINDOW_BYTES if windowed else ENDLESS
         if idle is not None and (told := spec_for_idle(spec)) is not None:
             spec = told
             handle = launch(spec, wake_output=wake_output, window_bytes=window_bytes, again=True, idle=idle.take())
@@ -304,6 +305,13 @@ class LiveRun:
             self.armed = True
         except OSError:
             pass  # gone: end of file wakes us. Or not reading: it is stopped, and will find our earlier packets.
+
+    def release(self, consumed: int) -> None:
+        """Give the journal's memory back up to here; nothing before it is read again, by nobody."""
+        try:
+            self.control.send(control.release(consumed), MSG_DONTWAIT | MSG_NOSIGNAL)
+        except OSError:
+            pass  # its guard is gone, and the memory goes with the journal; or it is stopped, and the next one will do
 
     def _next(self) -> int:
         self._ticket += 1

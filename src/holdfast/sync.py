@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _KILLED_S = 5.0
 _FIRST_LOOK_MS = 20
+_NEXT_LOOK_MS = 4
+_BUFFER_BYTES = 256 << 10
 _LAST_LOOK_MS = 60_000
 
 
@@ -104,10 +106,10 @@ class _Waiting:
         """Much output is gathered while the command still runs, on the other core; little is not worth waking for."""
         live = self.live
         live.refresh()
-        self.look_ms = min(self.look_ms * 2, _LAST_LOOK_MS)
-        if live.reader.stdout_bytes + live.reader.stderr_bytes >= CHUNKS_BYTES:
-            self.output = JournalReader(live.journal, trusted=live.trusted)
-            self.on_output = self.gathered = _Gathered()
+        if self.gathered is None and live.reader.stdout_bytes + live.reader.stderr_bytes >= CHUNKS_BYTES:
+            self.gathered = _Gathered(live)
+        flows = self.gathered is not None and self.gathered.take()
+        self.look_ms = _NEXT_LOOK_MS if flows else min(self.look_ms * 2, _LAST_LOOK_MS)
 
     def result(self) -> Result:
         return self.live.result(None if self.gathered is None else self.gathered.output())
@@ -127,8 +129,7 @@ class _Waiting:
         if self.output is None:
             return False
         if self.take(self.output):
-            if self.live.windowed:
-                self.arm(self.output)
+            self.arm(self.output)
             return True
         if ended:
             return False
@@ -136,9 +137,7 @@ class _Waiting:
         return self.take(self.output)  # once more after arming: it may be there already
 
     def arm(self, output: JournalReader) -> None:
-        if not self.live.windowed:
-            self.live.arm_output(output.position)
-        elif output.position != self.released or not self.live.armed:
+        if output.position != self.released or not self.live.armed:
             self.released = output.position
             self.live.arm_output(self.released, release=True)
 
@@ -152,18 +151,33 @@ class _Waiting:
 
 
 class _Gathered:
-    """Output on its way into a result, one growing piece of memory for each stream."""
+    """Much output on its way into a result: taken over, and given back to the journal, while the command still runs.
 
-    __slots__ = ("stderr", "stdout")
+    Memory that a process has not touched before is what costs most here. So every byte is kept once, and comes through
+    a buffer that is used again and again.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("buffer", "live", "size", "stderr", "stdout")
+
+    def __init__(self, live: LiveRun) -> None:
+        self.live = live
         self.stdout = BytesIO()
         self.stderr = BytesIO()
+        self.buffer = memoryview(bytearray(_BUFFER_BYTES))
+        self.size = 0
 
-    def __call__(self, chunk: Chunk) -> None:
-        (self.stdout if chunk.stream == "stdout" else self.stderr).write(chunk.data)
+    def take(self) -> bool:
+        """Take over what the facts' reader has passed; whether there was something."""
+        live, before = self.live, self.size
+        live.reader.hand_over("stdout", self.stdout.write, self.buffer)
+        live.reader.hand_over("stderr", self.stderr.write, self.buffer)
+        self.size = self.stdout.tell() + self.stderr.tell()
+        if self.size != before and not live.ended:
+            live.release(live.reader.position)
+        return self.size != before
 
     def output(self) -> tuple[bytes, bytes]:
+        self.take()
         return self.stdout.getvalue(), self.stderr.getvalue()
 
 

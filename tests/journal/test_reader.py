@@ -210,6 +210,31 @@ def test_collect_and_read_give_every_byte_of_frames_of_any_size(size: int, journ
     assert streaming.facts == reader.facts
 
 
+def test_handing_over_goes_on_where_it_stopped(journal_fd: Make) -> None:
+    first, second = os.urandom(100_000), os.urandom(70_000)
+    fd = journal_fd(PREFIX + output(first) + output(b"err", stream=2))
+    reader, buffer, taken = JournalReader(fd), memoryview(bytearray(4096)), bytearray()
+    reader.scan()
+    reader.hand_over("stdout", taken.extend, buffer)
+    assert taken == first
+    reader.hand_over("stdout", taken.extend, buffer)
+    assert taken == first, "once is enough"
+    os.pwrite(fd, output(second) + deadline() + output(b"too late", late=1) + END, os.fstat(fd).st_size)
+    reader.scan()
+    reader.hand_over("stdout", taken.extend, buffer)
+    assert taken == first + second
+    assert (reader.collect("stdout"), reader.collect("stderr")) == (b"", b"err")
+
+
+def test_handing_over_what_is_gone_is_an_error(journal_fd: Make) -> None:
+    fd = journal_fd(PREFIX + output(bytes(100_000)))
+    reader = JournalReader(fd)
+    reader.scan()
+    os.ftruncate(fd, len(PREFIX) + 50_000)
+    with pytest.raises(JournalDamagedError, match="gone"):
+        reader.hand_over("stdout", len, memoryview(bytearray(4096)))
+
+
 def test_read_stops_at_its_limit_and_goes_on_from_there(journal_fd: Make) -> None:
     reader = JournalReader(journal_fd(PREFIX + output(b"0123456789") * 100 + END))
     sizes, position = [], 0

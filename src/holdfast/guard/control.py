@@ -30,6 +30,7 @@ PACKET_MAX = 4096  # the longest packet either side sends; a reason is cut to fi
 REASON_MAX = 1024
 NEXT_SPEC_MAX = 32 << 10
 
+_NO_WAKE = 2**64 - 1
 _STOP = struct.Struct("<iiii")
 _PAIR = struct.Struct("<ii")
 _NUMBER = struct.Struct("<Q")
@@ -71,6 +72,11 @@ def extend(ticket: int, by_ns: int) -> bytes:
 def read(consumed: int, seen: int) -> bytes:
     """Ask for one wake when there is output beyond `seen`; what is before `consumed` is not needed. Not answered."""
     return _packet(READ, _NUMBERS.pack(consumed, seen), 0)
+
+
+def release(consumed: int) -> bytes:
+    """Tell that what is before `consumed` is not needed any more, and ask for nothing. Not answered."""
+    return _packet(READ, _NUMBERS.pack(consumed, _NO_WAKE), 0)
 
 
 def give_input(ticket: int) -> bytes:

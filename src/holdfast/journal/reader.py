@@ -32,6 +32,8 @@ from .codec import (
 from .facts import FACTS, HEADER, LATE, MARK, OUTPUT, PREAMBLE, SPEC, STREAMS, VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .facts import Fact
 
 _BLOCK = 64 << 10
@@ -114,6 +116,21 @@ class JournalReader:
             if self._copy(ranges, target) < len(target):
                 raise JournalDamagedError("output is gone from the journal", run_id=self._run_id, remedy=_CUT)
         return whole.getvalue()
+
+    def hand_over(self, stream: str, take: Callable[[memoryview], object], buffer: memoryview) -> None:
+        """Give `take` the bytes of `stream` that `collect` would return, and forget them; by the bufferful, in order.
+
+        What is in the buffer is overwritten by the next. For output that is collected while it grows.
+        """
+        ranges = self._ranges.pop(stream, None) or ()
+        for offset, length in zip(ranges[::2], ranges[1::2], strict=True):
+            end = offset + length
+            while offset < end:
+                copied = os.preadv(self._fd, (buffer[: end - offset],), offset)
+                if copied == 0:
+                    raise JournalDamagedError("output is gone from the journal", run_id=self._run_id, remedy=_CUT)
+                take(buffer[:copied])
+                offset += copied
 
     def _copy(self, ranges: array[int], target: memoryview) -> int:
         at, window, window_at = 0, b"", 0
