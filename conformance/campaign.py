@@ -6,11 +6,13 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from holdfast.guard import containment
 from tests.support.freezer import why_no_freezer
+
+from holdfast.guard import containment
 
 from .peers import REASONS, environment
 from .places import ROOT
@@ -51,8 +53,12 @@ def carry_out(rows: Sequence[Row], peers: Sequence[Peer], progress: Progress) ->
                     cells[row.name][peer.name] = {"verdict": "not applicable", "reason": reason}
                 else:
                     waiting.append((row, peer, pool.submit(one, row, peer)))
-        for row, peer, cell in waiting:
-            cells[row.name][peer.name] = cell.result()
+        try:
+            for row, peer, cell in waiting:
+                cells[row.name][peer.name] = cell.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)  # those that run end, and clean up after themselves
+            raise
     return cells
 
 
@@ -70,6 +76,7 @@ def versions(peers: Sequence[Peer]) -> dict[str, str | None]:
 
 def _cell(row: Row, peer: Peer) -> dict[str, Any]:
     command = [sys.executable, "-m", "conformance.cell", row.name, peer.name]
+    began = time.monotonic()
     done = subprocess.run(
         command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=_TOO_LONG_S, check=False
     )
@@ -78,7 +85,7 @@ def _cell(row: Row, peer: Peer) -> dict[str, Any]:
         lines = done.stderr.strip().splitlines()
         return {"verdict": "broken", "reason": lines[-1] if lines else f"exit code {done.returncode}"}
     cell: dict[str, Any] = json.loads(done.stdout)
-    return cell
+    return cell | {"took_s": round(time.monotonic() - began, 1)}
 
 
 def _why_absent(peer: Peer) -> str | None:

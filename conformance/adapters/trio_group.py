@@ -82,7 +82,7 @@ async def _end(grace_s: float, process: trio.Process) -> None:
 
 async def _read(stream: trio.abc.ReceiveStream | None, kept: Kept) -> None:
     if stream is not None:
-        async for part in stream:  # type: ignore[attr-defined]
+        async for part in stream:
             kept.take(part)
 
 
