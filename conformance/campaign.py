@@ -41,7 +41,7 @@ def carry_out(rows: Sequence[Row], peers: Sequence[Peer], progress: Progress) ->
 
     absent = {peer.name: why for peer in peers if (why := _why_absent(peer))}
     missing = _missing_here()
-    cells: Cells = {row.name: {} for row in rows}
+    cells: Cells = {row.name: {peer.name: {} for peer in peers} for row in rows}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         waiting = []
         for row in rows:
@@ -77,9 +77,12 @@ def versions(peers: Sequence[Peer]) -> dict[str, str | None]:
 def _cell(row: Row, peer: Peer) -> dict[str, Any]:
     command = [sys.executable, "-m", "conformance.cell", row.name, peer.name]
     began = time.monotonic()
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=_TOO_LONG_S, check=False
-    )
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=_TOO_LONG_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"verdict": "broken", "reason": f"no result within {_TOO_LONG_S} s"}
     if done.returncode:
         # The pack itself failed here: that is nothing to say about the peer, and nothing to hide.
         lines = done.stderr.strip().splitlines()

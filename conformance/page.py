@@ -53,7 +53,8 @@ holds when all of these do:
 - **B**ytes: the output that had been written is there, and nothing that should not be.
 - **T**ime: the answer comes in time, measured by the adapter; bounds are several times what is needed.
 - **L**eft: no process of the command lives at the answer, and none at all after the adapter's end. Not the peer's word
-  is taken for this: each cell has a cgroup of its own, which no process can leave, and it is looked at from outside.
+  is taken for this: each cell has a cgroup of its own, which these commands do not leave, and it is looked at from
+  outside. Where there is none, a subreaper above the peer has to do.
 
 A peer that is not installed is absent. A row that asks for something a peer does not have is not applicable to it.
 """
