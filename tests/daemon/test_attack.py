@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..support.daemons import BOUND_S, Gate, daemon, start
-from ..support.unprivileged import as_nobody
+from ..support.daemons import BOUND_S, Daemon, Gate, daemon, start
+from ..support.unprivileged import NOBODY, as_nobody
 from ..support.web import Wire, fetch, port_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ..support.daemons import Daemon
 
 pytestmark = pytest.mark.guard
 JSON = {"Content-Type": "application/json"}
@@ -390,12 +389,6 @@ def test_a_read_only_disk_is_said_and_nothing_is_lost(tmp_path: Path) -> None:
         with daemon(disk / "state") as running:
             done = running.submit(["echo", "kept"])["run_id"]
             running.wait(done)
-            subprocess.run(["mount", "-o", "remount,ro,force", disk], check=False, capture_output=True)
-            if os.statvfs(disk).f_flag & os.ST_RDONLY:  # busy with open files: then only a new daemon can meet it
-                answer = running.request("POST", "/v1/runs", {"argv": ["true"]})
-                assert answer.status == 503
-            assert running.report(done)["status"] == "succeeded"
-            assert fetch(running, f"/v1/runs/{done}/output").body == b"kept\n"
         subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
         refused = start(disk / "state")
         try:
@@ -406,6 +399,45 @@ def test_a_read_only_disk_is_said_and_nothing_is_lost(tmp_path: Path) -> None:
         subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
         with daemon(disk / "state") as running:
             assert running.report(done)["status"] == "succeeded"
+
+
+@pytest.mark.root
+def test_a_state_directory_that_becomes_read_only_loses_nothing(shared_directory: Path) -> None:
+    # As an ordinary user: nothing is read-only for root.
+    state = shared_directory / "becomes-read-only"
+    state.mkdir(mode=0o700)
+    os.chown(state, NOBODY, NOBODY)
+    parts = [state, state / "runs", state / "live"]
+    with daemon_of_nobody(state) as running:
+        done = running.submit(["echo", "kept"])["run_id"]
+        running.wait(done)
+        for part in parts:
+            part.chmod(0o500)
+        answer = running.request("POST", "/v1/runs", {"argv": ["echo", "later"]})
+        assert answer.status in (201, 503)  # queued for later, or refused: never both or neither
+        if answer.status == 201:
+            running.until_line(f"could not be started.*{answer.body['run_id']}.*you may not write there")
+            assert running.report(answer.body["run_id"])["state"] == "queued"
+        assert fetch(running, f"/v1/runs/{done}/output").body == b"kept\n"
+        assert running.report(done)["status"] == "succeeded"
+        for part in parts:
+            part.chmod(0o700)
+        if answer.status == 201:
+            assert running.wait(answer.body["run_id"])["status"] == "succeeded"
+        assert running.wait(running.submit(["true"])["run_id"])["status"] == "succeeded"
+
+
+@contextmanager
+def daemon_of_nobody(state: Path) -> Iterator[Daemon]:
+    command = [sys.executable, "-m", "holdfast.cli.main", "serve", "--state-dir", str(state)]
+    env = {**os.environ, "XDG_CONFIG_HOME": str(state / "none")}
+    process = subprocess.Popen(as_nobody(command), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env)
+    running = Daemon(state, process)
+    try:
+        running.until_line("^ready")
+        yield running
+    finally:
+        running.end()
 
 
 def test_a_daemon_out_of_descriptors_says_so_and_recovers(tmp_path: Path) -> None:
