@@ -13,6 +13,7 @@ JOBS ?= 3
 RUNS ?= 10000
 SEED ?= 1
 CHAOS_ARGS ?=
+CONFORMANCE_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -26,7 +27,7 @@ HEADERS := $(sort $(wildcard native/*.h))
 C_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 	-Wformat=2 -Wundef -Wvla -Wwrite-strings -Wpointer-arith
 
-.PHONY: help demo test check check-python check-native guard suite test-unprivileged test-guard-sanitized bench chaos wheel clean
+.PHONY: help demo test check check-python check-native guard suite test-unprivileged test-guard-sanitized bench conformance chaos wheel clean
 
 help:
 	@echo 'make demo    set up, then watch Holdfast end a command that does not want to end'
@@ -37,6 +38,7 @@ help:
 	@echo 'make test-guard-sanitized   the guard tests on an ASan/UBSan build of the guard'
 	@echo 'make guard   rebuild the guard in the source tree'
 	@echo 'make bench   ratios against the usual ways to start a process, on this machine'
+	@echo 'make conformance   adversarial commands with Holdfast and the usual ways to run one: what held'
 	@echo 'make chaos   many runs while guards, owners and children are killed (RUNS=10000 SEED=1)'
 	@echo 'make wheel   build the wheel into dist/'
 	@echo 'make clean   remove everything that was built, the virtual environment included'
@@ -80,6 +82,9 @@ guard: $(VENV)/installed
 
 bench: $(VENV)/installed-dev $(GUARD)
 	$(BIN)/python -m bench
+
+conformance: $(VENV)/installed-dev $(GUARD)
+	$(BIN)/python -m conformance $(CONFORMANCE_ARGS)
 
 chaos: $(VENV)/installed-dev $(GUARD)
 	$(BIN)/python -m chaos --runs $(RUNS) --seed $(SEED) $(CHAOS_ARGS)

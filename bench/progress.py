@@ -40,4 +40,6 @@ class Progress:
     def finish(self) -> None:
         """All is done."""
         end = "\r\x1b[K" if self._is_terminal else ""
-        print(f"{end}{self._name}: {self._done} {self._things} in {time.monotonic() - self._began:.0f} s", file=sys.stderr)
+        print(
+            f"{end}{self._name}: {self._done} {self._things} in {time.monotonic() - self._began:.0f} s", file=sys.stderr
+        )

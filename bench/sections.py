@@ -204,8 +204,8 @@ def _shown(value: float | None, unit: str = "") -> str:
     return "" if value is None else f"{number(value)}{unit}"
 
 
-def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A Markdown table; all columns but the first hold numbers."""
+def table(heads: Iterable[str], rows: Iterable[Iterable[str]], align: str = "---:") -> str:
+    """A Markdown table; all columns but the first hold numbers, unless `align` says otherwise."""
     heads = tuple(heads)
-    lines = [heads, ("---", *("---:" for _ in heads[1:])), *map(tuple, rows)]
+    lines = [heads, ("---", *(align for _ in heads[1:])), *map(tuple, rows)]
     return "\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"

@@ -15,7 +15,7 @@ from bench.progress import Progress
 from . import campaign, compare, install, page
 from .peers import PEERS
 from .places import BUILT, ROOT
-from .rows import ROWS
+from .rows import NUMBERS_ELSEWHERE, ROWS
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
             for line in install.install():
                 print(f"conformance: could not be installed: {line}", file=sys.stderr)
         install.build_go()
-        install.compile_children()
+        install.compile_children(rows)
         results.write_text(json.dumps(_measure(rows, peers), indent=1) + "\n", encoding="utf-8")
     measured = json.loads(results.read_text(encoding="utf-8"))
     print(page.write(measured, directory))
@@ -64,6 +64,7 @@ def _measure(rows: list[Any], peers: list[Any]) -> dict[str, Any]:
         ],
         "rows": [{"name": row.name, "number": row.number, "child": row.child, "holds": row.holds} for row in rows],
         "cells": cells,
+        "elsewhere": {str(number): why for number, why in NUMBERS_ELSEWHERE.items()},
     }
 
 

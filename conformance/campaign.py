@@ -6,11 +6,13 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from holdfast.guard import containment
 from tests.support.freezer import why_no_freezer
+
+from holdfast.guard import containment
 
 from .peers import REASONS, environment
 from .places import ROOT
@@ -39,7 +41,7 @@ def carry_out(rows: Sequence[Row], peers: Sequence[Peer], progress: Progress) ->
 
     absent = {peer.name: why for peer in peers if (why := _why_absent(peer))}
     missing = _missing_here()
-    cells: Cells = {row.name: {} for row in rows}
+    cells: Cells = {row.name: {peer.name: {} for peer in peers} for row in rows}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         waiting = []
         for row in rows:
@@ -51,8 +53,12 @@ def carry_out(rows: Sequence[Row], peers: Sequence[Peer], progress: Progress) ->
                     cells[row.name][peer.name] = {"verdict": "not applicable", "reason": reason}
                 else:
                     waiting.append((row, peer, pool.submit(one, row, peer)))
-        for row, peer, cell in waiting:
-            cells[row.name][peer.name] = cell.result()
+        try:
+            for row, peer, cell in waiting:
+                cells[row.name][peer.name] = cell.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)  # those that run end, and clean up after themselves
+            raise
     return cells
 
 
@@ -70,15 +76,19 @@ def versions(peers: Sequence[Peer]) -> dict[str, str | None]:
 
 def _cell(row: Row, peer: Peer) -> dict[str, Any]:
     command = [sys.executable, "-m", "conformance.cell", row.name, peer.name]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=_TOO_LONG_S, check=False
-    )
+    began = time.monotonic()
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=_TOO_LONG_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"verdict": "broken", "reason": f"no result within {_TOO_LONG_S} s"}
     if done.returncode:
         # The pack itself failed here: that is nothing to say about the peer, and nothing to hide.
         lines = done.stderr.strip().splitlines()
         return {"verdict": "broken", "reason": lines[-1] if lines else f"exit code {done.returncode}"}
     cell: dict[str, Any] = json.loads(done.stdout)
-    return cell
+    return cell | {"took_s": round(time.monotonic() - began, 1)}
 
 
 def _why_absent(peer: Peer) -> str | None:

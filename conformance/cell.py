@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _READY_S = 30.0
 _ANSWER_MARGIN_S = 1.0
-_LOOK_S = 0.6
+_LOOK_S = 0.4
 _KILLED_LOOK_S = 3.0
 _LEAVE_S = 4.0
 _CHAIN_S = 0.2
@@ -128,7 +128,7 @@ def _look(row: Row, adapter: subprocess.Popen[bytes], leaf: Leaf, interference: 
 
 
 def _grows(shared: Path) -> bool:
-    """Whether a chain of processes that count in shared memory goes on; each lives too short to be sure of seeing it."""
+    """Whether a chain that counts in shared memory goes on; its processes are too fast to be seen for sure."""
     before = shared.read_bytes()
     if before == bytes(len(before)):
         return False

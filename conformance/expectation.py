@@ -14,7 +14,7 @@ _SHOWN = 60
 
 
 class Expect(NamedTuple):
-    """What must hold for every command of a row. Without `statuses` no answer is expected: nobody is left to give it."""
+    """What must hold for every command of a row. Without `statuses` no answer is expected."""
 
     statuses: tuple[str, ...] = ()
     cause: str | None = None
@@ -25,7 +25,7 @@ class Expect(NamedTuple):
     stderr: bytes | None = None
     counted: int | None = None  # bytes of stdout, when they are not kept
     check: Callable[[bytes], str | None] | None = None  # more about stdout: what is wrong with it
-    within_s: float = 5.0
+    within_s: float = 4.0
     mark: bool | None = None  # whether the command got to leave its mark
     left: bool = True  # whether it matters who is left; not where nothing can be killed
     peak_mib: int | None = None

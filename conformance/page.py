@@ -1,1 +1,147 @@
-def write(measured, directory): return directory
+"""docs/conformance.md and its heat map, written from the results; nothing in it is typed by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bench.sections import table
+
+from .heatmap import heatmap
+from .tally import aspects, tally
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Measured = dict[str, Any]
+_SHOWN = {"held": "✓", "not applicable": "·", "absent": "", "broken": "?"}
+
+
+def write(measured: Measured, directory: Path) -> Path:
+    """Write the page and its heat map into `directory`; returns the page's path."""
+    charts = directory / "conformance"
+    charts.mkdir(parents=True, exist_ok=True)
+    (charts / "heatmap.svg").write_text(heatmap(measured), encoding="utf-8")
+    parts = (_opening, _peers, _table, _failures, _not_applied, _broken, _elsewhere)
+    page = directory / "conformance.md"
+    page.write_text("\n".join(text for part in parts if (text := part(measured))), encoding="utf-8")
+    return page
+
+
+def _opening(measured: Measured) -> str:
+    machine = measured["machine"]
+    virtual = ", a virtual machine" if machine["virtual"] else ""
+    return f"""# Conformance
+
+Adversarial commands in rows, ways to run a command in columns, and what held. Written by `make conformance` from the
+results of one run (`conformance.json`): {machine["at"]}, {measured["took_s"]:.0f} s.
+
+![heat map](conformance/heatmap.svg)
+
+{_sentence(measured)}
+
+Machine: {machine["processor"]}, {machine["cores"]} cores{virtual}; Linux {machine["kernel"]};
+load average {machine["load_before"]} before, {machine["load_most"]} at most. Containment of Holdfast's runs:
+{machine["containment"]}.
+
+## How a cell is judged
+
+Every cell is a process of its own that starts one adapter. The adapter uses the peer as well as the peer lets itself
+be used (the table below says how), and answers with a status, an exit code or signal, and the output it got. A cell
+holds when all of these do:
+
+- **S**tatus: what happened is what is said to have happened, and a handler that should have run did run.
+- **B**ytes: the output that had been written is there, and nothing that should not be.
+- **T**ime: the answer comes in time, measured by the adapter; bounds are several times what is needed.
+- **L**eft: no process of the command lives at the answer, and none at all after the adapter's end. Not the peer's word
+  is taken for this: each cell has a cgroup of its own, which these commands do not leave, and it is looked at from
+  outside. Where there is none, a subreaper above the peer has to do.
+
+A peer that is not installed is absent. A row that asks for something a peer does not have is not applicable to it.
+"""
+
+
+def _sentence(measured: Measured) -> str:
+    """How far it holds, in words."""
+    ours = [peer["name"] for peer in measured["peers"] if peer["ours"]]
+    counts = [(name, *tally(measured, name)) for name in ours]
+    told = ", ".join(f"{held} of {applied} as `{name}`" for name, held, applied in counts)
+    return f"Holdfast holds {told}." if told else ""
+
+
+def _peers(measured: Measured) -> str:
+    rows = []
+    for peer in measured["peers"]:
+        held, applied = tally(measured, peer["name"])
+        version = peer["version"] or "absent"
+        rows.append((f"`{peer['name']}`", version, peer["best"], f"{held} of {applied}" if applied else ""))
+    return "## Peers\n" + table(("", "version", "used with", "held"), rows, "---")
+
+
+def _table(measured: Measured) -> str:
+    peers = [peer["name"] for peer in measured["peers"]]
+    heads = ("", "the command", "must hold", *peers)
+    rows = []
+    for row in measured["rows"]:
+        found = measured["cells"][row["name"]]
+        rows.append((str(row["number"]), row["child"], row["holds"], *(_shown(found[peer]) for peer in peers)))
+    opening = "✓ held, · not applicable, empty: absent; letters as above: what did not hold.\n"
+    return f"## Rows\n{opening}{table(heads, rows, '---')}"
+
+
+def _shown(cell: dict[str, Any]) -> str:
+    if cell["verdict"] != "failed":
+        return _SHOWN[cell["verdict"]]
+    return "**" + "".join(letter for letter, _ in aspects(cell)) + "**"
+
+
+def _failures(measured: Measured) -> str:
+    parts = ["## What did not hold"]
+    for row in measured["rows"]:
+        told: dict[str, list[str]] = {}
+        for peer, cell in measured["cells"][row["name"]].items():
+            if cell["verdict"] == "failed":
+                told.setdefault("; ".join(finding["what"] for finding in cell["findings"]), []).append(peer)
+        if told:
+            lines = "\n".join(f"- {', '.join(peers)}: {_inline(what)}" for what, peers in told.items())
+            parts.append(f"\n**{row['number']}. {row['child']}** (must hold: {row['holds']})\n\n{lines}")
+    return "\n".join(parts) + "\n" if len(parts) > 1 else ""
+
+
+def _not_applied(measured: Measured) -> str:
+    """By reason: who, and in which rows."""
+    told: dict[str, tuple[list[str], list[str]]] = {}
+    for row in measured["rows"]:
+        for peer, cell in measured["cells"][row["name"]].items():
+            if cell["verdict"] in ("not applicable", "absent"):
+                peers, rows = told.setdefault(cell["reason"], ([], []))
+                _add(peers, peer)
+                _add(rows, row["child"] if cell["verdict"] == "not applicable" else "all rows")
+    rows_shown = [(reason, ", ".join(peers), "; ".join(rows)) for reason, (peers, rows) in told.items()]
+    return "## Not applicable, or absent\n" + table(("why", "peers", "rows"), rows_shown, "---") if told else ""
+
+
+def _broken(measured: Measured) -> str:
+    lines = [
+        f"- {row}, {peer}: {_inline(cell['reason'])}"
+        for row, found in measured["cells"].items()
+        for peer, cell in found.items()
+        if cell["verdict"] == "broken"
+    ]
+    return "## Not judged: the pack itself failed\n\n" + "\n".join(lines) + "\n" if lines else ""
+
+
+def _elsewhere(measured: Measured) -> str:
+    """Fixtures that cannot be seen from outside."""
+    rows = [(number, why) for number, why in measured["elsewhere"].items()]
+    opening = "Fixtures that no black box can check; for Holdfast they are tests, in `tests/`.\n"
+    return f"## Fixtures that are not here\n{opening}{table(('', 'why'), rows, '---')}" if rows else ""
+
+
+def _add(names: list[str], name: str) -> None:
+    if name not in names:
+        names.append(name)
+
+
+def _inline(text: str) -> str:
+    """As it is, whatever characters a peer put into it."""
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")

@@ -175,5 +175,5 @@ PEERS: tuple[Peer, ...] = (
     Peer("pm2", "Daemons", "treekill, kill_timeout; the caller keeps the time", "pm2.mjs",
          _lacks("input", *_BLOCKING), _node_package("pm2")),
     Peer("systemd-run", "Daemons", "--wait --pipe, RuntimeMaxSec, KillMode=control-group, TimeoutStopSec",
-         "systemd_run", _lacks("cancel", "loop"), _systemd),
+         "systemd_run", frozenset({"cancel", "idle", "loop"}), _systemd),
 )  # fmt: skip

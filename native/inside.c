@@ -107,7 +107,7 @@ void inside_close(struct inside *inside) {
 /* ── the link ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 static bool send_whole(int link, const void *data, size_t length) {
-    /* A socket's buffer is far larger than all notes of a run; a spec that does not fit is refused by the launcher. */
+    /* A socket takes far more than all notes of a run: one that is full leads to somebody who does not read. */
     return send(link, data, length, MSG_NOSIGNAL) == (ssize_t)length;
 }
 
@@ -117,11 +117,21 @@ void inside_say(struct inside *inside, enum note_word word, int signal, int rung
         shutdown(inside->link, SHUT_RDWR); /* heard as silence at the next look */
 }
 
-bool inside_send_spec(struct inside *inside, const struct spec *spec) {
+void inside_send_spec(struct inside *inside, const struct spec *spec) {
     const struct note note = {.mark = NOTE_MARK, .word = NOTE_SPEC, .count = (int32_t)spec->inside_length};
-    const int size = (int)(spec->inside_length + sizeof note) * 2;
-    setsockopt(inside->link, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
-    return send_whole(inside->link, &note, sizeof note) && send_whole(inside->link, spec->inside, spec->inside_length);
+    if (!send_whole(inside->link, &note, sizeof note))
+        shutdown(inside->link, SHUT_RDWR);
+    inside->unsent = spec->inside_length;
+    inside_send_rest(inside, spec);
+}
+
+/* Nothing else is said until the agent has it all and answers. */
+void inside_send_rest(struct inside *inside, const struct spec *spec) {
+    if (inside->unsent == 0 || inside->link < 0)
+        return;
+    const char *rest = (const char *)spec->inside + (spec->inside_length - inside->unsent);
+    ssize_t sent = send(inside->link, rest, inside->unsent, MSG_NOSIGNAL);
+    inside->unsent -= sent > 0 ? (size_t)sent : 0;
 }
 
 enum inside_news inside_hear(struct inside *inside, struct note *note) {

@@ -46,6 +46,7 @@ struct inside {
     int others;       /* processes that were left when the command exited */
     int survivors;    /* those that SIGKILL did not end so far */
     bool client_left; /* the child that passes the output on has ended, and that was taken notice of */
+    size_t unsent;    /* bytes of the agent's spec that are still to be sent */
     size_t filled;
     struct note note; /* the one that is being read */
 };
@@ -57,7 +58,9 @@ bool inside_open(struct inside *inside, const struct spec *spec);
 void inside_close(struct inside *inside);
 /* Says something; nothing happens when the link is gone. */
 void inside_say(struct inside *inside, enum note_word word, int signal, int rung);
-bool inside_send_spec(struct inside *inside, const struct spec *spec);
+/* Begins to send the spec, which may be larger than a socket takes at once; the rest goes whenever there is room. */
+void inside_send_spec(struct inside *inside, const struct spec *spec);
+void inside_send_rest(struct inside *inside, const struct spec *spec);
 enum inside_news { INSIDE_NOTHING, INSIDE_NOTE, INSIDE_SILENCE };
 enum inside_news inside_hear(struct inside *inside, struct note *note);
 /*

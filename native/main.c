@@ -249,7 +249,7 @@ static void watch(struct pollfd *watched, int signals) {
     const bool waits = output_waits_for_owner(&run.output);
     watched[WATCH_SIGNALS] = (struct pollfd){signals, POLLIN, 0};
     watched[WATCH_OWNER] = (struct pollfd){run.owner_process, POLLIN, 0};
-    watched[WATCH_INSIDE] = (struct pollfd){run.inside.link, POLLIN, 0};
+    watched[WATCH_INSIDE] = (struct pollfd){run.inside.link, run.inside.unsent > 0 ? POLLIN | POLLOUT : POLLIN, 0};
     watched[WATCH_LISTENER] = (struct pollfd){run.control.deaf ? -1 : run.control.listener, POLLIN, 0};
     for (int i = 0; i < STREAM_COUNT; i++) /* without a descriptor, since POLLHUP cannot be masked */
         watched[WATCH_STREAM + i] =

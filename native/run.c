@@ -331,9 +331,8 @@ static void agent_met(struct run *run) {
     run->inside.state = INSIDE_MET;
     if (run->phase != PHASE_HELD)
         return;
-    if (!inside_send_spec(&run->inside, &run->spec))
-        run_never_started(run, &(struct fact_spawn_failed){STEP_SETUP, E2BIG});
-    else if (!spawn_release(&run->spawned)) /* the client that attaches; the command itself waits for STARTED */
+    inside_send_spec(&run->inside, &run->spec);
+    if (!spawn_release(&run->spawned)) /* the client that attaches; the command itself waits for STARTED */
         container_lost(run, CONTAINER_REFUSED);
 }
 
@@ -396,6 +395,7 @@ static void agent_silent(struct run *run) {
 
 static void take_notes(struct run *run) {
     struct note note;
+    inside_send_rest(&run->inside, &run->spec);
     for (;;) {
         switch (inside_hear(&run->inside, &note)) {
         case INSIDE_NOTE:

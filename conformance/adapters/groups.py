@@ -1,4 +1,4 @@
-"""A process group of one's own, for the peers that offer it: the leader is started in a session and all are signalled."""
+"""A process group of its own, for the peers that offer one: all of it is signalled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Kept:
         self.bytes = 0
         self.data = bytearray()
 
-    def take(self, part: bytes) -> None:
+    def take(self, part: bytes | bytearray) -> None:
         """One more piece."""
         self.bytes += len(part)
         if not self.counted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -22,7 +22,7 @@ def run(task: Task, argv: list[str], place: str) -> Answer:  # noqa: ARG001
 
 async def _run(task: Task, argv: list[str]) -> Answer:
     async with holdfast.Supervisor() as supervisor, anyio.create_task_group() as group:
-        given = {"stdin": "pipe"} if task.input_bytes else {}
+        given: Any = {"stdin": "pipe"} if task.input_bytes else {}
         run = await supervisor.start(argv, keep_output=not task.stream, **given, **options_of(task))
         if task.input_bytes:
             group.start_soon(_write, run, bytes(task.input_bytes))

@@ -30,10 +30,9 @@ def run(task: Task, argv: list[str], place: str) -> Answer:
     tool = Tool(task, [*command, "--", *argv], place, own_cwd=True)
     code = tool.wait()
     found = json.loads(report.read_text()) if report.exists() else {}
-    ending = (found.get(name) for name in ("cause", "exit_code", "signal"))
-    return Answer(
-        found.get("status", "error"), *ending, tree=found.get("tree"), note=f"exit code {code}", **tool.output()
-    )
+    cause, exit_code, signal = (found.get(name) for name in ("cause", "exit_code", "signal"))
+    detail = {"tree": found.get("tree"), "note": f"exit code {code}", **tool.output()}
+    return Answer(found.get("status", "error"), cause, exit_code, signal, **detail)
 
 
 if __name__ == "__main__":

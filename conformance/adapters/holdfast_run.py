@@ -20,7 +20,7 @@ def run(task: Task, argv: list[str], place: str) -> Answer:  # noqa: ARG001
         nonlocal count
         count += len(chunk.data) if chunk.stream == "stdout" else 0
 
-    given = {"input": bytes(task.input_bytes)} if task.input_bytes else {}
+    given: Any = {"input": bytes(task.input_bytes)} if task.input_bytes else {}
     result = holdfast.run(argv, on_output=counted if task.stream else None, **given, **options_of(task))
     return answer_of(result, count if task.stream else None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 from conformance.adapters.serving import serve
 from conformance.task import Answer, ended, not_started, stopped

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import time
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +32,16 @@ def serve(run: Callable[[Task, list[str], str], Answer], *, supervises: bool = T
         try:
             answer = run(task, list(argv), place)
         except Exception as error:  # noqa: BLE001 - whatever a peer raises at its caller is its answer
-            answer = Answer("error", note="".join(traceback.format_exception_only(error)).strip())
+            answer = Answer("error", note=innermost(error))
         tell(answer, place, time.monotonic() - begin)
     sys.stdin.read()
+
+
+def innermost(error: BaseException) -> str:
+    """What was raised, out of the groups it may have come in."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"
 
 
 def tell(answer: Answer, place: str, seconds: float) -> None:

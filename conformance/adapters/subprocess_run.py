@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from conformance.adapters.serving import serve
 from conformance.task import Answer, ended, not_started, stopped
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 def run(task: Task, argv: list[str], place: str) -> Answer:
     """One call. Large output goes to a file, which is how one keeps it out of memory here."""
-    given = {"input": bytes(task.input_bytes)} if task.input_bytes else {"stdin": subprocess.DEVNULL}
+    given: Any = {"input": bytes(task.input_bytes)} if task.input_bytes else {"stdin": subprocess.DEVNULL}
     with open(f"{place}.streamed", "wb") as file:
         out = file if task.stream else subprocess.PIPE
         try:
             done = subprocess.run(
                 argv, stdout=out, stderr=subprocess.PIPE, timeout=task.timeout_s, cwd=task.cwd, check=False, **given
-            )  # type: ignore[call-overload]
+            )
         except subprocess.TimeoutExpired as late:
             return stopped("timed_out", -9, stdout=late.stdout or b"", stderr=late.stderr or b"")
         except OSError as error:

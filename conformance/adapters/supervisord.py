@@ -1,4 +1,4 @@
-"""supervisord with `stopasgroup` and `killasgroup`, driven over its own socket. It has no deadlines: the caller stops."""
+"""supervisord with `stopasgroup` and `killasgroup`, driven over its socket. It has no deadlines: the caller stops."""
 
 from __future__ import annotations
 

@@ -19,9 +19,9 @@ def run(task: Task, argv: list[str], place: str) -> Answer:
     unit = f"conformance-{os.getpid()}-{os.path.basename(place)}.service"
     properties = {
         "RuntimeMaxSec": task.timeout_s, "TimeoutStopSec": task.grace_s, "KillMode": "control-group",
-        "SendSIGKILL": "yes", "Type": "exec",
+        "SendSIGKILL": "yes", "Type": "exec", "MemoryMax": task.memory_bytes or "infinity",
     }  # fmt: skip
-    command = ["systemd-run", "--quiet", "--wait", "--pipe", f"--unit={unit}"]
+    command = ["systemd-run", "--quiet", "--wait", "--pty" if task.pty else "--pipe", f"--unit={unit}"]
     command += [f"--property={name}={value}" for name, value in properties.items()]
     command += [f"--working-directory={task.cwd}"] if task.cwd else ["--same-dir"]
     tool = Tool(task, [*command, "--", *argv], place, own_cwd=True)

@@ -12,7 +12,7 @@ import trio
 import trio.abc
 
 from conformance.adapters.groups import Kept, signal_group
-from conformance.adapters.serving import serve
+from conformance.adapters.serving import innermost, serve
 from conformance.task import Answer, ended, not_started, stopped
 
 if TYPE_CHECKING:
@@ -27,13 +27,7 @@ def run(task: Task, argv: list[str], place: str) -> Answer:  # noqa: ARG001
         found = errors.subgroup(OSError)
         if found is None:
             raise
-        return not_started(OSError(_innermost(found)))
-
-
-def _innermost(error: BaseException) -> str:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return str(error)
+        return not_started(OSError(innermost(found)))
 
 
 async def _run(task: Task, argv: list[str]) -> Answer:
@@ -82,7 +76,7 @@ async def _end(grace_s: float, process: trio.Process) -> None:
 
 async def _read(stream: trio.abc.ReceiveStream | None, kept: Kept) -> None:
     if stream is not None:
-        async for part in stream:  # type: ignore[attr-defined]
+        async for part in stream:
             kept.take(part)
 
 

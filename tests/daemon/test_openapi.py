@@ -46,6 +46,12 @@ run_id state name argv session parent labels status cause reason exit_code signa
 verdict_at exited_at settled_at duration_s escalated containment tree survivors stragglers output usage evidence
 """
 
+# Ids that exist: what is made up would only ever be answered with 404.
+RUNS_TO_ASK = '[parameters]\n"path.run_id" = "over"\n' + "".join(
+    f'[[operations]]\ninclude-path = "/v1/runs/{{run_id}}/{what}"\nparameters = {{ "path.run_id" = "live" }}\n'
+    for what in ("extend", "input", "resize", "signal")
+)
+
 
 def references(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
@@ -105,6 +111,9 @@ def test_a_fuzzer_finds_no_failure_and_no_breach_of_contract(tmp_path: Path) -> 
         token = (running.state_dir / "token").read_text().strip()
         served = fetch(port, "/openapi.json", headers={"Authorization": f"Bearer {token}"})
         assert served.json["paths"].keys() >= DOCUMENT["paths"].keys()
+        running.wait(running.submit(["sh", "-c", "echo out; echo err >&2; exit 3"], run_id="over")["run_id"])
+        running.submit(["sleep", "600"], run_id="live", stdin="pipe", timeout_s=900)
+        (tmp_path / "schemathesis.toml").write_text(RUNS_TO_ASK)
         command = [
             sys.executable,
             "-m",

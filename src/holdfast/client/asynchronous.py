@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -14,7 +14,7 @@ from .transport import Patience, httpx2
 from .values import missed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Generator, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
     from types import TracebackType
     from typing import Self, TypeVar, Unpack
 
@@ -98,14 +98,14 @@ class AsyncClient:
         offset: int = 0,
         late: bool = False,
         reconnect_s: float = 60.0,
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """The same while it is written, until the run is settled; a broken connection goes on where it was."""
         patience = Patience(reconnect_s)
         while True:
             try:
-                async with self._stream(calls.output(run_id, stream, offset, follow=True, late=late)) as response:
+                async with self._pieces(calls.output(run_id, stream, offset, follow=True, late=late)) as pieces:
                     patience.worked()
-                    async for data in response.aiter_raw():
+                    async for data in pieces:
                         patience.worked()
                         offset += len(data)
                         yield data
@@ -115,7 +115,7 @@ class AsyncClient:
 
     async def events(
         self, *, last_id: str | None = None, reconnect_s: float = 60.0, **wanted: Unpack[EventFilters]
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         """What happens, for ever; after the event of this id, or from now on.
 
         A broken connection is made again and goes on after the last event. DaemonUnreachableError when that fails for
@@ -125,19 +125,19 @@ class AsyncClient:
         while True:
             parser = EventParser(last_id)
             try:
-                async with self._stream(calls.events(wanted, last_id)) as response:
+                async with self._pieces(calls.events(wanted, last_id)) as pieces:
                     patience.worked()
-                    async for data in response.aiter_raw():
+                    async for data in pieces:
                         patience.worked()
                         for event in parser.feed(data):
                             yield event
                 broken = unreachable(self._endpoint.shown, "the stream has ended")
             except httpx2.TransportError as error:
                 broken = transport.failure(self._endpoint, error)
+            await anyio.sleep(max(patience.pause(broken), parser.retry_s or 0.0))
             last_id = parser.last_id
             if last_id is None:
                 yield missed()
-            await anyio.sleep(max(patience.pause(broken), parser.retry_s or 0.0))
 
     async def sessions(self) -> Records:
         """Every session with runs, or closed."""
@@ -189,12 +189,13 @@ class AsyncClient:
         raise AssertionError("the second attempt returns or raises")
 
     @asynccontextmanager
-    async def _stream(self, call: Call) -> AsyncIterator[httpx2.Response]:
+    async def _pieces(self, call: Call) -> AsyncIterator[AsyncIterator[bytes]]:
         response = await self._http.send(transport.request_of(self._http, call), stream=True)
         try:
             if response.status_code >= 300:
                 await response.aread()
                 transport.check(response)
-            yield response
+            async with aclosing(response.aiter_raw()) as pieces:
+                yield pieces
         finally:
             await response.aclose()

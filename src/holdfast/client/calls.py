@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from ..durations import parse_duration
+from ..errors import RunNotFoundError, SpecError
+from ..spec import check_run_id
 from .posting import posted
 from .values import Page, Report
 
@@ -137,7 +139,11 @@ def simple(path: str) -> Call:
 
 
 def _run(run_id: str, what: str = "") -> str:
-    return f"/v1/runs/{quote(run_id, safe='')}" + (f"/{what}" if what else "")
+    try:
+        check_run_id(run_id)
+    except SpecError as error:  # what is no id is no run's, and would be another path
+        raise RunNotFoundError(error.message, remedy=error.remedy) from None
+    return f"/v1/runs/{run_id}" + (f"/{what}" if what else "")
 
 
 def _word(flag: bool) -> str:

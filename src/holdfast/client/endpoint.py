@@ -27,6 +27,9 @@ class Endpoint(NamedTuple):
     @classmethod
     def of(cls, url: str | None, token: str | None, state_dir: str | None) -> Self:
         """SpecError when both are given, or the URL is none. DaemonUnreachableError: no such directory."""
+        if token is not None and not (token and token.isascii() and token.isprintable() and " " not in token):
+            remedy = "give what is in the file `token` of the daemon's state directory"
+            raise SpecError("the token is empty or has characters no token has", field="token", remedy=remedy)
         if url is None:
             return cls._local(os.path.abspath(state_dir or default_path()), token)
         if state_dir is not None:
@@ -45,6 +48,10 @@ class Endpoint(NamedTuple):
         except OSError as error:
             raise unreachable(path, error.strerror or str(error)) from None
         return cls("http://localhost", f"/proc/self/fd/{directory}/{SOCKET}", token, path, directory)
+
+    def __repr__(self) -> str:
+        # The generated one would print the token.
+        return f"Endpoint({self.shown!r})"
 
     def headers(self) -> dict[str, str]:
         """What every request says."""

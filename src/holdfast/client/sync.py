@@ -101,14 +101,14 @@ class Client:
         offset: int = 0,
         late: bool = False,
         reconnect_s: float = 60.0,
-    ) -> Iterator[bytes]:
+    ) -> Generator[bytes, None, None]:
         """The same while it is written, until the run is settled; a broken connection goes on where it was."""
         patience = Patience(reconnect_s)
         while True:
             try:
-                with self._stream(calls.output(run_id, stream, offset, follow=True, late=late)) as response:
+                with self._pieces(calls.output(run_id, stream, offset, follow=True, late=late)) as pieces:
                     patience.worked()
-                    for data in response.iter_raw():
+                    for data in pieces:
                         patience.worked()
                         offset += len(data)
                         yield data
@@ -118,7 +118,7 @@ class Client:
 
     def events(
         self, *, last_id: str | None = None, reconnect_s: float = 60.0, **wanted: Unpack[EventFilters]
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """What happens, for ever; after the event of this id, or from now on.
 
         A broken connection is made again and goes on after the last event. DaemonUnreachableError when that fails for
@@ -128,18 +128,18 @@ class Client:
         while True:
             parser = EventParser(last_id)
             try:
-                with self._stream(calls.events(wanted, last_id)) as response:
+                with self._pieces(calls.events(wanted, last_id)) as pieces:
                     patience.worked()
-                    for data in response.iter_raw():
+                    for data in pieces:
                         patience.worked()
                         yield from parser.feed(data)
                 broken = unreachable(self._endpoint.shown, "the stream has ended")
             except httpx2.TransportError as error:
                 broken = transport.failure(self._endpoint, error)
+            time.sleep(max(patience.pause(broken), parser.retry_s or 0.0))
             last_id = parser.last_id
             if last_id is None:
                 yield missed()
-            time.sleep(max(patience.pause(broken), parser.retry_s or 0.0))
 
     def sessions(self) -> Records:
         """Every session with runs, or closed."""
@@ -191,12 +191,12 @@ class Client:
         raise AssertionError("the second attempt returns or raises")
 
     @contextmanager
-    def _stream(self, call: Call) -> Iterator[httpx2.Response]:
+    def _pieces(self, call: Call) -> Iterator[Iterator[bytes]]:
         response = self._http.send(transport.request_of(self._http, call), stream=True)
         try:
             if response.status_code >= 300:
                 response.read()
                 transport.check(response)
-            yield response
+            yield response.iter_raw()
         finally:
             response.close()

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 from ...errors import HoldfastError
 from ...spec import check_run_id, make_spec
 from . import meta, openapi, output, problems, runs, sessions
-from .body import Bounds
+from .body import Bounds, leave_unread
 from .operation import Operation
 from .problems import ProblemError, problem_of, problem_of_os_error, respond
 from .security import Walls
@@ -53,6 +53,7 @@ def make_app(service: Service, *, security: Security, routes: Sequence[BaseRoute
             Exception: _failed,
         },
     )
+    app.state.head_s = service.config.request_timeout_s
     app.router.redirect_slashes = False  # one path, one thing
     return app
 
@@ -86,7 +87,12 @@ class Place:
             allowed = ", ".join([*self._methods, *(["HEAD"] if "GET" in self._methods else [])])
             raise ProblemError(problems.NO_METHOD, f"this takes {allowed}", headers={"Allow": allowed})
         _check_path(request)
-        response = await operation.respond(self._service, request, self._bounds)
+        try:
+            response = await operation.respond(self._service, request, self._bounds)
+        except ProblemError as error:
+            if error.unread:
+                await leave_unread(request)
+            raise
         await response(scope, receive, send)
 
 

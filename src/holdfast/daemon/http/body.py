@@ -1,7 +1,7 @@
 """The body of a request: read within two bounds, bytes and time, and decoded into the type its route wants.
 
-The bounds hold whatever Content-Length says: it is believed when it is too large, and not needed otherwise. A refused
-body is left unread and its connection closed, so nobody is kept busy by bytes that nobody wants.
+The bounds hold whatever Content-Length says: it is believed when it is too large, and not needed otherwise. What is
+refused unread is answered after a moment and some bytes, and then the connection is closed (`leave_unread`).
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from starlette.requests import ClientDisconnect
 
-from .problems import INVALID, MALFORMED, NOT_JSON, TOO_LARGE, TOO_SLOW, ProblemError
+from .problems import CLOSE, INVALID, MALFORMED, NOT_JSON, TOO_LARGE, TOO_SLOW, ProblemError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
 JSON = "application/json"
 BYTES = "application/octet-stream"
-_CLOSE = {"Connection": "close"}
+_UNREAD_BYTES = 1 << 20
+_UNREAD_S = 0.5
 
 
 class Bounds(NamedTuple):
@@ -44,10 +45,31 @@ async def read(request: Request, bounds: Bounds) -> bytes:
                 parts.append(part)
     except TimeoutError:
         detail = f"the body was not complete after {bounds.within_s:g} s"
-        raise ProblemError(TOO_SLOW, detail, remedy="send it faster, or less of it", headers=_CLOSE) from None
+        raise ProblemError(TOO_SLOW, detail, remedy="send it faster, or less of it", headers=CLOSE) from None
     except ClientDisconnect:
-        raise ProblemError(MALFORMED, "the request ended before its body did", headers=_CLOSE) from None
+        raise ProblemError(MALFORMED, "the request ended before its body did", headers=CLOSE) from None
     return b"".join(parts)
+
+
+async def leave_unread(request: Request) -> None:
+    """Take in and forget what of a refused body is on its way already, within bounds.
+
+    A client that is still sending when the connection is closed sees a broken pipe, and many never read the answer.
+    """
+    headers = request.headers
+    has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+    if not has_body or "expect" in headers:  # that one waits for our word before it sends, and will not get it
+        return
+    size = 0
+    try:
+        async with asyncio.timeout(_UNREAD_S):
+            while size < _UNREAD_BYTES:
+                message = await request.receive()
+                size += len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
+    except TimeoutError:
+        pass
 
 
 def media_type(request: Request) -> str:
@@ -64,7 +86,7 @@ def check_media_type(request: Request, taken: tuple[str, ...]) -> None:
     is_empty = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
     if found not in taken and (found or not is_empty):
         what = found[:80] or "a body without a type"
-        raise ProblemError(NOT_JSON, f"this takes {' or '.join(taken)}, not {what}", headers=_CLOSE)
+        raise ProblemError(NOT_JSON, f"this takes {' or '.join(taken)}, not {what}", unread=True)
 
 
 def decode(data: bytes, wanted: type[Any]) -> Any:
@@ -94,5 +116,5 @@ def _too_large(bounds: Bounds) -> ProblemError:
         TOO_LARGE,
         f"the body has more than {bounds.size} bytes",
         remedy="pass large data through files; the daemon's limit is request_bytes",
-        headers=_CLOSE,
+        unread=True,
     )

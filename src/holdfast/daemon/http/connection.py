@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import asyncio
 
 ABORT = "holdfast.abort"  # in the scope's state: a function that cuts the connection
-HEAD_S = 10.0
+HEAD_S = 10.0  # unless the application says otherwise, in `state.head_s`
 ABORT = "holdfast.abort"  # in the state of each request's scope: cuts the connection, whatever is still to be sent
 CROWDED = "holdfast.crowded"  # there, too: this one came when there were too many
 _PEER = struct.Struct("iII")
@@ -79,7 +79,9 @@ class Connection(H11Protocol):
         self.transport.close()
 
     def _arm(self) -> None:
-        self._head_timer = self.loop.call_later(HEAD_S, self._too_slow)
+        # The application is all that uvicorn hands on to its connections.
+        within_s = getattr(getattr(self.app, "state", None), "head_s", HEAD_S)
+        self._head_timer = self.loop.call_later(within_s, self._too_slow)
 
     def _disarm(self) -> None:
         if self._head_timer is not None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MEDIA_TYPE = "application/problem+json"
 PREFIX = "urn:holdfast:problem:"
 RETRY_S = 5.0
+CLOSE = {"Connection": "close"}
 
 
 class Problem(msgspec.Struct, omit_defaults=True):
@@ -56,9 +57,11 @@ class ProblemError(Exception):
         run_id: str | None = None,
         field: str | None = None,
         headers: Mapping[str, str] | None = None,
+        unread: bool = False,
     ) -> None:
         super().__init__(detail or kind.title)
-        self.headers = dict(headers or {})
+        self.unread = unread  # there is more of the request, and nobody wants it
+        self.headers = {**(CLOSE if unread else {}), **(headers or {})}
         self.problem = Problem(PREFIX + kind.word, kind.title, kind.status, detail, remedy, run_id, field)
 
 

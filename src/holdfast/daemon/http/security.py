@@ -21,11 +21,13 @@ import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 
 from ...errors import StateError
 from ...state.directory import state_error
+from .body import leave_unread
 from .connection import CROWDED
-from .problems import CROWD, FORBIDDEN, UNAUTHORIZED, ProblemError, respond, retry_after
+from .problems import CLOSE, CROWD, FORBIDDEN, UNAUTHORIZED, ProblemError, respond, retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -98,8 +100,8 @@ class Walls:
                 raise ProblemError(CROWD, "there are too many connections", headers=retry_after(CROWD))
             self._security.check(scope, Headers(scope=scope))
         except ProblemError as error:
-            # The body is not read, and may be long: what is left of it goes with the connection.
-            error.headers["Connection"] = "close"
+            await leave_unread(Request(scope, receive))
+            error.headers |= CLOSE
             await respond(error)(scope, receive, send)
             return
         await self._app(scope, receive, send)

@@ -1,0 +1,213 @@
+import { randomBytes } from "node:crypto";
+import type { Readable, Writable } from "node:stream";
+
+import { HoldfastError } from "./errors.js";
+import type { Outcome, Report } from "./generated/sidecar.js";
+import { Input } from "./input.js";
+import { startParams, type RunOptions } from "./options.js";
+import { CREDIT, Output } from "./output.js";
+import { resultOf, RunError, type Result } from "./result.js";
+import { Sidecar } from "./sidecar.js";
+
+type OutputOf<O extends RunOptions> = O["encoding"] extends "buffer" ? Buffer : string;
+
+/** A run under way: a promise of its result, and what can be asked of it meanwhile. */
+export class Subprocess<Out = string> implements Promise<Result<Out>> {
+  readonly [Symbol.toStringTag] = "Subprocess";
+  readonly runId: string;
+  readonly command: string;
+  /** The outcome, as soon as it is decided; the tree may still be unwinding, and the promise itself waits for that. */
+  readonly verdict: Promise<Outcome>;
+  readonly #options: RunOptions;
+  readonly #sidecar: Sidecar;
+  readonly #output: Output;
+  readonly #stdin: Input | null;
+  readonly #result: Promise<Result<Out>>;
+  #isOver = false;
+  #isAborted = false;
+
+  constructor(file: string, args: readonly string[], options: RunOptions) {
+    this.#options = options;
+    this.#sidecar = options.sidecar ?? Sidecar.shared();
+    this.runId = options.runId ?? newRunId();
+    this.command = [file, ...args].join(" ");
+    this.#output = new Output(options.buffer ?? true, (bytes) => this.#sidecar.notify("credit", { run_id: this.runId, bytes }));
+    const abort = options.signal ?? options.cancelSignal;
+    const started = abort?.aborted === true ? Promise.reject(neverStarted(this.runId, abort)) : this.#start([file, ...args]);
+    this.#stdin = options.input !== undefined || options.stdin === "pipe" ? new Input(this.#sidecar, this.runId) : null;
+    if (options.input !== undefined) this.#stdin?.end(options.input);
+    this.verdict = this.#decided(started);
+    this.verdict.catch(() => {});
+    this.#result = this.#finished(started, abort);
+  }
+
+  /** What the command writes, as it comes; also part of the result unless `buffer` is false. To be read once taken. */
+  get stdout(): Readable {
+    return this.#output.stream("stdout");
+  }
+
+  get stderr(): Readable {
+    return this.#output.stream("stderr");
+  }
+
+  /** The command's stdin with `stdin: "pipe"`; null otherwise. */
+  get stdin(): Writable | null {
+    return this.#stdin;
+  }
+
+  /**
+   * End the run: SIGTERM begins the ladder, for the whole tree, and SIGKILL goes to its end at once. Any other signal is
+   * sent to the command and ends nothing by itself. False when the run is over.
+   */
+  kill(signal: NodeJS.Signals | number = this.#options.killSignal ?? "SIGTERM"): boolean {
+    if (this.#isOver) return false;
+    const isLast = signal === "SIGKILL" || signal === 9;
+    const isFirst = signal === "SIGTERM" || signal === 15 || signal === this.#options.killSignal;
+    const asked =
+      isLast || isFirst
+        ? this.cancel({ now: isLast })
+        : this.#sidecar.call("signal", { run_id: this.runId, signal: String(signal) });
+    asked.catch(() => {}); // it was over before the signal got there
+    return true;
+  }
+
+  /** End the run; resolves when that is on record. `now`: without grace. */
+  async cancel(options: { reason?: string; now?: boolean } = {}): Promise<void> {
+    await this.#sidecar.call("cancel", { run_id: this.runId, ...options });
+  }
+
+  /** Move the deadline by so many milliseconds. */
+  async extend(milliseconds: number): Promise<void> {
+    await this.#sidecar.call("extend", { run_id: this.runId, seconds: milliseconds / 1000 });
+  }
+
+  /** Tell the terminal its size, with `pty: true`. */
+  async resize(rows: number, columns: number): Promise<void> {
+    await this.#sidecar.call("resize", { run_id: this.runId, rows, columns });
+  }
+
+  /** The report as it is now. */
+  report(): Promise<Report> {
+    return this.#sidecar.call("report", { run_id: this.runId });
+  }
+
+  then<A = Result<Out>, B = never>(
+    fulfilled?: ((value: Result<Out>) => A | PromiseLike<A>) | null,
+    rejected?: ((reason: unknown) => B | PromiseLike<B>) | null,
+  ): Promise<A | B> {
+    return this.#result.then(fulfilled, rejected);
+  }
+
+  catch<B = never>(rejected?: ((reason: unknown) => B | PromiseLike<B>) | null): Promise<Result<Out> | B> {
+    return this.#result.catch(rejected);
+  }
+
+  finally(done?: (() => void) | null): Promise<Result<Out>> {
+    return this.#result.finally(done);
+  }
+
+  async #start(argv: string[]): Promise<void> {
+    const params = startParams(argv, this.#options, this.#sidecar.env);
+    await this.#sidecar.call("start", { ...params, run_id: this.runId, output: { credit_bytes: CREDIT } });
+  }
+
+  async #decided(started: Promise<void>): Promise<Outcome> {
+    await started;
+    try {
+      return await this.#sidecar.call("wait", { run_id: this.runId });
+    } catch (error) {
+      // A cancelled run, one that never ran and a lost one are errors of the call; the outcome is in them.
+      if (error instanceof HoldfastError && error.data["status"] !== undefined) return error.data as unknown as Outcome;
+      throw error;
+    }
+  }
+
+  async #finished(started: Promise<void>, abort: AbortSignal | undefined): Promise<Result<Out>> {
+    const stopListening = this.#sidecar.listen(this.runId, {
+      output: (piece) => this.#output.take(piece),
+      end: ({ complete }) => this.#output.end(complete),
+      gone: () => this.#output.fail(),
+    });
+    const onAbort = (): void => {
+      this.#isAborted = true;
+      this.cancel({ reason: String((abort?.reason as Error | undefined)?.message ?? "aborted") }).catch(() => {});
+    };
+    abort?.addEventListener("abort", onAbort, { once: true });
+    try {
+      await started;
+      const report = await this.#sidecar.call("settled", { run_id: this.runId });
+      await this.#output.ended;
+      return this.#give(report);
+    } catch (error) {
+      if (error instanceof NeverStarted) {
+        this.#isAborted = true;
+        return this.#give(error.report);
+      }
+      throw error;
+    } finally {
+      this.#isOver = true;
+      this.#output.fail();
+      abort?.removeEventListener("abort", onAbort);
+      stopListening();
+    }
+  }
+
+  #give(report: Report): Result<Out> {
+    const [stdout, stderr] = (["stdout", "stderr"] as const).map((name) => this.#text(this.#output.collected(name)));
+    const result = resultOf(report, this.command, this.#isAborted, stdout as Out, stderr as Out);
+    if (result.failed && (this.#options.reject ?? true)) throw new RunError(result);
+    return result;
+  }
+
+  #text(data: Buffer): string | Buffer {
+    if (this.#options.encoding === "buffer") return data;
+    const text = data.toString("utf8");
+    return (this.#options.stripFinalNewline ?? true) ? text.replace(/\r?\n$/, "") : text;
+  }
+}
+
+/**
+ * Run a command and give its result; RunError when it did not succeed. The promise is also the run itself:
+ *
+ *     const { stdout } = await run("git", ["status"], { timeout: 10_000 });
+ */
+export function run<O extends RunOptions>(file: string, args?: readonly string[], options?: O): Subprocess<OutputOf<O>>;
+export function run<O extends RunOptions>(file: string, options?: O): Subprocess<OutputOf<O>>;
+export function run(file: string, args?: readonly string[] | RunOptions, options?: RunOptions): Subprocess<never> {
+  if (args === undefined || isArguments(args)) return new Subprocess(file, args ?? [], options ?? {});
+  return new Subprocess(file, [], args);
+}
+
+function isArguments(value: readonly string[] | RunOptions): value is readonly string[] {
+  return Array.isArray(value);
+}
+
+class NeverStarted extends Error {
+  constructor(readonly report: Report) {
+    super("aborted before it was started");
+  }
+}
+
+/** Aborted before anything was sent: no process was ever made, and the report says so. */
+function neverStarted(runId: string, abort: AbortSignal): NeverStarted {
+  const why = (abort.reason as Error | undefined)?.message;
+  const nothing = { stdout_bytes: 0, stderr_bytes: 0, late_bytes: 0, dropped_bytes: 0, complete: true };
+  return new NeverStarted({
+    run_id: runId, state: "settled", name: null, argv: null, session: null, parent: null, labels: {},
+    status: "cancelled", cause: "user", reason: `cancelled before it started${why === undefined ? "" : `: ${why}`}`,
+    exit_code: null, signal: null, pid: null, queued_at: null, started_at: null, verdict_at: null, exited_at: null,
+    settled_at: null, duration_s: null, escalated: false, containment: null, tree: "gone", survivors: [], stragglers: 0,
+    output: nothing, usage: { cpu_user_s: null, cpu_system_s: null, max_rss_bytes: null }, evidence: [],
+  });
+}
+
+const CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz";
+
+/** As Holdfast makes them: ten characters of milliseconds, ten of chance; ids sort by time. */
+function newRunId(): string {
+  const chance = BigInt(`0x${randomBytes(7).toString("hex")}`) >> 6n;
+  let number = (BigInt(Date.now()) << 50n) | chance;
+  let text = "";
+  for (let place = 0; place < 20; place++, number >>= 5n) text = CROCKFORD[Number(number & 31n)] + text;
+  return text;
+}

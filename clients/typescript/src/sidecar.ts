@@ -1,0 +1,174 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import type { Readable, Writable } from "node:stream";
+
+import { HoldfastError } from "./errors.js";
+import { PROTOCOL, type Methods, type Notifications } from "./generated/sidecar.js";
+
+export interface SidecarOptions {
+  /** The command that is `holdfast`; default: the environment's HOLDFAST_COMMAND (words by spaces), or `holdfast`. */
+  command?: readonly string[];
+  /** Where runs are kept that outlive us or belong to a session. */
+  stateDir?: string;
+  /** Where the sidecar's own warnings go; default: our stderr. */
+  stderr?: "inherit" | "ignore";
+}
+
+type Pending = { resolve: (value: never) => void; reject: (error: Error) => void };
+type Listener = {
+  output: (data: Notifications["output"]) => void;
+  end: (data: Notifications["output.end"]) => void;
+  gone: (error: Error) => void;
+};
+
+/**
+ * One `holdfast sidecar` and the calls to it.
+ *
+ * The sidecar ends when our end of its stdin is closed, which the kernel does for us however we end; runs whose
+ * lifetime is `owner` end with it. It is a session of its own, so a Ctrl-C at our terminal is ours to handle.
+ */
+export class Sidecar {
+  static #shared: Sidecar | undefined;
+
+  /** The one that `run()` uses; a new one when the last is gone. */
+  static shared(): Sidecar {
+    if (Sidecar.#shared === undefined || Sidecar.#shared.isGone) Sidecar.#shared = new Sidecar();
+    return Sidecar.#shared;
+  }
+
+  /** The environment it was started with: runs inherit it. */
+  readonly env: NodeJS.ProcessEnv;
+  #process: ChildProcess;
+  #stdin: Writable;
+  #stdout: Readable;
+  #pending = new Map<number, Pending>();
+  #listeners = new Map<string, Listener>();
+  #last = 0;
+  #begun: Buffer[] = [];
+  #goneBecause: HoldfastError | undefined;
+  #ready: Promise<Methods["initialize"]["result"]>;
+
+  constructor(options: SidecarOptions = {}) {
+    const words = options.command ?? process.env["HOLDFAST_COMMAND"]?.split(" ") ?? ["holdfast"];
+    const [file = "holdfast", ...args] = words;
+    const place = options.stateDir === undefined ? [] : ["--state-dir", options.stateDir];
+    this.env = { ...process.env };
+    this.#process = spawn(file, [...args, "sidecar", ...place], {
+      stdio: ["pipe", "pipe", options.stderr ?? "inherit"],
+      detached: true,
+      env: this.env,
+    });
+    this.#stdin = this.#process.stdin as Writable;
+    this.#stdout = this.#process.stdout as Readable;
+    this.#process.on("error", (error: NodeJS.ErrnoException) => {
+      this.#lose(new HoldfastError(`${file} cannot be started: ${error.message}; install Holdfast, or set HOLDFAST_COMMAND`, error.code));
+    });
+    this.#process.on("exit", (code, signal) => {
+      this.#lose(new HoldfastError(`the sidecar ended (${signal ?? `exit code ${code}`})`, "SIDECAR_GONE"));
+    });
+    this.#stdin.on("error", () => {}); // the exit says it
+    this.#stdout.on("data", (data: Buffer) => this.#take(data));
+    this.#ready = this.#send("initialize", { protocols: [PROTOCOL], client: { name: "holdfast-typescript" } });
+    this.#ready.catch(() => {});
+  }
+
+  get isGone(): boolean {
+    return this.#goneBecause !== undefined;
+  }
+
+  get pid(): number | undefined {
+    return this.#process.pid;
+  }
+
+  /** What the handshake said. */
+  get hello(): Promise<Methods["initialize"]["result"]> {
+    return this.#ready;
+  }
+
+  /** Call a method. HoldfastError when the sidecar refuses or is gone. Calls are taken in the order they are made. */
+  call<M extends keyof Methods>(method: M, params: Methods[M]["params"]): Promise<Methods[M]["result"]> {
+    return this.#send(method, params);
+  }
+
+  /** Say something without wanting an answer. */
+  notify<M extends keyof Methods>(method: M, params: Methods[M]["params"]): void {
+    if (!this.isGone) this.#write({ jsonrpc: "2.0", method, params });
+  }
+
+  /** Take the output of a run from now on; returns how to stop that. */
+  listen(runId: string, listener: Listener): () => void {
+    this.#listeners.set(runId, listener);
+    this.#keepAlive();
+    return () => {
+      this.#listeners.delete(runId);
+      this.#keepAlive();
+    };
+  }
+
+  /** End every run of ours and the sidecar. */
+  async close(): Promise<void> {
+    if (this.isGone) return;
+    const exited = new Promise<void>((resolve) => this.#process.once("exit", () => resolve()));
+    await this.#send("shutdown", {}).catch(() => {});
+    this.#stdin.end();
+    await exited;
+  }
+
+  #send<M extends keyof Methods>(method: M, params: Methods[M]["params"]): Promise<Methods[M]["result"]> {
+    if (this.#goneBecause !== undefined) return Promise.reject(this.#goneBecause);
+    const id = ++this.#last;
+    return new Promise((resolve, reject) => {
+      this.#pending.set(id, { resolve, reject });
+      this.#keepAlive();
+      this.#write({ jsonrpc: "2.0", id, method, params });
+    });
+  }
+
+  #write(message: object): void {
+    this.#stdin.write(JSON.stringify(message) + "\n");
+  }
+
+  #take(data: Buffer): void {
+    let from = 0;
+    for (let end = data.indexOf(10); end >= 0; end = data.indexOf(10, from)) {
+      this.#begun.push(data.subarray(from, end));
+      const line = Buffer.concat(this.#begun).toString("utf8");
+      this.#begun = [];
+      from = end + 1;
+      this.#hear(JSON.parse(line));
+    }
+    if (from < data.length) this.#begun.push(data.subarray(from));
+  }
+
+  #hear(message: { id?: number; method?: string; params?: { run_id: string }; result?: never; error?: RpcError }): void {
+    if (message.method !== undefined && message.params !== undefined) {
+      const listener = this.#listeners.get(message.params.run_id);
+      if (message.method === "output") listener?.output(message.params as Notifications["output"]);
+      else if (message.method === "output.end") listener?.end(message.params as Notifications["output.end"]);
+      return;
+    }
+    const pending = this.#pending.get(message.id ?? -1);
+    if (pending === undefined) return;
+    this.#pending.delete(message.id ?? -1);
+    this.#keepAlive();
+    if (message.error === undefined) pending.resolve(message.result as never);
+    else pending.reject(new HoldfastError(message.error.message, message.error.code, message.error.data));
+  }
+
+  #lose(error: HoldfastError): void {
+    if (this.#goneBecause !== undefined) return;
+    this.#goneBecause = error;
+    for (const { reject } of this.#pending.values()) reject(error);
+    for (const { gone } of this.#listeners.values()) gone(error);
+    this.#pending.clear();
+    this.#listeners.clear();
+  }
+
+  /** The program may end while nothing is under way, although the sidecar is still there. */
+  #keepAlive(): void {
+    const verb = this.#pending.size + this.#listeners.size > 0 ? "ref" : "unref";
+    for (const handle of [this.#process, this.#stdin, this.#stdout]) (handle as unknown as Handle)[verb]?.();
+  }
+}
+
+type Handle = { ref?: () => void; unref?: () => void };
+type RpcError = { code: number; message: string; data?: Record<string, unknown> };
