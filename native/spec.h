@@ -10,7 +10,8 @@
 
 #include "frame.h"
 
-enum { SPEC_RUNGS_MAX = 16, SPEC_SMALL = 32 * 1024 };
+enum { SPEC_RUNGS_MAX = 16 };
+enum { SPEC_SMALL = NEXT_SPEC_MAX };
 
 struct spec {
     struct spec_options options;

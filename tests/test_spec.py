@@ -496,7 +496,7 @@ def test_the_typed_keywords_are_those_of_make_spec() -> None:
     typed = {name: eval(annotation, vars(spec_module)) for name, annotation in lines}
     keywords = {
         name: parameter.annotation
-        for name, parameter in inspect.signature(make_spec).parameters.items()
+        for name, parameter in inspect.signature(make_spec, eval_str=True).parameters.items()
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     }
     assert typed == keywords

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import time
 from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_SEQPACKET, socketpair
-from typing import TYPE_CHECKING, Any
 
 from .errors import HoldfastError, RunNotFoundError, SpecError
 from .guard.launch import Durable, GuardHandle, beginning, launch
 from .live import LiveRun
+from .records import TYPE_CHECKING
 from .spec import make_spec
 from .state import rundir
 
 # Starting a run needs none of what reading one back needs; that is imported where it is used.
 if TYPE_CHECKING:
     from _socket import socket
+    from typing import Any
 
     from .spec import RunSpec
     from .state.directory import StateDirectory

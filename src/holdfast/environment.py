@@ -17,11 +17,13 @@ A pattern is a name in which `*` stands for any characters. Names are handled as
 (undecodable bytes survive), and no value ever appears in an error or in a repr from here.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from .errors import SpecError
+from .records import NamedTuple
 from .spec import check_run_id
 
 RUN_ID = "HOLDFAST_RUN_ID"

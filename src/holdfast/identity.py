@@ -5,8 +5,11 @@ Comparison has three answers: yes, no, and None for "cannot be known" (no /proc,
 send a signal acts on True only.
 """
 
+from __future__ import annotations
+
 import os
-from typing import NamedTuple
+
+from .records import NamedTuple
 
 _boot_id: str | None = None
 

@@ -23,11 +23,9 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import sys
 import time
 from _socket import AF_UNIX, CMSG_SPACE, MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_SEQPACKET, socket
-from typing import TYPE_CHECKING
 
 from . import outcome as outcomes
 from .environment import parent_run_id
@@ -37,6 +35,7 @@ from .guard.idle import LONGEST_RUN_ID, IdleGuard
 from .guard.launch import launch, set_window_size
 from .journal.facts import CAUSES, Detail, make_fact
 from .journal.reader import JournalReader
+from .records import TYPE_CHECKING, signal
 from .result import Result, report_of
 from .spec import _argv as check_argv
 from .spec import make_spec, new_run_id

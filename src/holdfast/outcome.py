@@ -22,13 +22,14 @@ from __future__ import annotations
 
 import os
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .durations import format_duration, format_size
+from .records import TYPE_CHECKING, NamedTuple
 from .signals import signal_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
 
     from .journal.facts import Fact
 

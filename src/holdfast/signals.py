@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import signal as _signal
-
 from .errors import SpecError
+from .records import signal as _signal
 
-_NUMBERS = {member.name: int(member) for member in _signal.Signals}
+_NUMBERS = {name: int(number) for name, number in vars(_signal).items() if name[:3] == "SIG" and name[3] != "_"}
 # Platforms keep old second names (SIGCLD, SIGPOLL): understood, never shown.
-_NUMBERS.update({alias: int(member) for alias, member in _signal.Signals.__members__.items()})
-_NAMES = {int(member): member.name for member in _signal.Signals}
+_NAMES = {number: name for name, number in sorted(_NUMBERS.items(), reverse=True)}
 _VALID = frozenset(int(number) for number in _signal.valid_signals())  # without those the C library keeps for itself
 _FORMS = "use a name such as TERM or SIGTERM, or its number"
 

@@ -5,15 +5,15 @@ it matters; everything that can be known to be wrong beforehand is a SpecError t
 the kernel (argv, environment, paths) is kept as `os.fsdecode` gives it, so `os.fsencode` gives the exact bytes back.
 """
 
-# No `from __future__ import annotations` here: NamedTuple compiles every annotation it gets as text, and for a spec's
-# thirty fields that took longer than the rest of the module.
+from __future__ import annotations
+
 import os
-import signal as _signal
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .durations import format_duration, parse_duration, parse_size
 from .errors import SpecError
+from .records import TYPE_CHECKING, NamedTuple
+from .records import signal as _signal
 from .signals import parse_signal, signal_name
 
 Text = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -21,7 +21,7 @@ Duration = str | int | float
 Ladder = str | Iterable[tuple[str | int, Duration]]
 
 if TYPE_CHECKING:
-    from typing import TypedDict
+    from typing import Any, TypedDict
 
     class SpecOptions(TypedDict, total=False):
         """The keywords of `make_spec`, for those who pass them on (`**options: Unpack[SpecOptions]`)."""

@@ -14,13 +14,12 @@ from __future__ import annotations
 import errno
 import os
 import select
-import signal
 import time
-from typing import TYPE_CHECKING
 
 from ..errors import RequestError
 from ..journal.reader import JournalReader
 from ..live import CHUNKS_BYTES
+from ..records import TYPE_CHECKING, signal
 from .interrupts import PASSED_ON, STOPS
 from .messages import say, stopping
 from .nesting import cause_of_signal

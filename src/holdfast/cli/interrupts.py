@@ -7,8 +7,8 @@ held back while the program started is the first thing the loop reads.
 from __future__ import annotations
 
 import os
-import signal
-from typing import TYPE_CHECKING
+
+from ..records import TYPE_CHECKING, signal
 
 if TYPE_CHECKING:
     from types import FrameType

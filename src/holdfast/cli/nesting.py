@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..errors import HoldfastError
+from ..records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..live import LiveRun

@@ -6,9 +6,8 @@ are one line with exit code 125, and argparse costs a quarter of the start-up ti
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ..errors import HoldfastError
+from ..records import NamedTuple
 
 
 class UsageError(HoldfastError):

@@ -7,11 +7,11 @@ place all the same, in memory, with one line that says why. A directory that was
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from ..environment import STATE_DIR
 from ..errors import RunExistsError, SessionClosedError, StateError
 from ..live import LiveRun
+from ..records import TYPE_CHECKING
 from ..state.directory import StateDirectory, state_error
 from . import messages
 

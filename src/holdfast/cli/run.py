@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
 
 from ..environment import STATE_DIR
 from ..live import new_spec
 from ..outcome import decide
 from ..projections.exit_code import OWN_FAILURE, exit_code
+from ..records import TYPE_CHECKING
 from . import messages
 from .foreground import Foreground
 from .interrupts import STOPS, Interrupts

@@ -13,7 +13,8 @@ correct for its runs (the leaf exists where it was made) and only surprising to 
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+
+from ..records import NamedTuple
 
 FORCE_VARIABLE = "HOLDFAST_CONTAINMENT"  # "subreaper": behave as if there were no cgroup; for tests and doubters
 _FORCED = f"{FORCE_VARIABLE}=subreaper is set"

@@ -8,10 +8,10 @@ check: they arrive whole from the kernel or not at all.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 from ..journal.codec import FRAME, FRAME_SIZE
 from ..journal.facts import CAUSES, MARK
+from ..records import NamedTuple
 
 STOP = 64
 SIGNAL = 65

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 import select
-import signal
-from typing import TYPE_CHECKING, NamedTuple
 
+from ..records import TYPE_CHECKING, NamedTuple, signal
 from .containment import probe
 from .inheritance import fingerprint
 from .leftovers import leaf_path, remove_leaf

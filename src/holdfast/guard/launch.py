@@ -33,12 +33,12 @@ from _socket import (
 )
 from array import array
 from fcntl import F_DUPFD_CLOEXEC, fcntl
-from typing import TYPE_CHECKING, NamedTuple
 
 from ..environment import GUARD
 from ..errors import RESOURCE_ERRNOS, GuardError, ResourceError, SpecError
 from ..identity import boot_id
 from ..journal.codec import journal_preamble
+from ..records import TYPE_CHECKING, NamedTuple
 from ..spec import _printable as printable
 from ..spec import public_spec
 from . import containment, parts

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
-from typing import TYPE_CHECKING, NamedTuple
 
 from ..environment import RUN_ID
+from ..records import TYPE_CHECKING, NamedTuple, signal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

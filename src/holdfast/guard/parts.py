@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import TYPE_CHECKING, NamedTuple
 
 from ..environment import HEARTBEAT, child_environment, environment_block
 from ..environment import RUN_ID as RUN_ID_VARIABLE
 from ..journal.codec import FRAME
 from ..journal.facts import MARK
+from ..records import TYPE_CHECKING, NamedTuple
 from ..spec import RunSpec
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from binascii import crc32
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..records import TYPE_CHECKING, NamedTuple
 from .facts import FACTS, HEADER, MARK, OBSERVED_FACTS, OUTPUT, PREAMBLE, SPEC, VERSION, Detail, Fact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 FRAME = Struct("<IHBBIIQ")
 FRAME_SIZE = FRAME.size

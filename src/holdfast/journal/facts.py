@@ -8,10 +8,16 @@ guard may have more to say. Times stay in nanoseconds.
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from ..records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Any, NoReturn
+
+    _Fields = dict[str, Any]
+else:
+    _Fields = dict
 
 PREAMBLE = b"HOLDFAST"
 VERSION = 1
@@ -22,7 +28,7 @@ HEADER, SPEC, OUTPUT = 1, 2, 4
 STREAMS = {1: "stdout", 2: "stderr"}
 
 
-class Detail(dict[str, Any]):
+class Detail(_Fields):
     """A mapping that cannot be changed, so that facts can be members of sets. TypeError on every attempt."""
 
     __slots__ = ()

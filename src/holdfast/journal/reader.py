@@ -16,9 +16,9 @@ from __future__ import annotations
 import os
 from array import array
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import JournalDamagedError, JournalVersionError
+from ..records import TYPE_CHECKING, NamedTuple
 from .codec import (
     FRAME,
     FRAME_SIZE,
@@ -33,6 +33,7 @@ from .facts import FACTS, HEADER, LATE, MARK, OUTPUT, PREAMBLE, SPEC, STREAMS, V
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from .facts import Fact
 

@@ -6,8 +6,8 @@ A child may exit with any of these codes itself, so the report, not the code, is
 from __future__ import annotations
 
 from errno import ENOENT
-from typing import TYPE_CHECKING
 
+from ..records import TYPE_CHECKING
 from .verdicts import line_of
 
 if TYPE_CHECKING:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from ..records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+    from typing import Any, TypeVar
 
     from ..outcome import Outcome
 
-_Line = TypeVar("_Line")
+    _Line = TypeVar("_Line")
 
 
 def line_of(table: Mapping[tuple[str, str | None], _Line], outcome: Outcome) -> _Line:

@@ -15,10 +15,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING
 
 from ..environment import STATE_DIR
 from ..errors import StateError, StateVersionError
+from ..records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

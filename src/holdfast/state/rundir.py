@@ -17,9 +17,9 @@ import struct
 import time
 from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_SEQPACKET, socket
 from fcntl import fcntl
-from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import RunExistsError
+from ..records import TYPE_CHECKING, NamedTuple
 from .directory import StateDirectory, state_error
 
 if TYPE_CHECKING:

@@ -1,0 +1,69 @@
+"""Named tuples without the `typing` module, and signals without `enum`: both cost as much as the interpreter's start.
+
+Type checkers see `typing.NamedTuple` and `signal`. At run time a class gets the same things from the little that is
+built in: fields by name, defaults, `_fields`, `_replace`, `_asdict`, a readable `repr`.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as signal
+    from typing import NamedTuple as NamedTuple
+else:
+    import _signal as signal  # noqa: F401
+    from _collections import _tuplegetter
+
+    class _Making(type):
+        def __new__(cls, name, bases, namespace):
+            if not bases:
+                return super().__new__(cls, name, bases, namespace)
+            fields = tuple(namespace.get("__annotations__", ()))
+            defaults = {field: namespace[field] for field in fields if field in namespace}
+            members = {field: _tuplegetter(index, "") for index, field in enumerate(fields)}
+            return type(name, (tuple,), {**_METHODS, **namespace, **members, **_new(name, fields, defaults)})
+
+    class NamedTuple(metaclass=_Making):
+        pass
+
+    def _new(name, fields, defaults):
+        given = ", ".join(f"{field}=_defaults[{field!r}]" if field in defaults else field for field in fields)
+        source = f"lambda _cls, {given}: _tuple(_cls, ({', '.join(fields)},))"
+        made = eval(source, {"_defaults": defaults, "_tuple": tuple.__new__, "__builtins__": {}})
+        made.__qualname__ = f"{name}.__new__"
+        return {
+            "__slots__": (),
+            "_fields": fields,
+            "_field_defaults": defaults,
+            "__match_args__": fields,
+            "__new__": made,
+        }
+
+    def _make(cls, values):
+        made = tuple.__new__(cls, values)
+        if len(made) != len(cls._fields):
+            raise TypeError(f"{cls.__name__} takes {len(cls._fields)} values, not {len(made)}")
+        return made
+
+    def _replace(self, /, **changes):
+        made = self._make(map(changes.pop, self._fields, self))
+        if changes:
+            raise ValueError(f"{type(self).__name__} has no {', '.join(changes)}")
+        return made
+
+    def _asdict(self):
+        return dict(zip(self._fields, self, strict=True))
+
+    def _repr(self):
+        return f"{type(self).__name__}({', '.join(f'{f}={v!r}' for f, v in zip(self._fields, self, strict=True))})"
+
+    def _getnewargs(self):
+        return tuple(self)
+
+    _METHODS = {
+        "_make": classmethod(_make),
+        "_replace": _replace,
+        "_asdict": _asdict,
+        "__repr__": _repr,
+        "__getnewargs__": _getnewargs,
+    }

@@ -1,0 +1,92 @@
+"""Our named tuples behave as those of `typing`, for everything that is used of them."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from typing import Any
+from typing import NamedTuple as Theirs
+
+import pytest
+
+from holdfast.records import NamedTuple as Ours
+
+
+class OurPoint(Ours):
+    """Where."""
+
+    x: int
+    y: int = 5
+
+    @property
+    def sum(self) -> int:
+        return self.x + self.y
+
+
+class TheirPoint(Theirs):
+    """Where."""
+
+    x: int
+    y: int = 5
+
+    @property
+    def sum(self) -> int:
+        return self.x + self.y
+
+
+def seen(kind: Any) -> list[object]:
+    """What somebody sees who uses it."""
+    point = kind(1)
+    first, second = point
+    match point:
+        case kind(a, b):
+            matched = (a, b)
+    return [
+        repr(point).replace(kind.__name__, ""),
+        point == (1, 5),
+        hash(point) == hash((1, 5)),
+        (first, second, point.x, point.y, point[1], len(point), point.sum, matched),
+        kind(y=2, x=3),
+        kind(*(4, 6)),
+        point._replace(y=9),
+        point._asdict(),
+        kind._fields,
+        kind._field_defaults,
+        kind._make([7, 8]),
+        kind.__doc__,
+        isinstance(point, tuple),
+        hasattr(point, "__dict__"),
+        sorted([kind(2), kind(1)]),
+        pickle.loads(pickle.dumps(point)) == point,
+        type(pickle.loads(pickle.dumps(point))) is kind,
+    ]
+
+
+def test_they_are_alike() -> None:
+    assert seen(OurPoint) == seen(TheirPoint)
+
+
+@pytest.mark.parametrize("point", [OurPoint, TheirPoint])
+def test_mistakes_are_errors(point: Any) -> None:
+    for wrong in (point, lambda: point(1, 2, 3), lambda: point(1, z=2), lambda: point._make([1]), lambda: point()):
+        with pytest.raises(TypeError):
+            wrong()
+    with pytest.raises(ValueError, match="z"):
+        point(1)._replace(z=2)
+    with pytest.raises(AttributeError):
+        point(1).x = 2
+
+
+def test_a_run_from_the_command_line_imports_neither_typing_nor_enum() -> None:
+    script = (
+        "import sys; before = set(sys.modules)\n"
+        "from holdfast.cli.main import main\n"
+        "sys.argv = ['holdfast', 'run', '--quiet', '--', 'true']\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print(*sorted({'typing', 'enum', 're', 'dataclasses', 'asyncio'} & (set(sys.modules) - before)))"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{script}"],
+                          capture_output=True, text=True, check=True)  # fmt: skip
+    assert done.stdout.strip() == ""
