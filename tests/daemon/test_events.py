@@ -370,6 +370,22 @@ async def test_output_is_left_out_before_anybody_is_dropped_for_it(tmp_path: Pat
         subscription.close()
 
 
+async def test_more_output_than_anybody_could_read_is_not_kept(tmp_path: Path) -> None:
+    async with logging(tmp_path) as log:
+        subscription = log.subscribe()
+        log.output("nobody", None, "stdout", 0, b"listens yet")
+        reading = asyncio.create_task(anext(subscription))
+        await asyncio.sleep(0)
+        for number in range(1000):
+            log.output("a", None, "stdout", number << 16, bytes(1 << 16))
+        assert len(log._round) == 64  # noqa: SLF001 - 4 MiB
+        assert [told(event)["offset"] for event in await reading][:2] == [0, 1 << 16]
+        log.output("a", None, "stdout", 1000 << 16, b"after the hole")
+        (event,) = await take(subscription, 1)
+        assert told(event)["offset"] == 1000 << 16
+        subscription.close()
+
+
 async def test_events_that_cannot_be_stored_are_told(tmp_path: Path) -> None:
     """A full disk: whoever publishes learns of it, whoever listens is told to look again, and it goes on after."""
     store = Store.open(str(tmp_path / "daemon.sqlite"))

@@ -6,8 +6,7 @@ it put into the round that is next given out, so a client never knows an id that
 
 Rounds. Giving an event to a thousand clients costs a thousand writes, and that time is taken from the runs. So a round
 is followed by a pause in proportion to the number of clients, in which the next one fills up: with few clients an
-event goes out at once, with a thousand up to 50 ms later and together with others, and at most about half of one
-core is used. Each event is encoded once.
+event goes out at once, with a thousand up to 50 ms later and together with others. Each event is encoded once.
 
 All of it takes place on the event loop's thread; nothing here ever waits for a client.
 """
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 _SQL = statements("events")
 _PAUSE_S = 50e-6  # for each client
 _LONGEST_PAUSE_S = 0.1
+_OUTPUT_AT_ONCE = 4 << 20  # bytes that all runs together may have in one round
 _PRUNE_EVERY = 1000  # events
 _PRUNE_EVERY_S = 3600.0
 _HEARTBEAT = Event(None, "", None, None, b"", b":\n\n")
@@ -75,6 +75,7 @@ class EventLog:
         self._open: set[Subscription] = set()
         self._live: set[Subscription] = set()  # the others read from the store
         self._round: list[Event | Output] = []
+        self._round_output = 0  # bytes
         self._next_round = 0.0
         self._due: asyncio.TimerHandle | None = None
         self._beat: asyncio.TimerHandle | None = None
@@ -155,9 +156,10 @@ class EventLog:
     def output(
         self, run_id: str, session: str | None, stream: str, offset: int, data: bytes, *, late: bool = False
     ) -> None:
-        """Tell that a run wrote this, `offset` bytes into that stream. Not stored, and left out for slow clients."""
-        if not self._live:
+        """Tell that a run wrote this, `offset` bytes into that stream. Not stored, and left out when it is much."""
+        if not self._live or self._round_output + len(data) > _OUTPUT_AT_ONCE:
             return
+        self._round_output += len(data)
         for begin in range(0, len(data), PIECE):
             piece = data[begin : begin + PIECE]
             last = self._round[-1] if self._round else None
@@ -175,7 +177,7 @@ class EventLog:
 
     def _give_out(self) -> None:
         self._due = None
-        given, self._round = self._round, []
+        given, self._round, self._round_output = self._round, [], 0
         for event in given:
             if isinstance(event, Event):
                 self._offer(event)
