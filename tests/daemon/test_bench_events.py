@@ -1,4 +1,4 @@
-"""The benchmark of event streams can be run, and notices a loss."""
+"""The benchmark of event streams can be run."""
 
 from __future__ import annotations
 
