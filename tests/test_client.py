@@ -7,8 +7,11 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -32,7 +35,6 @@ from .support.daemons import Daemon, Gate, daemon
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 OPTIONS = ("--max-runs", "2", "--on-shutdown", "cancel")
 
@@ -311,6 +313,17 @@ def test_both_clients_can_do_the_same() -> None:
         return {name: list(signature(value).parameters) for name, value in found.items()}
 
     assert methods(holdfast.Client) == methods(holdfast.AsyncClient)
+
+
+def test_the_manuals_example(running: Daemon, client: holdfast.Client) -> None:
+    text = (Path(__file__).parent.parent / "docs" / "client.md").read_text()
+    first, second = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    environ = {**os.environ, "HOLDFAST_STATE_DIR": str(running.state_dir)}
+    done = subprocess.run([sys.executable, "-c", first], capture_output=True, text=True, env=environ, check=True)
+    assert done.stdout == "failed 3\nb'hello\\n'\n"
+    follows = second.replace('types=["run.verdict"]', 'types=["run.verdict"], last_id="0"') + "        break\n"
+    done = subprocess.run([sys.executable, "-c", follows], capture_output=True, text=True, env=environ, check=True)
+    assert done.stdout.split()[1:] == [client.list().runs[0]["run_id"], "failed"]
 
 
 # What they are made of.
