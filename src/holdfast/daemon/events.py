@@ -23,7 +23,7 @@ from ..errors import StateError
 from .event import OUTPUT, Event, Interest, make, of_row, wall_time
 from .output_event import PIECE, Output
 from .store import statements
-from .subscription import Subscription
+from .subscription import Page, Subscription
 from .tally import Tally
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ _LONGEST_PAUSE_S = 0.1
 _OUTPUT_AT_ONCE = 4 << 20  # bytes that all runs together may have in one round
 _PRUNE_EVERY = 1000  # events
 _PRUNE_EVERY_S = 3600.0
+_PAGE_EVENTS = 200
+_PAGE_BYTES = 1 << 20
 _HEARTBEAT = Event(None, "", None, None, b"", b":\n\n")
 
 
@@ -215,7 +217,7 @@ class EventLog:
 
     def _tell_of_loss(self) -> None:
         self.unstored += 1
-        for subscription in self._live:
+        for subscription in self._open:
             subscription.tell_of_loss()
 
     # Listening.
@@ -234,14 +236,21 @@ class EventLog:
         self._open.add(subscription)
         return subscription
 
-    async def page(self, after: int, upto: int, interest: Interest, limit: int) -> tuple[int, list[Event]]:
-        """Stored events of this stretch, and the id after which the log was complete when they were read."""
-        parameters = {"after": after, "upto": upto, "limit": limit, **interest.parameters()}
+    async def page(self, after: int, upto: int, interest: Interest) -> Page:
+        """Some stored events of this stretch: what one subscriber may have in memory at once."""
+        parameters = {"after": after, "upto": upto, "limit": _PAGE_EVENTS, **interest.parameters()}
 
-        def read(connection: sqlite3.Connection) -> tuple[int, list[Event]]:
-            # The rows first: what is pruned between the two is then noticed, never overlooked.
-            rows = connection.execute(_SQL["page"], parameters).fetchall()
-            return _bounds(connection)[0], [of_row(row) for row in rows]
+        def read(connection: sqlite3.Connection) -> Page:
+            events, size = [], 0
+            for row in connection.execute(_SQL["page"], parameters):
+                events.append(of_row(row))
+                size += len(events[-1].frame)
+                if size > _PAGE_BYTES or len(events) == _PAGE_EVENTS:
+                    break
+            else:
+                # The rows before the bounds: what is pruned between the two is then noticed, never overlooked.
+                return Page(events, upto, _bounds(connection)[0])
+            return Page(events, events[-1].id or upto, _bounds(connection)[0])
 
         return await self._store.read(read)
 
