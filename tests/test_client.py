@@ -404,7 +404,8 @@ def test_what_is_posted_is_what_the_daemon_takes() -> None:
     }
     taken = msgspec.convert(posted(["a", "b"], options), Submission)
     given = {name for name in Submission.__struct_fields__ if getattr(taken, name) not in (None, [], {})}
-    assert given == set(Submission.__struct_fields__) - {"pty"}, "stdin and pty exclude each other"
+    not_together = {"pty", "in_container", "container_runtime"}  # pty excludes stdin, a container excludes budgets
+    assert given == set(Submission.__struct_fields__) - not_together
     assert (taken.cwd, taken.stdin) == (os.path.abspath("sub"), os.path.abspath("file"))
     assert (taken.timeout_s, taken.memory_bytes, taken.ladder, taken.warn_signal) == (
         60,
