@@ -117,7 +117,7 @@ def _read(clients: list[_Client], events: int, start: Any) -> list[float]:
                 data = client.connection.recv(1 << 18)
                 found = client.take(data)
                 if client is clients[0] or client is clients[-1]:
-                    arrived += [now - _published_at(line) for line in data.split(b"\n") if line.startswith(b"data: ")]
+                    arrived += [now - at for line in data.split(b"\n") if (at := _published_at(line)) is not None]
                 if (found and found[-1] == events) or not data:
                     selector.unregister(client.connection)
                     client.connection.close()
@@ -125,12 +125,12 @@ def _read(clients: list[_Client], events: int, start: Any) -> list[float]:
     return arrived
 
 
-def _published_at(line: bytes) -> float:
-    """From a data line; one that was torn by the end of a read is not counted (its delay is that of its neighbours)."""
+def _published_at(line: bytes) -> float | None:
+    """From a data line; none for others, and for one that was torn by the end of a read."""
     try:
-        return float(json.loads(line[6:])["published"])
+        return float(json.loads(line[6:])["published"]) if line.startswith(b"data: ") else None
     except ValueError:
-        return time.time()
+        return None
 
 
 def _result(plan: Plan, clients: list[_Client], delays: list[float], served: dict[str, Any]) -> dict[str, Any]:

@@ -45,6 +45,8 @@ static int run_client(char **argv, char **env, const int *stdio) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+static bool forget_words(int said) { return ftruncate(said, 0) == 0; }
+
 /*
  * The agent is in the container from the second run on, so it is called first and put there only when it was not found:
  * one call of the runtime less. Only the last attempt's complaints are of interest.
@@ -56,11 +58,11 @@ static _Noreturn void enter(const struct spec *spec, int link, int said, pid_t g
         _exit(NOT_EXECUTABLE);
     for (int attempt = 0; attempt < ENTER_ATTEMPTS; attempt++) {
         if (attempt > 0) {
-            code = run_client(spec->copy, spec->env, silent);
+            code = forget_words(said) ? run_client(spec->copy, spec->env, silent) : NOT_EXECUTABLE;
             if (code != 0)
                 break;
         }
-        if (ftruncate(said, 0) < 0)
+        if (!forget_words(said))
             break;
         code = run_client(spec->enter, spec->env, talking);
         if (code != NOT_FOUND && code != NOT_EXECUTABLE)

@@ -97,10 +97,13 @@ static void begin_drain(struct run *run, enum tree_end how) {
 /* ── the verdict ──────────────────────────────────────────────────────────────────────────────────────────────── */
 
 static void begin_stop(struct run *run) {
+    /* What a command wrote in a container before it exited may still be on its way: then the fence comes with the drain. */
+    const bool passing = is_inside(run) && run->phase == PHASE_LINGERING && !run->inside.client_left;
     run->phase = PHASE_STOPPING;
     run->wake_owners = true;
     memset(&run->timers, 0, sizeof run->timers);
-    output_fence(&run->output);
+    if (!passing)
+        output_fence(&run->output);
     ladder_climb(run);
 }
 

@@ -7,8 +7,11 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -32,7 +35,6 @@ from .support.daemons import Daemon, Gate, daemon
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 OPTIONS = ("--max-runs", "2", "--on-shutdown", "cancel")
 
@@ -313,6 +315,17 @@ def test_both_clients_can_do_the_same() -> None:
     assert methods(holdfast.Client) == methods(holdfast.AsyncClient)
 
 
+def test_the_manuals_example(running: Daemon, client: holdfast.Client) -> None:
+    text = (Path(__file__).parent.parent / "docs" / "client.md").read_text()
+    first, second = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    environ = {**os.environ, "HOLDFAST_STATE_DIR": str(running.state_dir)}
+    done = subprocess.run([sys.executable, "-c", first], capture_output=True, text=True, env=environ, check=True)
+    assert done.stdout == "failed 3\nb'hello\\n'\n"
+    follows = second.replace('types=["run.verdict"]', 'types=["run.verdict"], last_id="0"') + "        break\n"
+    done = subprocess.run([sys.executable, "-c", follows], capture_output=True, text=True, env=environ, check=True)
+    assert done.stdout.split()[1:] == [client.list().runs[0]["run_id"], "failed"]
+
+
 # What they are made of.
 
 
@@ -391,7 +404,8 @@ def test_what_is_posted_is_what_the_daemon_takes() -> None:
     }
     taken = msgspec.convert(posted(["a", "b"], options), Submission)
     given = {name for name in Submission.__struct_fields__ if getattr(taken, name) not in (None, [], {})}
-    assert given == set(Submission.__struct_fields__) - {"pty"}, "stdin and pty exclude each other"
+    not_together = {"pty", "in_container", "container_runtime"}  # pty excludes stdin, a container excludes budgets
+    assert given == set(Submission.__struct_fields__) - not_together
     assert (taken.cwd, taken.stdin) == (os.path.abspath("sub"), os.path.abspath("file"))
     assert (taken.timeout_s, taken.memory_bytes, taken.ladder, taken.warn_signal) == (
         60,

@@ -262,16 +262,22 @@ def test_secrets_are_not_told(tmp_path: Path) -> None:
 
 def table() -> str:
     """The table of the manual. To renew it: python -c 'from tests.test_config import table; print(table())'."""
-    rows = ["| in the file | flag | variable | default | what | reload |", "|---|---|---|---|---|---|"]
+    rows = ["| in the file | flag | default | what | reload |", "|---|---|---|---|---|"]
     for setting in settings().values():
-        names = [f"`{name}`" if name else "" for name in (setting.path, setting.flag, setting.variable)]
+        flag = f"`{setting.flag}`" if setting.flag else ""
         reloads = "yes" if setting.reloads else "restart"
-        rows.append(f"| {' | '.join(names)} | {setting.shown(setting.default)} | {setting.doc} | {reloads} |")
+        rows.append(f"| `{setting.path}` | {flag} | {setting.shown(setting.default)} | {setting.doc} | {reloads} |")
     return "\n".join(rows)
 
 
 def test_the_manual_has_the_table() -> None:
     assert table() in MANUAL.read_text()
+
+
+@pytest.mark.parametrize("setting", WITH_FLAG, ids=lambda setting: setting.name)
+def test_variables_are_named_as_the_manual_says(setting: Setting) -> None:
+    assert setting.flag is not None
+    assert setting.variable == "HOLDFAST_" + setting.flag.removeprefix("--").replace("-", "_").upper()
 
 
 def test_the_manuals_example_is_right(tmp_path: Path) -> None:

@@ -260,7 +260,7 @@ RUNG = {"reached": 1, "refused": 0}
         ([("lost", 1, {"why": "guard"})], "the guard died before it recorded an end"),
         (
             [("container_lost", 1, {"why": "refused", "reason": "a warning\nError: no such container"})],
-            "the container could not be entered: Error: no such container",
+            "the container could not be entered: a warning Error: no such container",
         ),
         (
             [("started", 0, {}), ("container_lost", 1, {"why": "gone", "reason": None})],

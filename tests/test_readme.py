@@ -23,7 +23,8 @@ ROOT = Path(__file__).parent.parent
 # Pages whose examples are complete: what is shown elsewhere depends on the machine or on what ran before.
 PAGES = [ROOT / "README.md", ROOT / "docs" / "library.md"]
 LINKED = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")})
-GENERATED = {"benchmarks.md", "reliability.md"}  # by programs, whose tables are as wide as their figures
+# By programs, whose tables are as wide as their figures.
+GENERATED = {"benchmarks.md", "conformance.md", "projections.md", "reliability.md"}
 BOUND_S = 60
 
 # A detached run is in the background, so a reader can be faster than it: here the shell waits for its first words.

@@ -223,7 +223,7 @@ def _spawn_reason(fact: Fact, _ordered: list[Fact]) -> str:
 def _container_reason(fact: Fact, _ordered: list[Fact]) -> str:
     text = _CONTAINER_LOST.get(fact.detail["why"], f"the container was lost ({fact.detail['why']})")
     said = fact.detail.get("reason")
-    return f"{text}: {said.splitlines()[-1]}" if said else text
+    return f"{text}: {' '.join(said.split())}" if said else text
 
 
 def _limit_reason(fact: Fact, _ordered: list[Fact]) -> str:

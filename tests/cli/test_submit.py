@@ -68,7 +68,7 @@ def test_wait_exits_as_run_does(running: Daemon, tmp_path: Path, command: list[s
     done = holdfast("submit", "--wait", *command)
     assert done.returncode == code
     (run_id,) = done.stdout.decode().split()
-    assert running.report(run_id)["state"] == "settled"
+    assert running.wait(run_id)["state"] == "settled"
     if "--queue-timeout" in command:
         gate.open()
 

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from holdfast.daemon import subscription as subscriptions
 from holdfast.daemon.event import Event, Interest
 from holdfast.daemon.events import Bounds, EventLog
 from holdfast.daemon.store import Store
-from holdfast.daemon.subscription import Subscription
+from holdfast.daemon.subscription import Page, Subscription
 from holdfast.errors import StateError
 
 if TYPE_CHECKING:
@@ -128,7 +127,7 @@ async def read_while_publishing(log: EventLog, kind: type[Subscription]) -> list
     await publish(log, 1, 10)
     read = log.page
 
-    async def page(*arguments: Any) -> tuple[int, list[Event]]:
+    async def page(*arguments: Any) -> Page:
         found = await read(*arguments)
         if log.last_id == 10:
             await publish(log, 11, 20)
@@ -156,26 +155,36 @@ async def test_without_the_look_before_joining_there_is_a_gap(tmp_path: Path) ->
     """The control of the one above: reads what is stored, then joins, and never looks whether there was more."""
 
     class Hasty(Subscription):
-        async def _replay(self) -> list[Event]:
-            page = await super()._replay()
-            self._cursor = self._source.last_id
-            return page
+        async def _replay(self) -> None:
+            await super()._replay()
+            self._read = self._source.last_id
 
     async with logging(tmp_path) as log:
         assert await read_while_publishing(log, Hasty) == [*range(1, 11), 21]
 
 
-async def test_a_long_replay_keeps_nothing_in_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [10, 20_000], ids=["many", "large"])
+async def test_a_long_replay_keeps_little_in_memory(tmp_path: Path, size: int) -> None:
     """More is published during a replay than would fit into the buffer, and all of it arrives."""
-    async with logging(tmp_path, Bounds(client_events=50)) as log:
-        await publish(log, 1, subscriptions.PAGE + 1)
+    async with logging(tmp_path, Bounds(client_events=50, client_bytes=100_000)) as log:
+        await publish(log, 1, 201, text="x" * size)
         subscription = log.subscribe(0)
         found = await anext(subscription)  # and now it reads no more for a while
-        last = subscriptions.PAGE + 500
-        await publish(log, subscriptions.PAGE + 2, last)
-        found += await take(subscription, last - len(found))
-        assert ids(found) == list(range(1, last + 1))
+        await publish(log, 202, 700, text="x" * size)
+        assert kept_in_memory(subscription) < (1 << 20) + 100_000
+        found += await take(subscription, 700 - len(found))
+        assert ids(found) == list(range(1, 701))
         assert log.dropped == 0
+        subscription.close()
+
+
+async def test_an_event_that_is_larger_than_the_buffer_arrives(tmp_path: Path) -> None:
+    async with logging(tmp_path, Bounds(client_bytes=10_000)) as log:
+        subscription, _ = await stall(log)
+        await publish(log, 2, 4, text="x" * 50_000)
+        assert ids(await take(subscription, 3)) == [2, 3, 4]
+        await publish(log, 5, 5)
+        assert ids(await take(subscription, 1)) == [5]
         subscription.close()
 
 
@@ -367,6 +376,22 @@ async def test_output_is_left_out_before_anybody_is_dropped_for_it(tmp_path: Pat
         found = await take(subscription, 7)
         assert [event.type for event in found] == ["run.output"] * 5 + ["run.queued"] * 2
         assert log.dropped == 0
+        subscription.close()
+
+
+async def test_more_output_than_anybody_could_read_is_not_kept(tmp_path: Path) -> None:
+    async with logging(tmp_path) as log:
+        subscription = log.subscribe()
+        log.output("nobody", None, "stdout", 0, b"listens yet")
+        reading = asyncio.create_task(anext(subscription))
+        await asyncio.sleep(0)
+        for number in range(1000):
+            log.output("a", None, "stdout", number << 16, bytes(1 << 16))
+        assert len(log._round) == 64  # noqa: SLF001 - 4 MiB
+        assert [told(event)["offset"] for event in await reading][:2] == [0, 1 << 16]
+        log.output("a", None, "stdout", 1000 << 16, b"after the hole")
+        (event,) = await take(subscription, 1)
+        assert told(event)["offset"] == 1000 << 16
         subscription.close()
 
 

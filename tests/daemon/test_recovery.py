@@ -46,6 +46,18 @@ def test_a_run_that_was_about_to_start_starts_once(tmp_path: Path) -> None:
     assert mark.read_text() == "x\n"
 
 
+def test_a_run_whose_directory_was_being_made_starts_once(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    run_id = queued_and_killed(tmp_path / "s", mark)
+    half_made = tmp_path / "s" / "runs" / f".new-{run_id}"
+    half_made.mkdir()
+    (half_made / "journal").write_bytes(b"")
+    with daemon(tmp_path / "s") as running:
+        assert running.wait(run_id)["status"] == "succeeded"
+    assert mark.read_text() == "x\n"
+    assert not half_made.exists()
+
+
 def test_a_run_that_was_started_does_not_start_again_although_its_row_is_there(tmp_path: Path) -> None:
     mark = tmp_path / "ran"
     run_id = queued_and_killed(tmp_path / "s", mark)
@@ -68,7 +80,7 @@ def test_only_a_directory_without_any_fact_is_taken_away(tmp_path: Path) -> None
         run.kill_guard()
     assert not discard_if_never_ran(state, "lives")
     assert state.has("lives")
-    assert not discard_if_never_ran(state, "nothing")
+    assert discard_if_never_ran(state, "nothing")
 
 
 def test_broken_runs_and_rows_stop_nothing_else(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A server that the tests of a module share: starting one costs more than most of them."""
+"""A server that all tests share: starting one costs more than most of them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def allowed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory commands of the shared server may start in."""
     return tmp_path_factory.mktemp("allowed").resolve()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server(allowed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
     state = tmp_path_factory.mktemp("mcp") / "state"
     limits = ("--allow-dir", str(allowed), "--max-timeout", "1h", "--max-output", "4M", "--max-runs", "4")

@@ -46,6 +46,12 @@ class Containers:
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
+    def script(self) -> str:
+        """A program that is podman with this storage, and with the limits that containers need here."""
+        program, _, options = self.runtime.partition(" ")
+        run = f'run) shift; exec {shutil.which(program)} {options} run {" ".join(_RUN)} "$@" ;;'
+        return f'#!/bin/sh\ncase $1 in {run} esac\nexec {shutil.which(program)} {options} "$@"\n'
+
     def make_image(self, child: Children, programs: tuple[str, ...]) -> None:
         """Import the image: no tool but a shell, not even the usual directories."""
         from .children import CHILDREN, compile_c

@@ -43,6 +43,7 @@ export class Sidecar {
   #pending = new Map<number, Pending>();
   #listeners = new Map<string, Listener>();
   #last = 0;
+  #isClosing = false;
   #begun: Buffer[] = [];
   #goneBecause: HoldfastError | undefined;
   #ready: Promise<Methods["initialize"]["result"]>;
@@ -107,6 +108,7 @@ export class Sidecar {
   /** End every run of ours and the sidecar. */
   async close(): Promise<void> {
     if (this.isGone) return;
+    this.#isClosing = true;
     const exited = new Promise<void>((resolve) => this.#process.once("exit", () => resolve()));
     await this.#send("shutdown", {}).catch(() => {});
     this.#stdin.end();
@@ -165,7 +167,8 @@ export class Sidecar {
 
   /** The program may end while nothing is under way, although the sidecar is still there. */
   #keepAlive(): void {
-    const verb = this.#pending.size + this.#listeners.size > 0 ? "ref" : "unref";
+    const isWanted = this.#isClosing || this.#pending.size + this.#listeners.size > 0;
+    const verb = isWanted ? "ref" : "unref";
     for (const handle of [this.#process, this.#stdin, this.#stdout]) (handle as unknown as Handle)[verb]?.();
   }
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import JournalError, RequestError
+from ..errors import HoldfastError, JournalError, RequestError
 from ..guard import control
 from ..projections.exit_code import OWN_FAILURE
 from ..state.asking import Asking, stop_all
@@ -43,6 +43,7 @@ def act(given: Parsed) -> int:
         return 0
     reason = given.last("--reason") or ""
     taken_out = _take_out(state, queued, reason, given)
+    complete = complete and len(taken_out) == len(queued)
     if given.has("--no-wait"):
         return _ask_only(state, run_ids, reason, given, complete=complete, asked=[run.run_id for run in taken_out])
     results = stop_all(state, run_ids, cause="user", reason=reason, now=given.has("--now"))
@@ -50,13 +51,19 @@ def act(given: Parsed) -> int:
 
 
 def _take_out(state: StateDirectory, run_ids: list[str], reason: str, given: Parsed) -> list[Stopped]:
-    """Through the daemon: it alone knows runs that have not begun."""
+    """Through the daemon: it alone knows runs that have not begun. What it does not do is told, and left out."""
     if not run_ids:
         return []
     from .queued import cancel_queued, stopped
 
+    found = []
     now, wait = given.has("--now"), not given.has("--no-wait")
-    return [stopped(cancel_queued(state, run_id, reason, now=now, wait=wait)) for run_id in run_ids]
+    for run_id in run_ids:
+        try:
+            found.append(stopped(cancel_queued(state, run_id, reason, now=now, wait=wait)))
+        except HoldfastError as error:  # the others are to end all the same
+            messages.say(f"run {run_id} is not cancelled: {error}")
+    return found
 
 
 def _finish(state: StateDirectory, run_ids: list[str]) -> None:

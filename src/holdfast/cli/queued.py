@@ -1,7 +1,7 @@
 """Runs that wait in a daemon's queue. They have no directory yet, so the daemon is the only one to ask.
 
 Everything else about runs is read from the state directory, whether or not there is a daemon: a run that has a
-directory is the same run for both. See docs/decisions/0011-cli-and-daemon.md.
+directory is the same run for both. See docs/decisions/0012-cli-and-daemon.md.
 """
 
 from __future__ import annotations

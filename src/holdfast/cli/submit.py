@@ -83,7 +83,8 @@ def submit_options(given: Parsed) -> SubmitOptions:
     """What is posted for this command line. UsageError names what is wrong."""
     detached = Parsed({**given.values, "--detach": [""]}, given.words)
     options: dict[str, Any] = {name: value for name, value in options_of(detached).items() if value}
-    options.setdefault("cwd", os.getcwd())
+    if "in_container" not in options:
+        options.setdefault("cwd", os.getcwd())
     if (parent := parent_run_id(os.environ)) is not None:
         options.setdefault("parent", parent)
     options |= {name: given.last(flag) for flag, name in _QUEUE.items() if given.has(flag)}

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ..durations import parse_duration
-from ..errors import DaemonError, HoldfastError
+from ..errors import HoldfastError
 from ..projections.exit_code import OWN_FAILURE, exit_code
 from . import messages
 from .command import JSON, Command, open_state, put, show_json
@@ -113,8 +113,8 @@ class Waiting:
     def _take(self, run: Followed | QueuedRun) -> None:
         try:
             run.on_ready()
-        except DaemonError as error:
-            messages.say(f"run {run.run_id} is left in the queue: {error}")
+        except HoldfastError as error:
+            messages.say(f"cannot wait for run {run.run_id} any longer: {error}")
             self.complete = False
             self.runs.pop(run.run_id).close()
 

@@ -57,7 +57,11 @@ def about(run_id: str, what: str = "") -> Call:
 def listing(filters: RunFilters, cursor: str | None, limit: int | None) -> Call:
     """A page of the runs."""
     given: dict[str, Any] = {**filters, "cursor": cursor, "limit": limit}
-    lists = {name: value if isinstance(value, (str, int)) else list(value) for name, value in given.items() if value}
+    lists = {
+        name: value if isinstance(value, (str, int)) else list(value)
+        for name, value in given.items()
+        if value is not None
+    }
     return Call("GET", "/v1/runs", lists)
 
 

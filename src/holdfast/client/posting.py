@@ -53,6 +53,8 @@ def posted(argv: Sequence[Text], options: SubmitOptions) -> dict[str, Any]:
     spec = make_spec(argv, **given)._asdict()
     fields = ["argv", *(_field(name) for name in given)]
     body = {field: _AS_JSON[field](spec[field]) if field in _AS_JSON else spec[field] for field in fields}
+    if "in_container" in given and "cwd" in given:
+        body["cwd"] = spec["cwd"]  # a directory in there, not here
     if "queue_timeout" in queue:
         queue["queue_timeout_s"] = parse_duration(queue.pop("queue_timeout"), field="queue_timeout")
     if "on_verdict" in queue:

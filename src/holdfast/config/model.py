@@ -83,7 +83,7 @@ class Config(NamedTuple):
     # How it ends, and how it begins.
     drain_s: Annotated[float, Is("shutdown.drain", DURATION, "how long runs may go on after SIGTERM")] = 60.0
     on_shutdown: Annotated[
-        str, Is("shutdown.on_shutdown", _POLICIES, "wait for the runs, leave them to the next daemon, or cancel them")
+        str, Is("shutdown.on_shutdown", _POLICIES, "wait for the runs, hand them over, or cancel them")
     ] = "drain"
     recovery_s: Annotated[
         float, Is("startup.recovery", DURATION, "how long adopting what is there may take", reloads=False)

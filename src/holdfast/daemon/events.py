@@ -6,8 +6,7 @@ it put into the round that is next given out, so a client never knows an id that
 
 Rounds. Giving an event to a thousand clients costs a thousand writes, and that time is taken from the runs. So a round
 is followed by a pause in proportion to the number of clients, in which the next one fills up: with few clients an
-event goes out at once, with a thousand up to 50 ms later and together with others, and at most about half of one
-core is used. Each event is encoded once.
+event goes out at once, with a thousand up to 50 ms later and together with others. Each event is encoded once.
 
 All of it takes place on the event loop's thread; nothing here ever waits for a client.
 """
@@ -24,7 +23,7 @@ from ..errors import StateError
 from .event import OUTPUT, Event, Interest, make, of_row, wall_time
 from .output_event import PIECE, Output
 from .store import statements
-from .subscription import Subscription
+from .subscription import Page, Subscription
 from .tally import Tally
 
 if TYPE_CHECKING:
@@ -36,8 +35,11 @@ if TYPE_CHECKING:
 _SQL = statements("events")
 _PAUSE_S = 50e-6  # for each client
 _LONGEST_PAUSE_S = 0.1
+_OUTPUT_AT_ONCE = 4 << 20  # bytes that all runs together may have in one round
 _PRUNE_EVERY = 1000  # events
 _PRUNE_EVERY_S = 3600.0
+_PAGE_EVENTS = 200
+_PAGE_BYTES = 1 << 20
 _HEARTBEAT = Event(None, "", None, None, b"", b":\n\n")
 
 
@@ -75,6 +77,7 @@ class EventLog:
         self._open: set[Subscription] = set()
         self._live: set[Subscription] = set()  # the others read from the store
         self._round: list[Event | Output] = []
+        self._round_output = 0  # bytes
         self._next_round = 0.0
         self._due: asyncio.TimerHandle | None = None
         self._beat: asyncio.TimerHandle | None = None
@@ -155,9 +158,10 @@ class EventLog:
     def output(
         self, run_id: str, session: str | None, stream: str, offset: int, data: bytes, *, late: bool = False
     ) -> None:
-        """Tell that a run wrote this, `offset` bytes into that stream. Not stored, and left out for slow clients."""
-        if not self._live:
+        """Tell that a run wrote this, `offset` bytes into that stream. Not stored, and left out when it is much."""
+        if not self._live or self._round_output + len(data) > _OUTPUT_AT_ONCE:
             return
+        self._round_output += len(data)
         for begin in range(0, len(data), PIECE):
             piece = data[begin : begin + PIECE]
             last = self._round[-1] if self._round else None
@@ -175,7 +179,7 @@ class EventLog:
 
     def _give_out(self) -> None:
         self._due = None
-        given, self._round = self._round, []
+        given, self._round, self._round_output = self._round, [], 0
         for event in given:
             if isinstance(event, Event):
                 self._offer(event)
@@ -213,7 +217,7 @@ class EventLog:
 
     def _tell_of_loss(self) -> None:
         self.unstored += 1
-        for subscription in self._live:
+        for subscription in self._open:
             subscription.tell_of_loss()
 
     # Listening.
@@ -232,14 +236,21 @@ class EventLog:
         self._open.add(subscription)
         return subscription
 
-    async def page(self, after: int, upto: int, interest: Interest, limit: int) -> tuple[int, list[Event]]:
-        """Stored events of this stretch, and the id after which the log was complete when they were read."""
-        parameters = {"after": after, "upto": upto, "limit": limit, **interest.parameters()}
+    async def page(self, after: int, upto: int, interest: Interest) -> Page:
+        """Some stored events of this stretch: what one subscriber may have in memory at once."""
+        parameters = {"after": after, "upto": upto, "limit": _PAGE_EVENTS, **interest.parameters()}
 
-        def read(connection: sqlite3.Connection) -> tuple[int, list[Event]]:
-            # The rows first: what is pruned between the two is then noticed, never overlooked.
-            rows = connection.execute(_SQL["page"], parameters).fetchall()
-            return _bounds(connection)[0], [of_row(row) for row in rows]
+        def read(connection: sqlite3.Connection) -> Page:
+            events, size = [], 0
+            for row in connection.execute(_SQL["page"], parameters):
+                events.append(of_row(row))
+                size += len(events[-1].frame)
+                if size > _PAGE_BYTES or len(events) == _PAGE_EVENTS:
+                    break
+            else:
+                # The rows before the bounds: what is pruned between the two is then noticed, never overlooked.
+                return Page(events, upto, _bounds(connection)[0])
+            return Page(events, events[-1].id or upto, _bounds(connection)[0])
 
         return await self._store.read(read)
 

@@ -107,11 +107,9 @@ class Recovery:
         In this order: the look finishes the record of every run whose guard is gone, and one that was only about to
         start would be taken for lost.
         """
-        begun = [row for row in rows if self._state.has(row.run_id)]
-        discard = (asyncio.to_thread(discard_if_never_ran, self._state, row.run_id) for row in begun)
-        discarded = dict(zip((row.run_id for row in begun), await asyncio.gather(*discard), strict=True))
-        for row in rows:
-            if discarded.get(row.run_id, True):
+        looks = (asyncio.to_thread(discard_if_never_ran, self._state, row.run_id) for row in rows)
+        for row, never_ran in zip(rows, await asyncio.gather(*looks), strict=True):
+            if never_ran:
                 self._queue(row)
             else:
                 self._spawn(self._move(row))
@@ -150,10 +148,15 @@ class Recovery:
 
     async def _move(self, row: Row) -> None:
         """It was started: what is left to do is what follows."""
+        key = None
         try:
-            key = msgspec.json.decode(row.submission, type=Submission).concurrency_key
-        except msgspec.MsgspecError:
-            key = None
+            submission = msgspec.json.decode(row.submission, type=Submission)
+            key = submission.concurrency_key
+            # Perhaps nobody was told that it was queued; who was told is not told again.
+            spec = submission.spec(row.run_id, wall_time(row.queued_ns))
+            self._scheduler.announce_queued(Tracked(row.run_id, keys_of(key, None, None), spec=spec))
+        except (msgspec.MsgspecError, HoldfastError) as error:
+            self._log.warning(f"its entry in the queue cannot be read: {error}", run_id=row.run_id)
         values = {"run_id": row.run_id, "queued_ns": row.queued_ns, "concurrency_key": key}
 
         def move(connection: sqlite3.Connection) -> None:
@@ -210,11 +213,15 @@ class Recovery:
 
 
 def discard_if_never_ran(state: StateDirectory, run_id: str) -> bool:
-    """Take away a run directory whose command was never let go; False when it was, or its guard lives. Blocks.
+    """Take away what there is of a run whose command was never let go; False when it was, or its guard lives. Blocks.
 
     The first fact is in the journal before the command can run, and it is the guard's: without one, and with the
-    guard's lock in our hands, nothing has run and nothing will.
+    guard's lock in our hands, nothing has run and nothing will. For whoever owns the state directory: a directory that
+    is being made for this id is then that of an owner who died at it.
     """
+    rundir.remove(state.hidden_path(run_id, "new"))
+    if not state.has(run_id):
+        return True
     try:
         journal = rundir.open_journal(state.run_path(run_id), write=True)
     except OSError:

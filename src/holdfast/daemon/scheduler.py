@@ -110,6 +110,9 @@ class Scheduler:
         except SessionClosedError:
             await self._end_in_queue(tracked, unstarted.stopped("session", "its session was closed while it waited"))
         except RunExistsError as error:
+            if not self.state.has(tracked.run_id):
+                self._not_started(tracked, waiting, error)  # somebody is just making it
+                return
             # Somebody else took the id since it was queued: that run is theirs, and this one cannot be told from it.
             self._log.warning(f"not started: {error}", run_id=tracked.run_id)
             self._end(tracked, await asyncio.to_thread(_read_report, self.state, tracked.run_id))

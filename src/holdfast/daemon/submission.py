@@ -79,6 +79,8 @@ class Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     labels: dict[str, str] | None = None
     name: str | None = None
     run_id: str | None = None
+    in_container: str | None = None
+    container_runtime: str | None = None
     priority: Priority = 0
     queue_timeout_s: Seconds | None = None
     concurrency_key: Key | None = None

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -27,8 +27,15 @@ from .event import RESYNC, Event, Interest, make
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PAGE = 200  # events per read: what a replaying subscriber has in memory
 _BATCH = 64 << 10  # bytes, about: what is written at once
+
+
+class Page(NamedTuple):
+    """Stored events, as many as are read at once."""
+
+    events: list[Event]
+    reached: int  # everything up to this id was looked at
+    complete_after: int  # everything up to this id may have been removed
 
 
 class Source(Protocol):
@@ -36,7 +43,7 @@ class Source(Protocol):
 
     last_id: int
 
-    async def page(self, after: int, upto: int, interest: Interest, limit: int) -> tuple[int, list[Event]]: ...
+    async def page(self, after: int, upto: int, interest: Interest) -> Page: ...
     def join(self, subscription: Subscription) -> None: ...
     def leave(self, subscription: Subscription) -> None: ...
     def forget(self, subscription: Subscription) -> None: ...
@@ -53,7 +60,8 @@ class Subscription:
         self.interest = interest
         self.on_end: Callable[[], None] | None = None
         self._source = source
-        self._cursor = source.last_id if after is None else after
+        self._read = source.last_id if after is None else after  # everything up to here was given or is in the buffer
+        self._taken_id = self._read
         self._events, self._size = events, size
         self._buffer: deque[Event] = deque()
         self._buffered = 0
@@ -76,7 +84,7 @@ class Subscription:
             self._put(event)
         else:
             self._empty()
-            self._live = False
+            self._live, self._read = False, self._taken_id
             self._source.leave(self)
             self._wake()
 
@@ -132,8 +140,7 @@ class Subscription:
             if self._ended:
                 raise StopAsyncIteration
             if not self._live:
-                if batch := await self._replay():
-                    return batch
+                await self._replay()
                 continue
             self._waiter = asyncio.get_running_loop().create_future()
             try:
@@ -145,31 +152,35 @@ class Subscription:
         batch, size = [], 0
         while self._buffer and size < _BATCH:
             event = self._buffer.popleft()
-            self._cursor = event.id or self._cursor
+            self._taken_id = event.id or self._taken_id
             size += len(event.frame)
             batch.append(event)
         self._buffered -= size
         return batch
 
-    async def _replay(self) -> list[Event]:
-        """The next page; nothing when it became live or when nothing in this stretch was for this subscriber."""
+    async def _replay(self) -> None:
+        """Become live, or read the next page."""
         last = self._source.last_id
-        if self._cursor == last:
+        if self._read == last:
             self._live = True
             self._source.join(self)
-            return []
-        if self._cursor > last:
-            return self._skip("unknown", "your last id is of another log: list the runs again")
-        complete_after, events = await self._source.page(self._cursor, last, self.interest, PAGE)
-        if self._cursor < complete_after:
-            return self._skip("pruned", "events after your last id were removed: list the runs again")
-        self._cursor = (events[-1].id or last) if len(events) == PAGE else last
-        return events
+        elif self._read > last:
+            self._skip("unknown", "your last id is of another log: list the runs again")
+        else:
+            page = await self._source.page(self._read, last, self.interest)
+            if self._ended:
+                return
+            if self._read < page.complete_after:
+                self._skip("pruned", "events after your last id were removed: list the runs again")
+            else:
+                self._read = page.reached
+                for event in page.events:
+                    self._put(event)
 
-    def _skip(self, reason: str, remedy: str) -> list[Event]:
+    def _skip(self, reason: str, remedy: str) -> None:
         # What the subscriber lists after this is at least as new as the id it is given here.
-        self._cursor = self._source.last_id
-        return [resync(reason, remedy, id=self._cursor)]
+        self._read = self._source.last_id
+        self._put(resync(reason, remedy, id=self._read))
 
     def close(self) -> None:
         """The subscriber is gone."""

@@ -66,7 +66,9 @@ def record(state: StateDirectory, spec: RunSpec, ending: Ending) -> None:
     try:
         prepared = rundir.prepare(state, spec, begun + frames)
     except RunExistsError:
-        return
+        if state.has(spec.run_id):
+            return
+        raise  # somebody is making a run of this id
     try:
         os.fsync(prepared.journal)
         os.unlink(os.path.join(prepared.path, rundir.SOCKET))  # there never is a guard to talk to
