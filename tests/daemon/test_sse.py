@@ -236,10 +236,10 @@ def test_what_can_be_asked_for() -> None:
 @pytest.mark.parametrize(
     ("query", "field"),
     [
-        ("after=-1", "Last-Event-ID"),
-        ("after=1e3", "Last-Event-ID"),
-        ("after=" + "9" * 30, "Last-Event-ID"),
-        ("after=%D9%A1", "Last-Event-ID"),
+        ("after=-1", "after"),
+        ("after=1e3", "after"),
+        ("after=" + "9" * 30, "after"),
+        ("after=%D9%A1", "after"),
         ("types=run.verdict,run.exploded", "types"),
         ("output=maybe", "output"),
         ("late=2", "late"),
@@ -251,6 +251,12 @@ def test_what_cannot_be_asked_for(query: str, field: str) -> None:
     with pytest.raises(SpecError) as caught:
         ask(query)
     assert caught.value.field == field
+
+
+def test_a_last_id_that_is_none() -> None:
+    with pytest.raises(SpecError) as caught:
+        ask("after=1", last_event_id="first")
+    assert caught.value.field == "Last-Event-ID"
 
 
 def pause_reading(stream: Stream) -> None:

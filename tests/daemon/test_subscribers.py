@@ -150,3 +150,25 @@ def test_metrics_of_a_real_daemon(tmp_path: Path) -> None:
         assert "holdfast_event_subscribers 1.0" in text
         assert 'holdfast_runs{state="queued"} 0.0' in text
         assert "holdfast_verdict_delay_seconds_count 3.0" in text
+
+
+def test_a_verdict_of_the_shutdown_is_delivered_before_the_daemon_leaves(tmp_path: Path, hook: Hook) -> None:
+    gate = Gate(tmp_path / "gate")
+    with daemon(tmp_path / "s", "--on-shutdown", "cancel") as running:
+        run_id = running.submit(gate.waits(), on_verdict={"url": hook.url})["run_id"]
+        running.until_output(run_id)
+        running.signal(signal.SIGTERM)
+        assert running.exit_code() == 0
+    name, body = hook.taken.get_nowait()
+    report = body["data"]["report"]
+    assert (name, report["status"], report["cause"]) == (f"{run_id}.verdict", "cancelled", "shutdown")
+
+
+def test_what_cannot_be_asked_for_is_a_problem_that_names_it(tmp_path: Path) -> None:
+    with daemon(tmp_path / "s") as running:
+        for query, field in (("?after=x", "after"), ("?types=run.exploded", "types"), ("?tpyes=", "tpyes")):
+            answer = running.request("GET", f"/v1/events{query}")
+            assert (answer.status, answer.body["field"]) == (422, field)
+            assert answer.headers["content-type"] == "application/problem+json"
+        assert running.request("POST", "/v1/events").status == 405
+        assert running.request("GET", "/v1/runs/nobody/deliveries").status == 404

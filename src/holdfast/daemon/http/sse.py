@@ -66,7 +66,9 @@ def read_query(request: Request) -> tuple[int | None, Interest]:
         late=_switch("late", query.get("late", "0")),
     )
     # A browser that comes back sends the header with the address it had at first: the header is newer.
-    return _number("Last-Event-ID", request.headers.get("last-event-id") or query.get("after")), interest
+    if header := request.headers.get("last-event-id"):
+        return _number("Last-Event-ID", header), interest
+    return _number("after", query.get("after")), interest
 
 
 def _several(name: str, given: Iterable[str]) -> frozenset[str] | None:
