@@ -35,6 +35,7 @@ _LINGER_S = 1.0  # for a client to read the end
 _KNOWN = ("after", "run_id", "session", "types", "output", "late")
 _SWITCH = {"1": True, "true": True, "0": False, "false": False}
 _MOST = 100  # values of one parameter
+_LONGEST_NUMBER = 400  # digits; one that is larger than all ids is an id of another log
 
 
 def routes(service: Service) -> list[BaseRoute]:
@@ -87,7 +88,7 @@ def _switch(name: str, text: str) -> bool:
 def _number(name: str, text: str | None) -> int | None:
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < 20):
+    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER):
         raise SpecError(f"{text[:40]!r} is no id of an event", field=name, remedy="give the last id you had, or none")
     return int(text)
 
