@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import resource
@@ -535,3 +536,13 @@ async def test_a_thousand_live_runs() -> None:
     finally:
         del runs
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_runs_with_input_end_well_under_plain_asyncio() -> None:
+    # Not under anyio.run, which leaves a mark that says which event loop this is.
+    async def main() -> int:
+        async with Supervisor() as supervisor:
+            run = await supervisor.start(["sh", "-c", "exit 3"], stdin="pipe")
+            return int((await run.settled())["exit_code"])
+
+    assert asyncio.run(asyncio.wait_for(main(), 60)) == 3

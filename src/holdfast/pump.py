@@ -84,6 +84,13 @@ class Pump:
         import asyncio
 
         loop, fd = asyncio.get_running_loop(), self._epoll.fileno()
+        try:
+            # The loop calls in no task, and without one anyio's own functions cannot tell where they are.
+            from sniffio import current_async_library_cvar
+
+            current_async_library_cvar.set("asyncio")  # in the context of our own task, which the reader is given
+        except ImportError:
+            pass  # then anyio asks for the running loop, which is there
         loop.add_reader(fd, self._handle)
         try:
             await anyio.sleep_forever()
