@@ -36,7 +36,14 @@ from .support.daemons import Daemon, Gate, daemon
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from holdfast.client.calls import Call
+
 OPTIONS = ("--max-runs", "2", "--on-shutdown", "cancel")
+# httpx2 leaves a Unix socket that could not be connected to the garbage collector, which closes it at once.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*<socket.socket fd=.*family=1:pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:unclosed <socket.socket fd=.*family=1:ResourceWarning"),
+]
 
 
 @pytest.fixture
@@ -217,6 +224,42 @@ def test_following_goes_on_after_a_restart(running: Daemon, client: holdfast.Cli
         assert client.settled(run_id)["status"] == "succeeded"
 
 
+class Told(holdfast.Client):
+    """Says when it has had its first answer."""
+
+    answered = threading.Event()
+
+    def _ask(self, call: Call) -> dict[str, Any]:
+        answer = super()._ask(call)
+        self.answered.set()
+        return answer
+
+
+def test_a_daemon_that_hands_over_ends_no_stream_and_no_wait(tmp_path: Path) -> None:
+    """Its streams end as if all had been said; the client looks whether it was."""
+    gate = Gate(tmp_path / "gate")
+    with (
+        daemon(tmp_path / "state", "--on-shutdown", "handoff") as running,
+        holdfast.Client(state_dir=str(tmp_path / "state")) as client,
+    ):
+        run_id = client.submit(gate.waits("echo after; exit 3"))["run_id"]
+        follower = client.follow(run_id)
+        assert next(follower) == b"ready\n"
+        waits = []
+        other = Told(state_dir=str(tmp_path / "state"))
+        waiting = threading.Thread(target=lambda: waits.append(other.wait(run_id)))
+        waiting.start()
+        assert other.answered.wait(60)
+        running.signal()
+        assert running.exit_code() == 0
+        with daemon(tmp_path / "state", *OPTIONS):
+            gate.open()
+            assert b"".join(follower) == b"after\n"
+            waiting.join(60)
+            other.close()
+            assert [report["exit_code"] for report in waits] == [3]
+
+
 def test_tcp_needs_the_token(tmp_path: Path) -> None:
     with daemon(tmp_path / "state", *OPTIONS, "--listen", "127.0.0.1:0") as running:
         line = running.until_line(r"listening on .*127\.0\.0\.1:\d+")
@@ -241,9 +284,6 @@ def test_a_long_path(tmp_path: Path) -> None:
         assert client.settled(client.submit(["true"])["run_id"])["status"] == "succeeded"
 
 
-# httpx2 leaves a Unix socket that could not be connected to the garbage collector.
-@pytest.mark.filterwarnings("ignore:.*unclosed <socket:pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 def test_no_daemon(tmp_path: Path) -> None:
     with holdfast.Client(state_dir=str(tmp_path)) as client:
         with pytest.raises(holdfast.DaemonUnreachableError, match=r"no daemon answers at .*holdfast\.sock"):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from ..errors import DaemonUnreachableError
 from . import calls, transport
 from .endpoint import Endpoint, unreachable
 from .sse import EventParser
@@ -56,9 +57,22 @@ class AsyncClient:
         """All of them, page by page."""
         return await self._drive(calls.all_pages(filters))
 
-    async def wait(self, run_id: str, *, timeout: Duration | None = None, until: Until = "verdict") -> Report:  # noqa: ASYNC109 - the daemon keeps the time
-        """The report at the verdict; or as it is when the time is over, with a `status` of None."""
-        return await self._drive(calls.waiting(run_id, until, timeout))
+    async def wait(
+        self,
+        run_id: str,
+        *,
+        timeout: Duration | None = None,  # noqa: ASYNC109 - the daemon keeps the time
+        until: Until = "verdict",
+        reconnect_s: float = 60.0,
+    ) -> Report:
+        """The report at the verdict; or as it is when the time is over, with a `status` of None.
+
+        A daemon that goes away, for a restart, is waited for as well.
+        """
+        await self.get(run_id)  # where there is no daemon now, there is none to wait for
+        patience = Patience(reconnect_s)
+        patience.worked()
+        return await self._drive(calls.waiting(run_id, until, timeout), patience)
 
     async def settled(self, run_id: str, *, timeout: Duration | None = None) -> Report:  # noqa: ASYNC109 - the same
         """The report when all of the run is over; or as it is when the time is over."""
@@ -109,7 +123,13 @@ class AsyncClient:
                         patience.worked()
                         offset += len(data)
                         yield data
-                return
+                if (rest := await self._rest(run_id, stream, offset, late=late)) is not None:
+                    if rest:
+                        yield rest
+                    return
+                await anyio.sleep(patience.pause(unreachable(self._endpoint.shown, "the stream has ended")))
+            except DaemonUnreachableError as error:
+                await anyio.sleep(patience.pause(error))
             except httpx2.TransportError as error:
                 await anyio.sleep(patience.pause(transport.failure(self._endpoint, error)))
 
@@ -168,11 +188,27 @@ class AsyncClient:
     ) -> None:
         await self.close()
 
-    async def _drive(self, asking: Generator[Call, dict[str, Any], T]) -> T:
+    async def _rest(self, run_id: str, stream: Stream, offset: int, *, late: bool) -> bytes | None:
+        """What is left when a stream has ended; None: there is more to come, because the daemon ended it."""
+        report = await self.get(run_id)
+        if report["state"] != "settled" and report["status"] is not None:
+            report = await self.settled(run_id)
+        return await self.output(run_id, stream, offset=offset, late=late) if report["state"] == "settled" else None
+
+    async def _drive(self, asking: Generator[Call, dict[str, Any], T], patience: Patience | None = None) -> T:
         try:
             call = next(asking)
             while True:
-                call = asking.send(await self._ask(call))
+                try:
+                    answer = await self._ask(call)
+                except DaemonUnreachableError as error:
+                    if patience is None:
+                        raise
+                    await anyio.sleep(patience.pause(error))
+                    continue
+                if patience is not None:
+                    patience.worked()
+                call = asking.send(answer)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
 

@@ -6,6 +6,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ..errors import DaemonUnreachableError
 from . import calls, transport
 from .endpoint import Endpoint, unreachable
 from .sse import EventParser
@@ -59,9 +60,22 @@ class Client:
         """All of them, page by page."""
         return self._drive(calls.all_pages(filters))
 
-    def wait(self, run_id: str, *, timeout: Duration | None = None, until: Until = "verdict") -> Report:
-        """The report at the verdict; or as it is when the time is over, with a `status` of None."""
-        return self._drive(calls.waiting(run_id, until, timeout))
+    def wait(
+        self,
+        run_id: str,
+        *,
+        timeout: Duration | None = None,
+        until: Until = "verdict",
+        reconnect_s: float = 60.0,
+    ) -> Report:
+        """The report at the verdict; or as it is when the time is over, with a `status` of None.
+
+        A daemon that goes away, for a restart, is waited for as well.
+        """
+        self.get(run_id)  # where there is no daemon now, there is none to wait for
+        patience = Patience(reconnect_s)
+        patience.worked()
+        return self._drive(calls.waiting(run_id, until, timeout), patience)
 
     def settled(self, run_id: str, *, timeout: Duration | None = None) -> Report:
         """The report when all of the run is over; or as it is when the time is over."""
@@ -112,7 +126,13 @@ class Client:
                         patience.worked()
                         offset += len(data)
                         yield data
-                return
+                if (rest := self._rest(run_id, stream, offset, late=late)) is not None:
+                    if rest:
+                        yield rest
+                    return
+                time.sleep(patience.pause(unreachable(self._endpoint.shown, "the stream has ended")))
+            except DaemonUnreachableError as error:
+                time.sleep(patience.pause(error))
             except httpx2.TransportError as error:
                 time.sleep(patience.pause(transport.failure(self._endpoint, error)))
 
@@ -170,11 +190,27 @@ class Client:
     ) -> None:
         self.close()
 
-    def _drive(self, asking: Generator[Call, dict[str, Any], T]) -> T:
+    def _rest(self, run_id: str, stream: Stream, offset: int, *, late: bool) -> bytes | None:
+        """What is left when a stream has ended; None: there is more to come, because the daemon ended it."""
+        report = self.get(run_id)
+        if report["state"] != "settled" and report["status"] is not None:
+            report = self.settled(run_id)
+        return self.output(run_id, stream, offset=offset, late=late) if report["state"] == "settled" else None
+
+    def _drive(self, asking: Generator[Call, dict[str, Any], T], patience: Patience | None = None) -> T:
         try:
             call = next(asking)
             while True:
-                call = asking.send(self._ask(call))
+                try:
+                    answer = self._ask(call)
+                except DaemonUnreachableError as error:
+                    if patience is None:
+                        raise
+                    time.sleep(patience.pause(error))
+                    continue
+                if patience is not None:
+                    patience.worked()
+                call = asking.send(answer)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
 
