@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import os
+import random
+import shutil
 import signal
 import sqlite3
 from http.client import HTTPException
-from queue import SimpleQueue
+from pathlib import Path
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import holdfast
 from tests.support.daemons import Gate, daemon, start
 from tests.support.processes import wait_exited
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.support.children import Children
     from tests.support.daemons import Daemon
 
 
 def outcome(report: dict[str, Any]) -> tuple[Any, ...]:
     return report["status"], report["cause"], report["exit_code"]
+
+
+def guard_of(running: Daemon, run_id: str) -> int:
+    evidence = running.report(run_id)["evidence"]
+    return int(next(fact["guard_pid"] for fact in evidence if fact["fact"] == "started"))
 
 
 def test_a_run_outlives_a_killed_daemon_with_its_true_exit_code(tmp_path: Path) -> None:
@@ -70,16 +77,21 @@ def test_a_daemon_killed_mid_drain_leaves_the_stop_to_the_guard(tmp_path: Path, 
         assert (report["status"], report["cause"], report["tree"]) == ("cancelled", "shutdown", "gone")
 
 
-def test_handoff_leaves_the_runs_to_the_next_daemon(tmp_path: Path) -> None:
+def test_handoff_with_an_upgrade_in_between(tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
-    with daemon(tmp_path / "s", "--on-shutdown", "handoff", "--max-runs", "1") as running:
+    # The old installation: other files, its own guard, and gone before the new daemon is there.
+    old = tmp_path / "old"
+    shutil.copytree(Path(holdfast.__file__).parent, old / "holdfast", ignore=shutil.ignore_patterns("__pycache__"))
+    options = ("--on-shutdown", "handoff", "--max-runs", "1")
+    with daemon(tmp_path / "s", *options, env={"PYTHONPATH": str(old)}) as running:
         run_id = running.submit(gate.waits("exit 5"), stdin="pipe")["run_id"]
         running.until_output(run_id)
+        assert os.readlink(f"/proc/{guard_of(running, run_id)}/exe").startswith(str(old))
         queued = running.submit(["sh", "-c", "exit 6"])["run_id"]
         running.signal()
         assert running.exit_code() == 0
         running.until_line("^leaving 1 run to their guards$")
-    # An upgrade comes here: the next one is another process from other files, and reads what this one wrote.
+    shutil.rmtree(old)
     with daemon(tmp_path / "s", "--max-runs", "1") as running:
         assert running.report(run_id)["state"] == "running"
         assert running.report(queued)["state"] == "queued"  # the adopted run takes up its room
@@ -93,7 +105,7 @@ def test_a_lost_guard_is_found_by_the_next_daemon(tmp_path: Path) -> None:
         run_id = running.submit(["sh", "-c", "echo ready; exec sleep 600"])["run_id"]
         running.until_output(run_id)
         report = running.report(run_id)
-        guard = next(fact["guard_pid"] for fact in report["evidence"] if fact["fact"] == "started")
+        guard = guard_of(running, run_id)
         running.kill()
     os.kill(guard, signal.SIGKILL)
     wait_exited(report["pid"])
@@ -122,10 +134,13 @@ class Poster:
         except (OSError, HTTPException):
             pass  # killed while it was at it: whether that one is queued, nobody was told
 
-    def until(self, answers: int) -> None:
-        """Return when so many were answered; the next one is under way then."""
-        for _ in range(answers):
-            self._told.get(timeout=60)
+    def until(self, answers: int, within_s: float = 60.0) -> None:
+        """Return when so many were answered, or the time is over; the next one is under way then."""
+        try:
+            for _ in range(answers):
+                self._told.get(timeout=within_s)
+        except Empty:
+            pass
 
     def join(self) -> None:
         """Return when it has noticed the end."""
@@ -159,6 +174,30 @@ def test_each_run_starts_once_wherever_the_daemon_is_killed(tmp_path: Path, answ
     left = connection.execute("SELECT run_id FROM queue UNION SELECT run_id FROM active").fetchall()
     connection.close()
     assert left == []
+
+
+@pytest.mark.slow
+def test_each_run_starts_once_while_many_post_and_the_daemon_is_killed_again_and_again(tmp_path: Path) -> None:
+    said, chance = tmp_path / "said", random.Random(7)
+    said.mkdir()
+    runs = {
+        f"run-{number}": ["sh", "-c", 'echo x >> "$0"; exit 3', str(said / f"run-{number}")] for number in range(40)
+    }
+    known: dict[str, str] = {}
+    while len(known) < len(runs):
+        left = [name for name in runs if name not in known]
+        with daemon(tmp_path / "s", "--max-runs", "3") as running:
+            posters = [Poster(running, {name: runs[name] for name in left[first::3]}) for first in range(3)]
+            posters[0].until(min(chance.randrange(3), len(left[::3])), within_s=chance.random())
+            running.kill()
+            for poster in posters:
+                poster.join()
+                known |= poster.answered
+    with daemon(tmp_path / "s", "--max-runs", "3") as running:
+        for name, argv in runs.items():
+            assert running.submit(argv, key=name, name=name)["run_id"] == known[name]
+            assert outcome(running.wait(known[name])) == ("failed", "exit", 3)
+    assert {name: (said / name).read_text() for name in runs} == dict.fromkeys(runs, "x\n")
 
 
 def test_there_is_one_daemon_for_a_state_directory(tmp_path: Path) -> None:
