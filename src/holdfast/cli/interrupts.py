@@ -27,6 +27,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.fd, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._ahead = b""  # read already, and not taken yet
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         self.taken = [number for number in _TAKEN if signal.getsignal(number) is not signal.SIG_IGN]
         for number in self.taken:
@@ -34,7 +35,12 @@ class Interrupts:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _TAKEN)
 
     def take(self) -> bytes:
-        """The numbers of the signals that came, in order."""
+        """The numbers of the signals that came, in order, without a stop that a SIGCONT has taken back since."""
+        numbers, self._ahead = self._ahead + self._read(), b""
+        continued = numbers.rfind(signal.SIGCONT)
+        return bytes(number for at, number in enumerate(numbers) if number != signal.SIGTSTP or at > continued)
+
+    def _read(self) -> bytes:
         try:
             return os.read(self.fd, 4096)
         except BlockingIOError:
@@ -48,9 +54,16 @@ class Interrupts:
         if signal.SIGTSTP not in self.taken:
             return
         # The default action and not SIGSTOP: the kernel leaves it out for an orphaned group, where nobody could ever
-        # continue us. It happens before kill returns, since there is only this thread to take the signal.
+        # continue us. It happens before unblocking returns, since there is only this thread to take it.
+        # Blocked until then, because a SIGCONT may come between the signal that we were sent and the one that stops us,
+        # and would be the last: one from before is in the pipe, and one from now on takes back what is pending.
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTSTP,))
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(0 if group else os.getpid(), signal.SIGTSTP)
+        self._ahead += self._read()
+        if signal.SIGCONT in self._ahead and not group:
+            signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # which discards it
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTSTP,))
         signal.signal(signal.SIGTSTP, _noted)
 
     def release(self) -> None:
