@@ -34,6 +34,12 @@ class Conversation:
             pass
         return self._answers.pop(0) if self._answers else None
 
+    def has_answered(self, count: int) -> bool:
+        """Whether so many answers are there; does not wait."""
+        while self._next(0.0):
+            pass
+        return self.ended or len(self._answers) >= count
+
     def _next(self, end: float) -> bool:
         """Take in what is said next; False when nothing is, in time or ever."""
         poll = select.poll()

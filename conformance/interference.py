@@ -13,14 +13,14 @@ from tests.support.freezer import Freezer
 from .oracle import wait_for_program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from .oracle import Leaf
 
 SECRET_FD = 9
 _IN_POSITION_S = 10.0
 _INTO_GRACE_S = 0.9  # the deadline of 0.6 s has passed by then, and the grace of 1.2 s has not
-_STOPS, _STOPPED_S, _BETWEEN_S = 30, 0.01, 0.02
+_STOPPING_S, _STOPPED_S, _BETWEEN_S = 6.0, 0.01, 0.02
 
 
 class Interference:
@@ -30,8 +30,8 @@ class Interference:
         self.kind, self.leaf, self.program = kind, leaf, program
         self._stack = contextlib.ExitStack()
 
-    def act(self, adapter: int, supervisor: int) -> None:
-        """Called when the adapter is about to start the command; returns when it is done."""
+    def act(self, adapter: int, supervisor: int, answered: Callable[[], bool]) -> None:
+        """Called when the adapter is about to start the command; returns when it is done, or all is answered."""
         match self.kind:
             case "freeze":
                 self._stack.enter_context(Freezer()).freeze(self._in_position())
@@ -41,7 +41,7 @@ class Interference:
                     time.sleep(_INTO_GRACE_S)
                 os.kill(supervisor, signal.SIGTERM if self.kind == "terminate" else signal.SIGKILL)
             case "stop-and-continue":
-                _stop_and_continue(adapter)
+                _stop_and_continue(adapter, answered)
 
     def undo(self) -> None:
         """Thaw what is frozen."""
@@ -64,9 +64,10 @@ def secret_descriptor(path: str) -> Iterator[None]:
     os.close(SECRET_FD)
 
 
-def _stop_and_continue(group: int) -> None:
+def _stop_and_continue(group: int, answered: Callable[[], bool]) -> None:
     """As somebody at a keyboard might, at all sorts of moments."""
-    for _ in range(_STOPS):
+    end = time.monotonic() + _STOPPING_S
+    while not answered() and time.monotonic() < end:
         try:
             os.killpg(group, signal.SIGTSTP)
             time.sleep(_STOPPED_S)

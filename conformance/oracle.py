@@ -61,16 +61,22 @@ class Leaf:
         while True:
             self._kill()
             _reap()
-            if not self.members():
-                break
+            if not self.members() and self._remove():
+                return
             if time.monotonic() > end:
                 raise RuntimeError(f"a cell cannot be cleaned up: {self.members()}")
             time.sleep(_LOOK_S)
+
+    def _remove(self) -> bool:
+        """Remove the cgroup and those below; False while somebody in one of them has not quite exited."""
         for group in reversed(self._groups()):
             try:
                 group.rmdir()
+            except FileNotFoundError:
+                continue
             except OSError:
-                continue  # a zombie that somebody else has to reap
+                return False
+        return True
 
     def _kill(self) -> None:
         if self.path is not None:
