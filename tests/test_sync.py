@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import holdfast
-from holdfast import live, sync
+from holdfast import live
 from holdfast.guard import launch, leftovers
 
+from .support.driven import Gate
 from .support.processes import is_gone, kill_children, own_children, wait_exited
 from .support.readiness import is_ready, names_in
 
@@ -196,24 +197,24 @@ def test_ctrl_c_between_the_start_and_the_first_wait(child: Children, monkeypatc
     assert own_children() == before
 
 
-def test_much_output_is_gathered_while_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Taken over in many small looks, and its memory given back, while the command runs; the result is the same."""
+def test_much_output_is_gathered_while_it_comes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Half of it is taken over, and its memory given back, before the command writes the rest; nothing is missing."""
+    gate = Gate(tmp_path / "gate")
     released: list[int] = []
     really = live.LiveRun.release
 
     def release(run: live.LiveRun, consumed: int) -> None:
-        released.append(consumed)
         really(run, consumed)
+        if not released:
+            gate.open()
+        released.append(consumed)
 
     monkeypatch.setattr(live.LiveRun, "release", release)
-    monkeypatch.setattr(sync, "_FIRST_LOOK_MS", 1)
-    monkeypatch.setattr(sync, "CHUNKS_BYTES", 1)
-    both = "os.write(1, b'%08d' % i * 1000)\n if i % 10 == 0: os.write(2, b'e%d\\n' % i)"
-    script = f"import os\nfor i in range(3000):\n {both}"
+    write = "import os\nfor i in range({}): os.write(1, b'%08d' % i * 1000); os.write(2, b'e%d\\n' % i)\n"
+    script = f"{write.format('0, 500')}open({str(gate.path)!r}).read()\n{write.format('500, 1000')}"
     result = holdfast.run([sys.executable, "-S", "-c", script])
-    assert result.stdout == b"".join(b"%08d" % i * 1000 for i in range(3000))
-    assert result.stderr == b"".join(b"e%d\n" % i for i in range(0, 3000, 10))
-    assert len(released) > 1
+    assert result.stdout == b"".join(b"%08d" % i * 1000 for i in range(1000))
+    assert result.stderr == b"".join(b"e%d\n" % i for i in range(1000))
     assert released == sorted(released)
     assert result.report["output"]["complete"] is True
 
