@@ -26,12 +26,13 @@
 #include "sweep.h"
 #include "tree.h"
 
-enum { FIRST_FREE = 10, NO_AGENT = 125, REAP_AT_ONCE = 1000 };
+enum { ATTACH_MS = 1000, SECRET_MAX = 64, FIRST_FREE = 10, NO_AGENT = 125, REAP_AT_ONCE = 1000 };
 enum { FIRST_PASS_MS = 2, LAST_PASS_MS = 50, STUCK_AFTER_PASSES = 10 };
 
 extern char **environ;
 
 struct agent {
+    const char *meeting;
     int in, out;     /* the link; `in` is -1 when nobody listens any more */
     int listener;    /* for the one that attaches; -1 when it has come */
     int attached;    /* -1 */
@@ -56,51 +57,52 @@ static void say(struct note note) {
 
 /* ── meeting ──────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static socklen_t address_of(const char *name, struct sockaddr_un *address) {
-    *address = (struct sockaddr_un){.sun_family = AF_UNIX}; /* abstract: needs no file system to write to */
-    int length = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "holdfast-%s", name);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+/* Abstract: needs no file system to write to. */
+static socklen_t address_of(const char *meeting, struct sockaddr_un *address) {
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    const int length = (int)strcspn(meeting, ":");
+    const int written = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "holdfast-%.*s", length, meeting);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)written);
 }
 
-static int meeting_place(const char *name) {
+static const char *secret_of(const char *meeting) { return meeting + strcspn(meeting, ":"); }
+
+static int meeting_place(const char *meeting) {
     struct sockaddr_un address;
-    socklen_t length = address_of(name, &address);
+    socklen_t length = address_of(meeting, &address);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     return fd >= 0 && bind(fd, (struct sockaddr *)&address, length) == 0 && listen(fd, 4) == 0 ? fd : -1;
 }
 
-/* In a container that shares the host's network anybody may find the socket: only this very program is let in. */
-static bool is_one_of_us(int fd) {
+/* The descriptors of the one that attaches, if it is of our user and knows the secret. */
+static bool receive_stdio(int fd, const char *secret, int *stdio) {
+    char said[SECRET_MAX] = "";
+    struct iovec data = {said, sizeof said - 1};
     struct ucred peer;
     socklen_t size = sizeof peer;
-    struct stat own, other;
-    char path[40];
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.uid != geteuid())
-        return false;
-    snprintf(path, sizeof path, "/proc/%d/exe", peer.pid);
-    return stat("/proc/self/exe", &own) == 0 && stat(path, &other) == 0 && own.st_ino == other.st_ino &&
-           own.st_dev == other.st_dev;
-}
-
-static bool receive_stdio(int fd, int *stdio) {
-    char byte;
-    struct iovec data = {&byte, 1};
     union {
         struct cmsghdr header;
         char bytes[CMSG_SPACE(3 * sizeof(int))];
     } extra;
     struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &extra, .msg_controllen = sizeof extra};
-    if (recvmsg(fd, &message, MSG_CMSG_CLOEXEC) != 1)
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.uid != geteuid() ||
+        recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) < 1)
         return false;
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
     if (header == NULL || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(3 * sizeof(int)))
         return false;
     memcpy(stdio, CMSG_DATA(header), 3 * sizeof(int));
-    return true;
+    if (strcmp(said, secret) == 0)
+        return true;
+    for (int i = 0; i < 3; i++)
+        close(stdio[i]);
+    return false;
 }
 
-static bool send_stdio(int fd) {
-    struct iovec data = {(void *)"s", 1};
+static bool send_stdio(int fd, const char *secret) {
+    char said[SECRET_MAX];
+    const int length = snprintf(said, sizeof said, "%s", secret);
+    struct iovec data = {said, (size_t)length};
     const int stdio[] = {0, 1, 2};
     union {
         struct cmsghdr header;
@@ -109,7 +111,7 @@ static bool send_stdio(int fd) {
     struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &extra, .msg_controllen = sizeof extra};
     extra.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof stdio)};
     memcpy(CMSG_DATA(&extra.header), stdio, sizeof stdio);
-    return sendmsg(fd, &message, MSG_NOSIGNAL) == 1;
+    return length > 0 && length < SECRET_MAX && sendmsg(fd, &message, MSG_NOSIGNAL) == length;
 }
 
 static void block_signals(void) {
@@ -118,16 +120,16 @@ static void block_signals(void) {
     sigprocmask(SIG_SETMASK, &all, NULL);
 }
 
-static int attach(const char *name) {
+static int attach(const char *meeting) {
     struct sockaddr_un address;
-    socklen_t length = address_of(name, &address);
+    socklen_t length = address_of(meeting, &address);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), code;
     block_signals(); /* what a terminal sends is meant for the command */
     if (fd < 0 || connect(fd, (struct sockaddr *)&address, length) < 0)
         return NO_AGENT;
     if (isatty(0))
         ioctl(0, TIOCNOTTY); /* so that the agent's session can have it */
-    if (!send_stdio(fd) || recv(fd, &code, sizeof code, 0) != (ssize_t)sizeof code)
+    if (!send_stdio(fd, secret_of(meeting)) || recv(fd, &code, sizeof code, 0) != (ssize_t)sizeof code)
         return NO_AGENT;
     return code;
 }
@@ -234,7 +236,9 @@ static void welcome(void) {
     int fd = accept4(agent.listener, NULL, NULL, SOCK_CLOEXEC), stdio[3];
     if (fd < 0)
         return;
-    if (!agent.has_spec || !is_one_of_us(fd) || !receive_stdio(fd, stdio)) {
+    /* It sends before it waits: one that is silent is somebody else, and nobody waits for it. */
+    struct pollfd watched = {fd, POLLIN, 0};
+    if (!agent.has_spec || poll(&watched, 1, ATTACH_MS) != 1 || !receive_stdio(fd, secret_of(agent.meeting), stdio)) {
         close(fd);
         return;
     }
@@ -377,7 +381,7 @@ static bool turn(void) {
     return true;
 }
 
-static bool prepare(const char *name) {
+static bool prepare(const char *meeting) {
     sigset_t taken;
     sigemptyset(&taken);
     sigaddset(&taken, SIGCHLD);
@@ -386,7 +390,8 @@ static bool prepare(const char *name) {
     agent.in = fcntl(0, F_DUPFD_CLOEXEC, FIRST_FREE);
     agent.out = fcntl(1, F_DUPFD_CLOEXEC, FIRST_FREE);
     agent.signals = signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC);
-    agent.listener = meeting_place(name);
+    agent.meeting = meeting;
+    agent.listener = meeting_place(meeting);
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = 0; fd < 3; fd++) {
         if (nothing < 0 || dup2(nothing, fd) < 0)
@@ -397,8 +402,8 @@ static bool prepare(const char *name) {
            prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
 }
 
-static int hold(const char *name) {
-    if (!prepare(name))
+static int hold(const char *meeting) {
+    if (!prepare(meeting))
         return NO_AGENT;
     say((struct note){.word = NOTE_HELLO, .agent_pid = getpid()});
     while (turn())
@@ -409,10 +414,10 @@ static int hold(const char *name) {
     return 0;
 }
 
-int agent_main(const char *role, const char *name) {
+int agent_main(const char *role, const char *argument) {
     if (strcmp(role, "hold") == 0)
-        return hold(name);
+        return hold(argument);
     if (strcmp(role, "sweep") == 0)
-        return sweep(name);
-    return strcmp(role, "attach") == 0 ? attach(name) : NO_AGENT;
+        return sweep(argument);
+    return strcmp(role, "attach") == 0 ? attach(argument) : NO_AGENT;
 }

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -48,6 +49,21 @@ static int run_client(char **argv, char **env, const int *stdio) {
 static bool forget_words(int said) { return ftruncate(said, 0) == 0; }
 
 /*
+ * Puts the agent there. One at a time: a copy that is being written, or is written anew, cannot be executed, so whoever
+ * has waited looks again first.
+ */
+static int bring(const struct spec *spec, const int *silent) {
+    int lock = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), code = 1;
+    if (lock >= 0 && flock(lock, LOCK_EX) == 0)
+        code = run_client(spec->sweep, spec->env, silent); /* of a run that has nothing there yet: only to see it run */
+    if (code != 0 && forget_words(silent[0]))
+        code = run_client(spec->copy, spec->env, silent);
+    if (lock >= 0)
+        close(lock);
+    return code;
+}
+
+/*
  * The agent is in the container from the second run on, so it is called first and put there only when it was not found:
  * one call of the runtime less. Only the last attempt's complaints are of interest.
  */
@@ -58,7 +74,7 @@ static _Noreturn void enter(const struct spec *spec, int link, int said, pid_t g
         _exit(NOT_EXECUTABLE);
     for (int attempt = 0; attempt < ENTER_ATTEMPTS; attempt++) {
         if (attempt > 0) {
-            code = forget_words(said) ? run_client(spec->copy, spec->env, silent) : NOT_EXECUTABLE;
+            code = bring(spec, silent);
             if (code != 0)
                 break;
         }

@@ -38,6 +38,12 @@ def shared(containers: Containers) -> Iterator[Container]:
 
 
 @pytest.fixture
+def anyio_backend() -> str:
+    """One event loop will do: what is tested here is below it."""
+    return "asyncio"
+
+
+@pytest.fixture
 def container(shared: Container) -> Iterator[Container]:
     """The one container; after each test nothing runs in it."""
     yield shared

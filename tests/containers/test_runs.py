@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,12 @@ def test_the_agent_is_brought_once(containers: Containers) -> None:
         assert fact(second.report, "entered")["at_s"] < fact(first.report, "entered")["at_s"]
 
 
+def test_several_first_runs_at_once(containers: Containers) -> None:
+    with containers.container() as fresh, ThreadPoolExecutor(4) as together:
+        results = list(together.map(lambda code: run(fresh, f"exit {code}"), range(4)))
+    assert [result.exit_code for result in results] == [0, 1, 2, 3], [result.report["reason"] for result in results]
+
+
 @pytest.mark.parametrize(
     ("argv", "code"), [(["/nothing"], 127), (["nothing"], 127), (["/proc/version"], 126)], ids=lambda value: str(value)
 )
@@ -148,12 +155,3 @@ def test_a_signal_on_request_goes_inside(container: Container, runs: Runs) -> No
     assert cli("signal", run_id, "USR1").returncode == 0
     assert cli("wait", run_id).returncode == 4
     assert fact(runs.report(run_id), "signalled")["signal"] == signal.SIGUSR1
-
-
-def test_a_stop_before_the_start_means_that_nothing_runs(container: Container, runs: Runs) -> None:
-    runs.start("/bin/sh", "-c", "echo ran", options=(*container.options, "--id", "early"))
-    assert cli("cancel", "--now", "early").returncode in (0, 143)
-    report = runs.report("early")
-    assert (report["status"], report["cause"], report["tree"]) == ("cancelled", "user", "gone")
-    assert "started" not in [entry["fact"] for entry in report["evidence"]]
-    assert cli("logs", "early").stdout == b""

@@ -35,8 +35,9 @@ def command_lines(spec: RunSpec, guard: str) -> CommandLines:
     name, words = spec.in_container or "", shlex.split(spec.container_runtime or "")
     runtime = (_program(words[0], spec.run_id), *words[1:])
     agent = _agent_path(guard, spec.run_id)
-    # One run id may be used twice in a container, by runs of two state directories: the meeting place may not.
-    meeting = f"{spec.run_id}-{os.urandom(8).hex()}"
+    # One run id may be used twice in a container, by runs of two state directories: the meeting place may not. Where it
+    # is can be seen by others there; behind the colon is what they do not know.
+    meeting = f"{spec.run_id[:40]}-{os.urandom(4).hex()}:{os.urandom(16).hex()}"
     return CommandLines(
         attach=(*runtime, "exec", *_stdio_options(spec), name, agent, "inside", "attach", meeting),
         enter=(*runtime, "exec", "-i", name, agent, "inside", "hold", meeting),
