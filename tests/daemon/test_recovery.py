@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+import subprocess
 import time
 from typing import TYPE_CHECKING
 
-from holdfast.daemon.recovery import discard_if_never_ran
+import pytest
+
+from holdfast.daemon.recovery import discard_if_never_ran, remove_probes
+from holdfast.guard import containment
 from holdfast.guard.launch import beginning
 from holdfast.spec import make_spec
 from holdfast.state import rundir
@@ -201,3 +205,21 @@ def test_old_runs_are_removed(tmp_path: Path) -> None:
         running.until_line("^removed 2 old runs$")
         assert [run["run_id"] for run in running.request("GET", "/v1/runs").body["runs"]] == ids[-1:]
         assert running.request("GET", f"/v1/runs/{ids[0]}").status == 404
+
+
+def test_a_cgroup_that_a_killed_daemon_was_trying_out_is_removed() -> None:
+    base = containment.probe().cgroup_base
+    if base is None:
+        pytest.skip("needs a writable cgroup v2")
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    left, lives = (f"{base}/holdfast-probe-{pid}-0000abcd" for pid in (gone.pid, os.getpid()))
+    for path in (left, lives):
+        os.mkdir(path)
+    try:
+        remove_probes()
+        assert (os.path.exists(left), os.path.exists(lives)) == (False, True)
+    finally:
+        for path in (left, lives):
+            if os.path.exists(path):
+                os.rmdir(path)

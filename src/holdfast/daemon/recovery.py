@@ -28,7 +28,7 @@ from ..guard.leftovers import remove_leaf
 from ..journal.reader import JournalReader
 from ..spec import make_spec
 from ..state import rundir
-from ..state.leaves import find_leaves
+from ..state.leaves import find_leaves, remove_empty
 from . import unstarted
 from .admission import keys_of
 from .intake import wall_time
@@ -195,6 +195,7 @@ class Recovery:
 
     async def _others(self, known: set[str]) -> None:
         """The index takes in what ended, records of lost guards are finished; runs of ours without a row are found."""
+        await asyncio.to_thread(remove_probes)
         for entry in await self._service.history.refresh():
             if entry.problem is not None:
                 self._log.warning(entry.problem, run_id=entry.run_id)
@@ -250,6 +251,15 @@ def discard_if_never_ran(state: StateDirectory, run_id: str) -> bool:
         return False
     finally:
         os.close(journal)
+
+
+def remove_probes() -> None:
+    """Remove the cgroups that daemons were trying out when they were killed."""
+    for leaf in find_leaves():
+        kind, _, rest = leaf.run_id.partition("-")
+        pid = rest.partition("-")[0]
+        if kind == "probe" and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+            remove_empty(leaf)
 
 
 def _asked_for(state: StateDirectory, run_id: str) -> dict[str, Any]:
