@@ -181,6 +181,20 @@ def test_a_host_that_does_not_read_stops_no_deadline(tmp_path: Path) -> None:
         assert host.memory_kib() < 120 * 1024
 
 
+def test_ten_thousand_calls_may_wait_and_the_way_out_is_open() -> None:
+    with Host() as host:
+        run_id = host.call("start", argv=["sleep", "1000"])["run_id"]
+        texts = [
+            {"jsonrpc": "2.0", "id": number, "method": "wait", "params": {"run_id": run_id}} for number in range(10_010)
+        ]
+        host.write(b"".join(map(line, texts)))
+        refused = [host.hear() for _ in range(10)]
+        assert [(it["id"], it["error"]["code"]) for it in refused] == [(10_000 + it, -32004) for it in range(10)]
+        host.write(line({"jsonrpc": "2.0", "id": "out", "method": "cancel", "params": {"run_id": run_id, "now": True}}))
+        answers = [host.hear() for _ in range(10_001)]
+        assert {it["error"]["code"] for it in answers if it["id"] != "out"} == {-32800}
+
+
 def test_output_that_is_discarded_holds_nothing_up(child: Children) -> None:
     with Host() as host:
         run_id = host.call("start", argv=child("writes_bytes", 64 * MIB), output="discard")["run_id"]
@@ -216,6 +230,17 @@ def test_a_host_that_closes_stdin_ends_its_runs_and_is_still_answered(child: Chi
         assert (error.value.code, error.value.data["cause"]) == (-32802, "owner")
         assert host.process.wait(BOUND_S) == 0
         assert is_gone(pid)
+
+
+def test_a_host_that_closes_stdin_and_reads_nothing_either() -> None:
+    """The sidecar cannot get rid of what it has to say, and does not even get to read that stdin was closed."""
+    with Host() as host:
+        run_id = host.call("start", argv=["yes"], output=PLENTY, grace_s=0.2)["run_id"]
+        pid = host.call("report", run_id=run_id)["pid"]
+        host.write(b"nonsense\n" * 5000)  # as much as the pipe takes; each is answered, and nobody takes the answers
+        host.close_input()
+        assert wait_exited(pid)
+        assert host.process.wait(BOUND_S) == 0
 
 
 @pytest.mark.parametrize("who", ["host", "sidecar"])

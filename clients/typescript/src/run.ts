@@ -112,10 +112,11 @@ export class Subprocess<Out = string> implements Promise<Result<Out>> {
   }
 
   async #decided(started: Promise<void>): Promise<Outcome> {
-    await started;
     try {
+      await started;
       return await this.#sidecar.call("wait", { run_id: this.runId });
     } catch (error) {
+      if (error instanceof NeverStarted) return error.report as unknown as Outcome;
       // A cancelled run, one that never ran and a lost one are errors of the call; the outcome is in them.
       if (error instanceof HoldfastError && error.data["status"] !== undefined) return error.data as unknown as Outcome;
       throw error;

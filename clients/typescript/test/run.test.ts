@@ -85,6 +85,7 @@ test("an abort before the start means that nothing is started", () =>
     const error = await failure(run("touch", [mark], { signal: AbortSignal.abort() }));
     assert.deepEqual([error.name, error.code, error.isCanceled, error.status], ["AbortError", "ABORT_ERR", true, "cancelled"]);
     assert(!existsSync(mark));
+    assert.equal((await run("true", { signal: AbortSignal.abort(), reject: false }).verdict).cause, "user");
     const controller = new AbortController();
     const aborted = run("sleep", ["1000"], { cancelSignal: controller.signal });
     controller.abort(); // before the start has its answer

@@ -35,11 +35,14 @@ from .schema import check_params
 from .stdio import LineWriter, hung_up, pieces
 
 if TYPE_CHECKING:
+    from typing import TypeGuard
+
     from anyio.abc import TaskGroup
 
 MOST_CALLS = 10_000
+_ROOM = {"cancel": 2 * MOST_CALLS}  # the way out of ten thousand calls that wait must not be refused
 _LAST_WORDS_S = 2.0
-_UNREAD_S = 5.0
+_UNREAD_S = 2.0
 
 
 def log(text: str) -> None:
@@ -146,18 +149,24 @@ class Server:
             await self._take_batch(message.calls)
             return
         for call in message.calls:
-            if isinstance(call, Call) and call.method in self._methods.at_once and self._calls < MOST_CALLS:
+            if self._may_wait(call):
                 self._calls += 1
                 self._tasks.start_soon(self._do_and_answer, call)
             else:
                 await self._answer(await self._do(call))
+
+    def _may_wait(self, call: Call | Invalid) -> TypeGuard[Call]:
+        """Whether this is a call that gets a task of its own, and there is room for it."""
+        if not isinstance(call, Call) or call.method not in self._methods.at_once:
+            return False
+        return self._calls < _ROOM.get(call.method, MOST_CALLS)
 
     async def _take_batch(self, calls: list[Call | Invalid]) -> None:
         """In order where order matters; the answers go back together when the last one is there."""
         answers: list[dict[str, Any] | None] = [None] * len(calls)
         waiting = []
         for place, call in enumerate(calls):
-            if isinstance(call, Call) and call.method in self._methods.at_once and self._calls < MOST_CALLS:
+            if self._may_wait(call):
                 self._calls += 1
                 waiting.append((place, call))
             else:
@@ -166,7 +175,7 @@ class Server:
 
     async def _finish_batch(self, answers: list[dict[str, Any] | None], waiting: list[tuple[int, Call]]) -> None:
         async def fill(place: int, call: Call) -> None:
-            answers[place] = await self._do(call)
+            answers[place] = await self._do(call, has_task=True)
 
         async with anyio.create_task_group() as group:
             for place, call in waiting:
@@ -178,7 +187,7 @@ class Server:
 
     async def _do_and_answer(self, call: Call) -> None:
         try:
-            await self._answer(await self._do(call))
+            await self._answer(await self._do(call, has_task=True))
         finally:
             self._over(1)
 
@@ -190,11 +199,13 @@ class Server:
         if answer is not None:
             await self._writer.send(protocol.encode(answer))
 
-    async def _do(self, call: Call | Invalid) -> dict[str, Any] | None:
+    async def _do(self, call: Call | Invalid, *, has_task: bool = False) -> dict[str, Any] | None:
         """The answer; None when none is wanted."""
         if isinstance(call, Invalid):
             return protocol.failure(call.id, call.error)
         try:
+            if call.method in self._methods.at_once and not has_task:
+                raise CallError(protocol.BUSY, f"{self._calls} calls are waiting for an answer")
             answer = protocol.result(call.id, await self._done(call))
         except CallError as error:
             answer = protocol.failure(call.id, error.error)
@@ -220,8 +231,6 @@ class Server:
             self._leaving = ("shutdown", call.params.get("reason") or "the host asked the sidecar to shut down")
             self._shutdown_call = call
             return {}
-        if call.method in self._methods.at_once and self._calls >= MOST_CALLS:
-            raise CallError(protocol.BUSY, f"{MOST_CALLS} calls are waiting for an answer")
         done = await method(call.params)
         self._is_initialized = True  # nothing but initialize gets here before it is
         return done
