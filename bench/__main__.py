@@ -18,7 +18,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmarks the arguments ask for; 1 when one of ours could not be measured."""
     options = _parser().parse_args(arguments)
-    scale = plan.QUICK if options.quick else plan.FULL if options.full else plan.STANDARD
+    scale = plan.QUICK if options.quick else plan.STANDARD
     figures = [figure for figure in plan.figures(scale) if _is_wanted(figure, options.only)]
     if not figures:
         names = ", ".join(figure.name for figure in plan.figures(scale))
@@ -63,7 +63,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     scale = parser.add_mutually_exclusive_group()
     scale.add_argument("--quick", action="store_true", help="a few seconds: shows that everything can be measured")
-    scale.add_argument("--full", action="store_true", help="5,000 live runs besides")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="a figure or a section; repeatable")
     parser.add_argument("--output", metavar="DIRECTORY", help="default: docs, or build/bench for a part of the whole")
     parser.add_argument("--page-only", action="store_true", help="write the page again from the results that are there")

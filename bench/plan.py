@@ -8,6 +8,8 @@ BASELINE = "asyncio"
 SUPERVISOR = "holdfast.Supervisor"
 RUN = "holdfast.run"
 LIMIT = "C, the limit"
+DURABLE = "holdfast.Supervisor, state directory"
+DAEMON = "holdfast serve, Unix socket"
 
 
 class Peer(NamedTuple):
@@ -41,11 +43,11 @@ class Scale(NamedTuple):
     due_together: int
     live: tuple[int, ...]
     starts: int
+    submits: int
 
 
-QUICK = Scale("quick", 1, {1: 20, 16: 48}, 32, 3, 3, 10, (5, 20), 2)
-STANDARD = Scale("standard", 7, {1: 200, 16: 480, 256: 1024}, 1024, 10, 20, 200, (10, 100, 1000), 10)
-FULL = STANDARD._replace(name="full", live=(10, 100, 1000, 5000))
+QUICK = Scale("quick", 1, {1: 20, 16: 48}, 32, 3, 3, 10, (5, 20), 2, 24)
+STANDARD = Scale("standard", 7, {1: 200, 16: 480, 256: 1024}, 1024, 10, 20, 200, (10, 100, 1000, 5000), 10, 480)
 
 _SPAWN = (
     Peer(LIMIT, "spawning", "limit"),
@@ -84,6 +86,11 @@ _STARTUP = (
     Peer("timeout 60 true", "startup", "coreutils_timeout"),
     Peer("holdfast run -- true", "startup", "holdfast_run"),
 )
+_SUBMIT = (
+    Peer(DURABLE, "submitting", "with_library"),
+    Peer("holdfast.Supervisor, in memory", "submitting", "with_library_in_memory"),
+    Peer(DAEMON, "submitting", "with_daemon"),
+)
 
 
 def figures(scale: Scale) -> list[Figure]:
@@ -118,6 +125,8 @@ def figures(scale: Scale) -> list[Figure]:
         )
         for live in scale.live
     ]
+    submit = {"at_once": 16, "count": scale.submits}
+    plan.append(Figure("submit-16", "daemon", _at_once(16), _SUBMIT, submit, few))
     plan.append(Figure("startup", "startup", "command line", _STARTUP, {"count": scale.starts}, scale.rounds))
     return plan
 

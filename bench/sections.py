@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from . import chart
 from .chart import TIMES, Bar, Series, number
-from .plan import BASELINE, LIMIT, SUPERVISOR
+from .plan import BASELINE, DURABLE, LIMIT, SUPERVISOR
 from .results import Results, median, percentile, ratio, section, spread
 
 if TYPE_CHECKING:
@@ -128,6 +128,28 @@ the memfd. The command's own memory and the kernel's (stacks, tables, descriptor
     return text, {"memory": chart.lines("Memory of one idle run", "KiB, less is better", "live runs", grown)}
 
 
+def _daemon(results: Results) -> tuple[str, dict[str, str]]:
+    text = """## Through the daemon
+From submitting `/bin/true` to its verdict. The daemon's answer to a submit means that the run is on disk; with a state
+directory the library keeps a run's journal, too. The owner's CPU time of the daemon's line is that of its client.
+"""
+    rows = [
+        (
+            peer, _shown(median(results, figure, peer, "per_second")),
+            _shown(ratio(results, figure, peer, DURABLE, "per_second"), TIMES),
+            _shown(median(results, figure, peer, "own_us")),
+        )
+        for figure, result in section(results, "daemon").items()
+        for peer in result["peers"]
+    ]  # fmt: skip
+    text += table(("16 at once", "runs/s", f"of {DURABLE}", "owner's CPU µs/run"), rows)
+    return text, {
+        "daemon": chart.bars(
+            "Submit to verdict, runs per second", "more is better", _grouped(results, "daemon", "per_second", "median")
+        )
+    }
+
+
 def _startup(results: Results) -> tuple[str, dict[str, str]]:
     text = """## Start-up of the command line
 The installed commands of one environment, bytecode compiled (the first start, which compiles, is not counted).
@@ -154,6 +176,7 @@ SECTIONS: dict[str, Callable[[Results], tuple[str, dict[str, str]]]] = {
     "cancel": _cancel,
     "deadline": _deadline,
     "memory": _memory,
+    "daemon": _daemon,
     "startup": _startup,
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .chart import TIMES
-from .plan import BASELINE, RUN, SUPERVISOR
+from .plan import BASELINE, DAEMON, DURABLE, RUN, SUPERVISOR
 from .results import Results, median, percentile, ratio, section
 
 if TYPE_CHECKING:
@@ -63,9 +63,6 @@ TARGETS = (
     Target("runs per second, 16 at once: Supervisor / asyncio",
            _times("spawn-16", SUPERVISOR, BASELINE, "per_second"), 1.0, 1.25, TIMES, True,
            _cpu_share("spawn-16", SUPERVISOR, BASELINE, "cpu_us")),
-    Target("runs per second, one after the other: holdfast.run / asyncio",
-           _times("spawn-1", RUN, BASELINE, "per_second"), 0.8, 0.95, TIMES, True,
-           _cpu_share("spawn-1", RUN, BASELINE, "cpu_us")),
     Target("runs per second, one after the other: Supervisor / asyncio",
            _times("spawn-1", SUPERVISOR, BASELINE, "per_second"), 0.8, 0.95, TIMES, True,
            _cpu_share("spawn-1", SUPERVISOR, BASELINE, "cpu_us")),
@@ -79,6 +76,8 @@ TARGETS = (
            lambda results: median(results, "memory-1000", SUPERVISOR, "alive"), 1000.0, None, "", True),
     Target("deadline, idle event loop: p99 late", _late("deadline-idle"), 10.0, None, " ms", False),
     Target("deadline, blocked event loop: p99 late", _late("deadline-blocked"), 10.0, None, " ms", False),
+    Target("submit to verdict, 16 at once: daemon / library with a state directory",
+           _times("submit-16", DAEMON, DURABLE, "per_second"), 0.5, None, TIMES, True),
     Target("holdfast run -- true / python3 -c pass",
            _times("startup", "holdfast run -- true", "python3 -c pass", "ms"), 4.0, 2.5, TIMES, False,
            _times("startup", "holdfast run -- true", "python3 -c pass", "cpu_ms")),

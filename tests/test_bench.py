@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
-SUBSET = ("spawn-16", "stream", "cancel-20", "deadline-blocked", "memory-5", "startup")
+SUBSET = ("spawn-16", "stream", "cancel-20", "deadline-blocked", "memory-5", "submit-16", "startup")
 
 
 def numbers(value: Any) -> Iterator[float]:
