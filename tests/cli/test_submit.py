@@ -75,7 +75,7 @@ def test_wait_exits_as_run_does(running: Daemon, tmp_path: Path, command: list[s
 
 def test_wait_as_json(running: Daemon) -> None:
     done = holdfast("submit", "--wait", "--json", "sh", "-c", "exit 3")
-    (report,) = as_json(done)
+    report = as_json(done)
     assert (done.returncode, report["exit_code"], report["state"]) == (3, 3, "settled")
     report = as_json(holdfast("submit", "--json", "true"))
     assert running.wait(report["run_id"])["status"] == "succeeded"

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 KINDS = ["--user", "--system"]
 
 
+@pytest.fixture(autouse=True)
+def no_settings_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
 def unit(*words: str) -> str:
     done = holdfast("unit", *words)
     assert (done.returncode, done.stderr) == (0, b"")

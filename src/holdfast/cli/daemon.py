@@ -13,8 +13,9 @@ import time
 from _socket import AF_UNIX, SOCK_STREAM, socket
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..client.endpoint import SOCKET, unreachable
+from ..client.endpoint import unreachable
 from ..errors import DaemonError
+from ..state.directory import DAEMON_SOCKET
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -56,7 +57,7 @@ class Question:
     """
 
     def __init__(self, state: StateDirectory, call: Call) -> None:
-        self.path = os.path.join(state.path, SOCKET)
+        self.path = os.path.join(state.path, DAEMON_SOCKET)
         self.done = False
         self._answer = bytearray()
         self._socket = socket(AF_UNIX, SOCK_STREAM | _SOCK_CLOEXEC)
@@ -140,7 +141,7 @@ def _connect(connection: socket, state_path: str) -> None:
     # By descriptor: a socket's address holds 108 bytes, and a state directory may be anywhere.
     directory = os.open(state_path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        connection.connect(f"/proc/self/fd/{directory}/{SOCKET}")
+        connection.connect(f"/proc/self/fd/{directory}/{DAEMON_SOCKET}")
     finally:
         os.close(directory)
 

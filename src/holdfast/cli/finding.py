@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..durable import recover
 from ..errors import RunNotFoundError, StateError
 from ..state import recovery, rundir
+from ..state.directory import DAEMON_SOCKET
 from ..state.entry import Filters
 from ..state.record import Record, resolve
 from . import messages
@@ -24,7 +25,6 @@ SESSION = Option("--session", "NAME", "the runs of this session")
 LABEL = Option("--label", "NAME=VALUE", "the runs with this label; of several, with all", many=True)
 _ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 _MANY = 10_000
-SOCKET = "holdfast.sock"  # of client/endpoint.py, which a look need not import
 
 
 def find(state: StateDirectory, text: str) -> str:
@@ -169,7 +169,7 @@ def _history(state: StateDirectory, text: str) -> list[str]:
 
 def has_daemon(state: StateDirectory) -> bool:
     """Whether there may be a daemon: one look, so that nothing of it is imported when there is none."""
-    return os.path.exists(os.path.join(state.path, SOCKET))
+    return os.path.exists(os.path.join(state.path, DAEMON_SOCKET))
 
 
 def queued_entries(state: StateDirectory, filters: Filters) -> list[Entry]:

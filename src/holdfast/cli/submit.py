@@ -125,7 +125,9 @@ def _wait(state: StateDirectory, run_id: str, *, as_json: bool) -> int:
     try:
         waiting.add([run_id])
         waiting.run()
-        return waiting.tell(as_json=as_json)
+        if as_json and run_id in waiting.runs:
+            show_json(waiting.runs[run_id].report())
+        return waiting.tell(as_json=False)
     finally:
         waiting.close()
 

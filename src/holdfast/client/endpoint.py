@@ -6,12 +6,11 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import DaemonUnreachableError, SpecError
-from ..state.directory import default_path
+from ..state.directory import DAEMON_SOCKET, default_path
 
 if TYPE_CHECKING:
     from typing import Self
 
-SOCKET = "holdfast.sock"
 _LONGEST_ADDRESS = 107  # bytes that fit in a socket's address
 
 
@@ -40,14 +39,14 @@ class Endpoint(NamedTuple):
 
     @classmethod
     def _local(cls, state_dir: str, token: str | None) -> Self:
-        path = os.path.join(state_dir, SOCKET)
+        path = os.path.join(state_dir, DAEMON_SOCKET)
         if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
             return cls("http://localhost", path, token, path)
         try:
             directory = os.open(state_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise unreachable(path, error.strerror or str(error)) from None
-        return cls("http://localhost", f"/proc/self/fd/{directory}/{SOCKET}", token, path, directory)
+        return cls("http://localhost", f"/proc/self/fd/{directory}/{DAEMON_SOCKET}", token, path, directory)
 
     def __repr__(self) -> str:
         # The generated one would print the token.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from ..errors import ConfigError, StateError
+from ..state.directory import DAEMON_SOCKET
 from .http.connection import Connection
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..state.directory import StateDirectory
 
-SOCKET = "holdfast.sock"
 _LONGEST_ADDRESS = 107
 _BACKLOG = 2048
 _LAST_ANSWERS_S = 2.0  # for what is still being answered when everything else is over
@@ -33,7 +33,7 @@ class Listener:
 
     def __init__(self, state: StateDirectory, config: Config) -> None:
         """Bind everything. StateError, ConfigError: an address cannot be used; nothing is left open."""
-        self._path = os.path.join(state.path, SOCKET)
+        self._path = os.path.join(state.path, DAEMON_SOCKET)
         self._sockets: list[socket.socket] = []
         self._server: uvicorn.Server | None = None
         self._ticking: asyncio.Task[None] | None = None
@@ -98,7 +98,7 @@ def _bind_unix(directory: str, path: str) -> socket.socket:
         if os.path.lexists(path):
             os.unlink(path)  # of a daemon that was killed
         # By descriptor where the path is longer than a socket's address can be.
-        bound.bind(path if len(os.fsencode(path)) <= _LONGEST_ADDRESS else f"/proc/self/fd/{holder}/{SOCKET}")
+        bound.bind(path if len(os.fsencode(path)) <= _LONGEST_ADDRESS else f"/proc/self/fd/{holder}/{DAEMON_SOCKET}")
         bound.listen(_BACKLOG)
     except OSError as error:
         bound.close()

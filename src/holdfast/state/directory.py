@@ -5,6 +5,7 @@
     STATE/live/RUN_ID        an empty file for every run about which the index may be wrong: not ended, or being removed
     STATE/sessions/NAME      a closed session
     STATE/index.sqlite       history, made from the journals
+    STATE/holdfast.sock      where a daemon listens; `owner` (owner_lock.py) says who that is
 
 A run is in `live` before it is in `runs`, and leaves `live` only after the index has its end. So whoever wants the
 unfinished runs reads `live`, which stays small, and never the whole history.
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FORMAT = 1
+DAEMON_SOCKET = "holdfast.sock"
 _REMEDIES = {
     errno.EROFS: "it is on a read-only file system: choose another with --state-dir or HOLDFAST_STATE_DIR",
     errno.EACCES: "you may not write there: choose another with --state-dir or HOLDFAST_STATE_DIR",
