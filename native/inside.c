@@ -46,6 +46,11 @@ static int run_client(char **argv, char **env, const int *stdio) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+/* Not there, or only half of it, because whoever brought it was killed: such a program may run into anything. */
+static bool is_missing(int code) {
+    return code == NOT_FOUND || code == NOT_EXECUTABLE || code == 128 + SIGSEGV || code == 128 + SIGBUS || code == 128 + SIGILL;
+}
+
 static bool forget_words(int said) { return ftruncate(said, 0) == 0; }
 
 /*
@@ -81,7 +86,7 @@ static _Noreturn void enter(const struct spec *spec, int link, int said, pid_t g
         if (!forget_words(said))
             break;
         code = run_client(spec->enter, spec->env, talking);
-        if (code != NOT_FOUND && code != NOT_EXECUTABLE)
+        if (!is_missing(code))
             break;
     }
     _exit(code);

@@ -330,7 +330,23 @@ static void nobody_left_inside(struct run *run, const struct note *note) {
         await_clients(run);
 }
 
+/* The link has broken. Before an agent was met that is a refusal; after its last word it is as it should be. */
+static void agent_silent(struct run *run) {
+    if (run->inside.state == INSIDE_GONE)
+        return;
+    const bool was_met = run->inside.state != INSIDE_ENTERING;
+    run->inside.state = was_met ? INSIDE_LOST : INSIDE_REFUSED;
+    timer_off(&run->timers, TIMER_INSIDE);
+    if (was_met)
+        inside_look(&run->inside, &run->spec);
+}
+
 static void agent_met(struct run *run) {
+    if (run->inside.state != INSIDE_ENTERING) { /* another one: what the first one kept, nobody keeps any more */
+        inside_close(&run->inside);
+        agent_silent(run);
+        return;
+    }
     run->inside.state = INSIDE_MET;
     if (run->phase != PHASE_HELD)
         return;
@@ -383,17 +399,6 @@ static void take_note(struct run *run, const struct note *note) {
         inside_close(&run->inside); /* not our agent's language */
         run->inside.state = INSIDE_LOST;
     }
-}
-
-/* The link has broken. Before an agent was met that is a refusal; after its last word it is as it should be. */
-static void agent_silent(struct run *run) {
-    if (run->inside.state == INSIDE_GONE)
-        return;
-    const bool was_met = run->inside.state != INSIDE_ENTERING;
-    run->inside.state = was_met ? INSIDE_LOST : INSIDE_REFUSED;
-    timer_off(&run->timers, TIMER_INSIDE);
-    if (was_met)
-        inside_look(&run->inside, &run->spec);
 }
 
 static void take_notes(struct run *run) {
