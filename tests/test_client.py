@@ -366,6 +366,16 @@ def test_the_manuals_example(running: Daemon, client: holdfast.Client) -> None:
     assert done.stdout.split()[1:] == [client.list().runs[0]["run_id"], "failed"]
 
 
+def test_without_the_extra() -> None:
+    """The clients say what is missing; the command line does not need it."""
+    program = (
+        "import sys; sys.modules['httpx2'] = None; import holdfast.cli.submit, holdfast.cli.queued; holdfast.Client"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "holdfast.Client needs the package httpx2: pip install 'holdfast[client]'" in done.stderr.splitlines()[-1]
+
+
 # What they are made of.
 
 
