@@ -119,17 +119,19 @@ def test_the_outcome_as_an_answer(host: Host, child: Children) -> None:
     assert (error.value.code, error.value.data["status"], error.value.data["cause"]) == (-32603, "lost", "guard")
 
 
-def test_a_call_may_follow_a_start_at_once(host: Host) -> None:
-    for number in range(20):
-        started = host.send("start", argv=["sleep", "1000"], run_id=f"r{number}")
-        cancelled = host.send("cancel", run_id=f"r{number}")
-        waited = host.send("wait", run_id=f"r{number}")
-        assert host.answer(started) == {"run_id": f"r{number}"}
-        assert host.answer(cancelled) == {}
-        with pytest.raises(RpcError) as error:
-            host.answer(waited)
-        assert error.value.code == -32800
-    assert refused(host, "start", argv=["true"], run_id="r3") == -32000
+def test_a_call_may_follow_a_start_at_once(tmp_path: Path) -> None:
+    """Also the first one that is kept, for which the state directory has to be opened."""
+    with Host("--state-dir", str(tmp_path)) as host:
+        for number in range(10):
+            started = host.send("start", argv=["sleep", "1000"], run_id=f"r{number}", keep=number % 2 == 0)
+            cancelled = host.send("cancel", run_id=f"r{number}")
+            waited = host.send("wait", run_id=f"r{number}")
+            assert host.answer(started) == {"run_id": f"r{number}"}
+            assert host.answer(cancelled) == {}
+            with pytest.raises(RpcError) as error:
+                host.answer(waited)
+            assert error.value.code == -32800
+        assert refused(host, "start", argv=["true"], run_id="r3") == -32000
 
 
 def test_waiting_for_one_run_does_not_hold_up_another(host: Host) -> None:
