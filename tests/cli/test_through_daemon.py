@@ -5,10 +5,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from holdfast.cli import queued
 from holdfast.cli.wait import Waiting
 from holdfast.state.directory import StateDirectory
 
@@ -19,6 +21,8 @@ from .console import holdfast, read_until, start
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from holdfast.client.calls import Call
 
 
 OPTIONS = ("--max-runs", "1", "--on-shutdown", "cancel")
@@ -107,6 +111,28 @@ def test_logs_follow_a_queued_run_from_its_first_byte(busy: Busy) -> None:
         busy.gate.open()
         assert read_until(following.stdout.fileno(), b"second\n") == b"second\n"
         assert following.wait(60) == 0
+
+
+def test_whoever_follows_a_queued_run_is_told_when_it_begins(
+    busy: Busy, state_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = threading.Event()
+
+    class Told(queued.Question):
+        def __init__(self, state: StateDirectory, call: Call) -> None:
+            super().__init__(state, call)
+            sent.set()
+
+    monkeypatch.setattr(queued, "Question", Told)
+    state = StateDirectory.open(str(state_directory))
+    waiting = threading.Thread(target=queued.wait_begun, args=(state, busy.second))
+    waiting.start()
+    assert sent.wait(60)
+    assert not state.has(busy.second)
+    busy.gate.open()
+    waiting.join(60)
+    assert not waiting.is_alive()
+    assert state.has(busy.second)
 
 
 def test_cancel_takes_it_out_of_the_queue(busy: Busy) -> None:
