@@ -55,8 +55,7 @@ def test_a_posted_run_is_answered_with_its_report(running: Daemon) -> None:
     assert answer.status == 201
     run_id = answer.body["run_id"]
     assert answer.headers["location"] == f"/v1/runs/{run_id}"
-    assert answer.body["state"] in ("queued", "starting", "running")
-    assert answer.body["status"] is None
+    assert answer.headers["holdfast-run"] == run_id
     assert answer.body["queued_at"].endswith("Z")
     settled = running.wait(run_id)
     assert (settled["status"], settled["cause"], settled["exit_code"]) == ("failed", "exit", 3)
@@ -218,15 +217,16 @@ def test_a_deadline_is_moved(running: Daemon, tmp_path: Path) -> None:
     assert [running.wait(one)["status"] for one in (run_id, endless)] == ["succeeded"] * 2
 
 
-def test_a_signal_is_sent_and_a_terminal_resized(running: Daemon) -> None:
-    script = "trap 'echo got USR1; exit 0' USR1; echo ready; while :; do read -r _ || sleep 600 & wait; done"
-    run_id = running.submit(["bash", "-c", script], stdin="null")["run_id"]
+def test_a_signal_is_sent_and_a_terminal_resized(running: Daemon, child: Children) -> None:
+    run_id = running.submit(child("reports_signals"))["run_id"]
     running.until_output(run_id)
     assert post(running, f"/v1/runs/{run_id}/resize", {"rows": 5, "columns": 7}).status == 409
     assert post(running, f"/v1/runs/{run_id}/signal", {"signal": "NOSUCH"}).status == 422
     assert post(running, f"/v1/runs/{run_id}/signal", {"signal": "USR1"}).status == 200
+    running.until_output(run_id, b"got 10")
+    assert post(running, f"/v1/runs/{run_id}/signal", {"signal": 9, "tree": True}).status == 200
     report = running.wait(run_id)
-    assert (report["status"], report["exit_code"]) == ("succeeded", 0)
+    assert (report["status"], report["cause"], report["signal"]) == ("failed", "signal", 9)
     terminal = running.submit(["sh", "-c", "echo ready; read -r _; stty size"], pty=True, stdin="pipe")["run_id"]
     running.until_output(terminal)
     assert post(running, f"/v1/runs/{terminal}/resize", {"rows": 5, "columns": 7}).status == 200
@@ -376,6 +376,30 @@ def test_a_broken_run_is_listed_with_its_problem_and_stops_nobody(running: Daemo
     shown = running.request("GET", "/v1/runs/odd-spec")
     assert (shown.status, shown.body["state"]) == (200, None)
     assert "makes no sense" in shown.body["problem"]
+
+
+# Not now.
+
+
+def test_a_full_queue_and_a_drain_turn_runs_away_and_nothing_else(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    with daemon(tmp_path / "state", "--max-runs", "1", "--queue-limit", "1") as running:
+        first = running.submit(gate.waits())["run_id"]
+        running.until_output(first)
+        queued = running.submit(["true"])["run_id"]
+        full = post(running, "/v1/runs", {"argv": ["true"]})
+        assert (full.status, problem(full)) == (429, "queue-full")
+        assert int(full.headers["retry-after"]) >= 1
+        running.signal()
+        running.until_line("draining")
+        draining = post(running, "/v1/runs", {"argv": ["true"]})
+        assert (draining.status, problem(draining)) == (503, "draining")
+        assert int(draining.headers["retry-after"]) >= 1
+        assert running.request("GET", "/v1/health").body["status"] == "draining"
+        assert running.report(first)["state"] == "running"
+        assert running.report(queued)["state"] == "queued"
+        gate.open()
+        assert running.exit_code() == 0
 
 
 # The daemon itself.
