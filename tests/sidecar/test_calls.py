@@ -123,9 +123,9 @@ def test_a_call_may_follow_a_start_at_once(tmp_path: Path) -> None:
     """Also the first one that is kept, for which the state directory has to be opened."""
     with Host("--state-dir", str(tmp_path)) as host:
         for number in range(10):
-            started = host.send("start", argv=["sleep", "1000"], run_id=f"r{number}", keep=number % 2 == 0)
-            cancelled = host.send("cancel", run_id=f"r{number}")
-            waited = host.send("wait", run_id=f"r{number}")
+            named = {"run_id": f"r{number}"}
+            start = {**named, "argv": ["sleep", "1000"], "keep": number % 2 == 0}
+            started, cancelled, waited = host.send_together(("start", start), ("cancel", named), ("wait", named))
             assert host.answer(started) == {"run_id": f"r{number}"}
             assert host.answer(cancelled) == {}
             with pytest.raises(RpcError) as error:

@@ -82,10 +82,17 @@ class Host:
 
     def send(self, method: str, **params: Any) -> int:
         """Call without waiting for the answer; its id."""
-        self._last += 1
-        self._methods[self._last] = method
-        self.write(line({"jsonrpc": "2.0", "id": self._last, "method": method, "params": params}))
-        return self._last
+        return self.send_together((method, params))[0]
+
+    def send_together(self, *calls: tuple[str, dict[str, Any]]) -> list[int]:
+        """Several calls in one write, so that they are there at the same time; their ids."""
+        messages = []
+        for method, params in calls:
+            self._last += 1
+            self._methods[self._last] = method
+            messages.append({"jsonrpc": "2.0", "id": self._last, "method": method, "params": params})
+        self.write(b"".join(map(line, messages)))
+        return [message["id"] for message in messages]
 
     def notify(self, method: str, **params: Any) -> None:
         self.write(line({"jsonrpc": "2.0", "method": method, "params": params}))
