@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast.cli import queued
+from holdfast.cli.daemon import Question
 from holdfast.cli.wait import Waiting
 from holdfast.state.directory import StateDirectory
 
@@ -118,7 +119,7 @@ def test_whoever_follows_a_queued_run_is_told_when_it_begins(
 ) -> None:
     sent = threading.Event()
 
-    class Told(queued.Question):
+    class Told(Question):
         def __init__(self, state: StateDirectory, call: Call) -> None:
             super().__init__(state, call)
             sent.set()
