@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from holdfast.daemon.http import openapi
+from holdfast.daemon.http import openapi, problems
 from holdfast.daemon.http.app import operations
 
 from ..support.daemons import daemon
@@ -18,7 +19,6 @@ from ..support.web import fetch, port_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 DOCUMENT: dict[str, Any] = json.loads(openapi.document(operations()[:-1]))
 CONTRACT = {
@@ -100,6 +100,16 @@ def test_it_is_printed_for_those_who_make_clients() -> None:
     done = subprocess.run(command, capture_output=True, check=True, timeout=60)
     assert done.stderr == b""
     assert json.loads(done.stdout)["paths"].keys() == {*DOCUMENT["paths"], "/openapi.json"}
+
+
+def test_the_manual_names_every_route_and_every_problem() -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "http.md").read_text()
+    written = manual.replace("{run_id}", "ID")
+    routes = {path.replace("{run_id}", "ID").replace("{session}", "NAME") for path in DOCUMENT["paths"]}
+    assert not [route for route in routes if route not in written]
+    kinds = [kind for kind in vars(problems).values() if isinstance(kind, problems.Kind)]
+    assert len(kinds) > 15
+    assert not [kind for kind in kinds if f"`{kind.word}`" not in manual or str(kind.status) not in manual]
 
 
 @pytest.mark.guard
