@@ -86,7 +86,7 @@ class Host:
 
     def send_together(self, *calls: tuple[str, dict[str, Any]]) -> list[int]:
         """Several calls in one write, so that they are there at the same time; their ids."""
-        messages = []
+        messages: list[dict[str, Any]] = []
         for method, params in calls:
             self._last += 1
             self._methods[self._last] = method
