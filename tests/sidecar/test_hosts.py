@@ -236,6 +236,7 @@ def test_a_host_that_closes_stdin_and_reads_nothing_either() -> None:
     """The sidecar cannot get rid of what it has to say, and does not even get to read that stdin was closed."""
     with Host() as host:
         run_id = host.call("start", argv=["yes"], output=PLENTY, grace_s=0.2)["run_id"]
+        host.until_output(run_id, b"y")
         pid = host.call("report", run_id=run_id)["pid"]
         host.write(b"nonsense\n" * 5000)  # as much as the pipe takes; each is answered, and nobody takes the answers
         host.close_input()
