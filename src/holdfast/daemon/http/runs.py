@@ -156,10 +156,9 @@ async def resize(call: Call) -> Response:
 
 def _report(found: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> Response:
     report = to_report(found)
-    about: dict[str, str] = {"Holdfast-Run": report.run_id}
-    if report.problem is None:
-        about = http_headers(outcome_of(found), report.run_id)
-        about["Holdfast-State"] = str(report.state)  # the evidence of a queued run does not tell it from a starting one
+    about: dict[str, str] = {"Holdfast-Run": report.run_id, "Holdfast-State": str(report.state)}
+    if report.status is not None:  # before that there is no outcome to be found out again from the evidence
+        about |= http_headers(outcome_of(found), report.run_id)
     return answer(report, status, {**about, **(headers or {})})
 
 
