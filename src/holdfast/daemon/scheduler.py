@@ -197,12 +197,16 @@ class Scheduler:
         run.close()
 
     async def _until_settled(self, tracked: Tracked, run: EngineRun) -> dict[str, Any]:
+        """Tell each step as it comes; of a short run they come together, and one report tells them all."""
         await run.started()
+        report = run.report
         if run.outcome.started is not None:
-            self._publish("run.started", tracked, run.report)
-        await run.wait()
-        self._decide(tracked, run.report)
-        return await run.settled()
+            self._publish("run.started", tracked, report)
+        if report["status"] is None:
+            await run.wait()
+            report = run.report
+        self._decide(tracked, report)
+        return report if report["state"] == "settled" else await run.settled()
 
     async def _find_again(self, tracked: Tracked, run: EngineRun) -> EngineRun:
         try:

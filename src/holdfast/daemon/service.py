@@ -27,6 +27,7 @@ from ..state import rundir, sessions
 from ..state.entry import Entry
 from . import unstarted
 from .admission import Limits, keys_of
+from .attention import Attention
 from .history import not_found
 from .intake import Intake, wall_time
 from .tracked import Tracked
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 Report: TypeAlias = dict[str, Any]
 Reports: TypeAlias = list[Report]  # `list` is a method below, and within the class it would be taken for the type
 _STATES = ("queued", "starting", "running", "stopping")
+_VERSION = version("holdfast")
 _RECENT = 512  # reports of runs that have just ended: whoever waited for one asks for it next
 
 
@@ -93,6 +95,8 @@ class Service:
         self._adopting: dict[str, asyncio.Future[Tracked]] = {}
         self._recent: dict[str, Report] = {}
         self.scheduler.on_settled.append(self._remember)
+        self.attention = Attention(parts.events)
+        self.scheduler.on_started.append(self.attention.begin)
 
     # Coming in.
 
@@ -156,7 +160,8 @@ class Service:
         if tracked is None:
             return await self.report(run_id)
         reached = tracked.settled if until == "settled" else tracked.verdict
-        await self._unless_stopped(reached.wait(), timeout_s)
+        if not reached.is_set():
+            await self._unless_stopped(reached.wait(), timeout_s)
         return tracked.report
 
     def journal(self, run_id: str) -> int:
@@ -345,18 +350,20 @@ class Service:
         """`status` (ok, draining), `version`, `pid`, `started_at`, `runs` (as `counts`); never fails."""
         return {
             "status": "draining" if self.draining else "ok",
-            "version": version("holdfast"),
+            "version": _VERSION,
             "pid": os.getpid(),
             "started_at": self.started_at,
             "runs": self.counts(),
         }
 
     def counts(self) -> dict[str, int]:
-        """How many runs are `queued`, `starting`, `running`, `stopping`; and the bounds `max_runs`, `queue_limit`."""
+        """How many runs are `queued`, `starting`, `running`, `stopping`; how many of them are `waiting_for_input`; and
+        the bounds `max_runs`, `queue_limit`."""
         found = dict.fromkeys(_STATES, 0)
         for tracked in self.scheduler.runs.values():
             if tracked.managed and tracked.state in found:
                 found[tracked.state] += 1
+        found["waiting_for_input"] = self.attention.count()
         return {**found, "max_runs": self.config.max_runs, "queue_limit": self.config.queue_limit}
 
     def reconfigure(self, config: Config) -> None:

@@ -41,6 +41,9 @@ class _Job(NamedTuple):
     loop: asyncio.AbstractEventLoop
 
 
+_Answer = tuple[_Job, Any, BaseException | None]
+
+
 class Store:
     """The open file. StateError from `open`, `write` and `read`: it cannot be used (now)."""
 
@@ -139,15 +142,14 @@ class _Worker:
 
 def _do_together(connection: sqlite3.Connection, path: str, jobs: list[_Job]) -> None:
     """All of them in one transaction; nobody is told anything before it is committed."""
-    answers: list[tuple[_Job, Any, BaseException | None]] = []
+    answers: list[_Answer] = []
     try:
         with database.writing(connection):
             answers = [(job, *_savepoint(connection, job)) for job in jobs]
     except sqlite3.Error as error:
         failed = _state_error(error, path)
         answers = [(job, None, failed) for job in jobs]
-    for job, answer, problem in answers:
-        _tell(job, answer, _state_error(problem, path) if isinstance(problem, sqlite3.Error) else problem)
+    _tell(answers, path)
 
 
 def _savepoint(connection: sqlite3.Connection, job: _Job) -> tuple[Any, BaseException | None]:
@@ -167,26 +169,26 @@ def _savepoint(connection: sqlite3.Connection, job: _Job) -> tuple[Any, BaseExce
 def _do_each(connection: sqlite3.Connection, path: str, jobs: list[_Job]) -> None:
     for job in jobs:
         try:
-            answer = job.action(connection)
-        except sqlite3.Error as error:
-            _tell(job, None, _state_error(error, path))
+            answer: _Answer = (job, job.action(connection), None)
         except Exception as error:  # noqa: BLE001 - as above
-            _tell(job, None, error)
-        else:
-            _tell(job, answer, None)
+            answer = (job, None, error)
+        _tell([answer], path)
 
 
-def _tell(job: _Job, answer: Any, error: BaseException | None) -> None:
+def _tell(answers: list[_Answer], path: str) -> None:
+    """Give the answers to those who wait; in one go, because each time wakes the event loop."""
+
     def tell() -> None:
-        if job.future.cancelled():
-            return  # whoever asked went away; what was written stays
-        if error is None:
-            job.future.set_result(answer)
-        else:
-            job.future.set_exception(error)
+        for job, answer, error in answers:
+            if job.future.cancelled():
+                continue  # whoever asked went away; what was written stays
+            if error is None:
+                job.future.set_result(answer)
+            else:
+                job.future.set_exception(_state_error(error, path) if isinstance(error, sqlite3.Error) else error)
 
     try:
-        job.loop.call_soon_threadsafe(tell)
+        answers[0][0].loop.call_soon_threadsafe(tell)
     except RuntimeError:
         pass  # the loop is closed: nobody waits any more
 

@@ -18,6 +18,7 @@ class Tracked:
     """A run that waits, takes place, or has just ended. The three events are set in this order, and stay set."""
 
     __slots__ = (
+        "_queued",
         "begun",
         "ending",
         "expiry",
@@ -40,6 +41,7 @@ class Tracked:
         self.ending: Ending | None = None  # asked for before the start: then it is never started
         self.expiry: asyncio.TimerHandle | None = None
         self.final: dict[str, Any] | None = None
+        self._queued: dict[str, Any] | None = None
         self.begun = asyncio.Event()  # it was started, or never will be
         self.verdict = asyncio.Event()
         self.settled = asyncio.Event()
@@ -50,9 +52,11 @@ class Tracked:
         if self.final is not None:
             return self.final
         if self.run is not None:
-            return self.run.report
-        assert self.spec is not None
-        return queued_report(self.spec)
+            return {**self.run.report, "waiting_for_input": self.run.input.is_waited_for()}
+        if self._queued is None:
+            assert self.spec is not None
+            self._queued = queued_report(self.spec)  # nothing in it changes as long as it waits
+        return self._queued
 
     @property
     def state(self) -> str:
