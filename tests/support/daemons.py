@@ -222,11 +222,12 @@ class Daemon:
     def end(self) -> None:
         """End it with all of its runs."""
         if self.process.poll() is None:
-            for _ in range(2):
-                self.process.send_signal(signal.SIGTERM)
             try:
+                self.process.send_signal(signal.SIGTERM)
+                self.until_line("draining")  # two at once would be one
+                self.process.send_signal(signal.SIGTERM)
                 self.process.wait(BOUND_S)
-            except subprocess.TimeoutExpired:
+            except (AssertionError, subprocess.TimeoutExpired):  # it is gone by itself, or does not react
                 self.process.kill()
                 self.process.wait()
         assert self.process.stderr is not None
