@@ -59,9 +59,13 @@ def _ending(name: str, number: int, child: str, holds: str, *argv: object, **mor
 
 
 def _prompt(name: str, number: int, child: str, holds: str, *argv: object, **changes: object) -> Row:
-    """A command that ends by itself, and somebody who is still there."""
+    """A command that ends by itself, and somebody who is still there.
+
+    It begins a moment later: a peer that asks for the exit when it has happened already may be prompt by chance.
+    """
     expect = SUCCEEDED._replace(within_s=2.5, **changes)  # type: ignore[arg-type]
-    return Row(name, number, child, holds, PROMPT._replace(runs=_run(*argv)), expect)
+    later = ("/bin/sh", "-c", 'sleep 0.2; exec "$0" "$@"', *argv)
+    return Row(name, number, child, holds, PROMPT._replace(runs=_run(*later)), expect)
 
 
 def _spawn(name: str, child: str, *argv: object, cwd: str | None = None) -> Row:

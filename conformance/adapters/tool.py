@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from conformance.task import Task
 
 _IN_POSITION_S = 0.2
+_LOOK_S = 0.01
 
 
 class Tool:
@@ -36,9 +37,16 @@ class Tool:
         os.close(given)
         say({"supervisor": self.process.pid})
         if task.cancel_after_s is not None:
-            threading.Timer(task.cancel_after_s, self.process.send_signal, [signal.SIGTERM]).start()
+            threading.Thread(target=self._cancel, args=(task.cancel_after_s,), daemon=True).start()
 
     process: subprocess.Popen[bytes]
+
+    def _cancel(self, after_s: float) -> None:
+        """Cancel so long after the command, not the tool, was started: that is when it says something."""
+        while not os.path.getsize(f"{self.place}.stdout") and self.process.poll() is None:
+            time.sleep(_LOOK_S)
+        time.sleep(after_s)
+        self.process.send_signal(signal.SIGTERM)
 
     def wait(self) -> int:
         """Wait until the tool has ended."""
