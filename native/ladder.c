@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include "container.h"
 #include "run.h"
 #include "tree.h"
 
@@ -35,7 +36,7 @@ static void collect(void *run) { run_collect(run); }
 void ladder_repeat_last(struct run *run) {
     if (is_inside(run)) { /* the agent repeats it there; as long as it does, its clients are needed to hear the end */
         if (!inside_is_reachable(&run->inside))
-            run_kill_clients(run);
+            container_kill_clients(run);
         timer_set(&run->timers, TIMER_KILL_PASS, clock_now() + CLIENTS_PASS_NS);
         return;
     }

@@ -9,15 +9,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "container.h"
 #include "ladder.h"
+#include "phases.h"
 #include "procfs.h"
 #include "tree.h"
 
 enum { SURVIVORS_TEXT = 6000, READ_AT_ONCE = 8 << 20 };
 #define REAP_SLICE_NS 10000000u
 #define TERMINAL_AGAIN_NS 100000000u
-#define NOTE_WAIT_NS 1000000000u /* for what an agent says on one way when the other has ended already */
-#define LOOK_AGAIN_NS 150000000u
 #define SAMPLE_SHARE 10u /* sampling a huge tree takes at most a tenth of the time */
 
 static bool is_inside(const struct run *run) { return run->inside.state != INSIDE_NONE; }
@@ -67,7 +67,7 @@ static void finish(struct run *run, enum drain_end how) {
 }
 
 /* The tree is gone, given up on, or to be left alone: only output is still of interest. */
-static void begin_drain(struct run *run, enum tree_end how) {
+void run_begin_drain(struct run *run, enum tree_end how) {
     char survivors[SURVIVORS_TEXT];
     size_t length = 0;
     struct fact_tree tree = {.how = (int32_t)how};
@@ -96,7 +96,7 @@ static void begin_drain(struct run *run, enum tree_end how) {
 
 /* ── the verdict ──────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static void begin_stop(struct run *run) {
+void run_begin_stop(struct run *run) {
     /* What a command wrote in a container before it exited may still be on its way: then the fence comes with the drain. */
     const bool passing = is_inside(run) && run->phase == PHASE_LINGERING && !run->inside.client_left;
     run->phase = PHASE_STOPPING;
@@ -108,7 +108,7 @@ static void begin_stop(struct run *run) {
 }
 
 /* The command never ran, or is ending by itself: nothing to ask for gracefully, only our own child to wait for. */
-static void begin_quiet_end(struct run *run) {
+void run_begin_quiet_end(struct run *run) {
     run->phase = PHASE_STOPPING;
     run->wake_owners = true;
     memset(&run->timers, 0, sizeof run->timers);
@@ -121,7 +121,7 @@ static void begin_quiet_end(struct run *run) {
 static void leader_left(struct run *run) {
     run->wake_owners = true;
     if (run->children_gone) {
-        begin_drain(run, TREE_GONE);
+        run_begin_drain(run, TREE_GONE);
         return;
     }
     struct fact_stragglers stragglers = {.count = tree_count(), .policy = run->spec.options.stragglers};
@@ -133,12 +133,12 @@ static void leader_left(struct run *run) {
         break;
     case STRAGGLERS_LEAVE:
         cgroup_let_go(&run->cgroup);
-        begin_drain(run, TREE_SURVIVORS);
+        run_begin_drain(run, TREE_SURVIVORS);
         break;
     case STRAGGLERS_KILL:
     default:
         run->bound_ns = clock_after(clock_now(), run->spec.options.drain_ns);
-        begin_stop(run);
+        run_begin_stop(run);
     }
 }
 
@@ -147,17 +147,17 @@ static void record_output_limit(struct run *run) {
     journal_fact(&run->journal, FACT_LIMIT, &limit, sizeof limit);
 }
 
-static void spawn_failed(struct run *run, const struct fact_spawn_failed *failure) {
+void run_spawn_failed(struct run *run, const struct fact_spawn_failed *failure) {
     journal_fact(&run->journal, FACT_SPAWN_FAILED, failure, sizeof *failure);
-    begin_quiet_end(run);
+    run_begin_quiet_end(run);
 }
 
 void run_never_started(struct run *run, const struct fact_spawn_failed *failure) {
-    spawn_failed(run, failure);
+    run_spawn_failed(run, failure);
     run_reap(run);
 }
 
-static bool is_deciding(const struct run *run) { return run->phase == PHASE_RUNNING || run->phase == PHASE_LINGERING; }
+bool run_is_deciding(const struct run *run) { return run->phase == PHASE_RUNNING || run->phase == PHASE_LINGERING; }
 
 /* Records what the kernel, or our own sample, says of the budgets. True when one is spent. */
 static bool record_budgets(struct run *run) {
@@ -177,7 +177,7 @@ static bool record_budgets(struct run *run) {
     }
 }
 
-static void record_exited(struct run *run, const struct fact_exited *exited) {
+void run_record_exited(struct run *run, const struct fact_exited *exited) {
     record_budgets(run); /* the kernel killed it for memory, or it gave up without forks: that came before the exit */
     if (run->phase == PHASE_RUNNING && !run->output.drops && output_will_be_over_cap(&run->output))
         record_output_limit(run); /* so did what it wrote */
@@ -191,7 +191,7 @@ static void leader_exited(struct run *run, int wait_status, const struct rusage 
     if (is_inside(run))
         return; /* the runtime's client: how the command ended, the agent tells */
     if (spawn_poll(&run->spawned, &failure) == SPAWN_FAILED && run->phase == PHASE_RUNNING) {
-        spawn_failed(run, &failure);
+        run_spawn_failed(run, &failure);
         return;
     }
     if (run->started_ns == 0 || run->spawned.failed)
@@ -202,7 +202,7 @@ static void leader_exited(struct run *run, int wait_status, const struct rusage 
         .system_us = microseconds(usage->ru_stime),
         .max_rss_kib = usage->ru_maxrss,
     };
-    record_exited(run, &exited);
+    run_record_exited(run, &exited);
 }
 
 /* A command that asked to be traced got us as its tracer, and would stand still for ever: we do not trace, it goes on. */
@@ -263,230 +263,15 @@ void run_collect(struct run *run) {
     run->children_gone = pid < 0 && errno == ECHILD;
 }
 
-/* ── inside a container ───────────────────────────────────────────────────────────────────────────────────────── */
-
-static void record_container_lost(struct run *run, enum container_why why) {
-    char words[1000];
-    struct fact_container_lost lost = {.why = (int32_t)why};
-    const size_t length = inside_last_words(&run->inside, words, sizeof words);
-    journal_fact_text(&run->journal, FACT_CONTAINER_LOST, &lost, sizeof lost, words, length);
-}
-
-static void container_lost(struct run *run, enum container_why why) {
-    record_container_lost(run, why);
-    if (run->phase == PHASE_HELD)
-        begin_quiet_end(run);
-    else
-        begin_stop(run);
-}
-
-/* Nobody is left inside: only the runtime's clients have to end, and they still bring output. */
-static void await_clients(struct run *run) {
-    run->phase = PHASE_STOPPING;
-    memset(&run->timers, 0, sizeof run->timers);
-    ladder_await_last(run);
-}
-
-/* The command has exited and its output has arrived, or had its time: what leader_left is to other runs. */
-static void output_passed(struct run *run) {
-    timer_off(&run->timers, TIMER_INSIDE);
-    struct fact_stragglers stragglers = {.count = run->inside.others, .policy = run->spec.options.stragglers};
-    if (run->inside.state != INSIDE_EXITED || stragglers.count == 0) {
-        await_clients(run);
-        return;
-    }
-    journal_fact(&run->journal, FACT_STRAGGLERS, &stragglers, sizeof stragglers);
-    if (stragglers.policy == STRAGGLERS_WAIT) {
-        if (run->deadline_ns > 0)
-            timer_set(&run->timers, TIMER_DEADLINE, clock_after(run->started_ns, run->deadline_ns));
-        return;
-    }
-    run->bound_ns = clock_after(clock_now(), run->spec.options.drain_ns);
-    begin_stop(run);
-}
-
-static void command_exited(struct run *run, const struct note *note) {
-    const struct fact_exited exited = {
-        .wait_status = note->wait_status,
-        .user_us = note->user_us,
-        .system_us = note->system_us,
-        .max_rss_kib = note->max_rss_kib,
-    };
-    run->inside.state = INSIDE_EXITED;
-    run->inside.others = note->count;
-    record_exited(run, &exited);
-    run->wake_owners = true;
-    if (run->phase != PHASE_RUNNING)
-        return;
-    run->phase = PHASE_LINGERING;
-    memset(&run->timers, 0, sizeof run->timers); /* it was in time; what is on its way is, too */
-    timer_set(&run->timers, TIMER_INSIDE, clock_after(clock_now(), run->spec.options.drain_ns));
-}
-
-static void nobody_left_inside(struct run *run, const struct note *note) {
-    run->inside.state = INSIDE_GONE;
-    run->usage = (struct fact_end){note->user_us, note->system_us, note->max_rss_kib};
-    if (run->phase == PHASE_STOPPING || (run->phase == PHASE_LINGERING && run->inside.client_left))
-        await_clients(run);
-}
-
-/* The link has broken. Before an agent was met that is a refusal; after its last word it is as it should be. */
-static void agent_silent(struct run *run) {
-    if (run->inside.state == INSIDE_GONE)
-        return;
-    const bool was_met = run->inside.state != INSIDE_ENTERING;
-    run->inside.state = was_met ? INSIDE_LOST : INSIDE_REFUSED;
-    timer_off(&run->timers, TIMER_INSIDE);
-    if (was_met)
-        inside_look(&run->inside, &run->spec);
-}
-
-static void agent_met(struct run *run) {
-    if (run->inside.state != INSIDE_ENTERING) { /* another one: what the first one kept, nobody keeps any more */
-        inside_close(&run->inside);
-        agent_silent(run);
-        return;
-    }
-    run->inside.state = INSIDE_MET;
-    if (run->phase != PHASE_HELD)
-        return;
-    inside_send_spec(&run->inside, &run->spec);
-    if (!spawn_release(&run->spawned)) /* the client that attaches; the command itself waits for STARTED */
-        container_lost(run, CONTAINER_REFUSED);
-}
-
-static void command_held(struct run *run, const struct note *note) {
-    const struct fact_entered entered = {note->pid, note->agent_pid, note->start_ticks};
-    const char *name = run->spec.container;
-    run->inside.state = INSIDE_HELD;
-    if (run->phase != PHASE_HELD)
-        return;
-    journal_fact_text(&run->journal, FACT_ENTERED, &entered, sizeof entered, name, strlen(name));
-    run_start(run);
-}
-
-static void take_note(struct run *run, const struct note *note) {
-    const struct fact_signalled signalled = {note->signal, note->rung, note->reached, note->refused};
-    const struct fact_warned warned = {note->signal, note->reached};
-    switch ((enum note_word)note->word) {
-    case NOTE_HELLO:
-        agent_met(run);
-        break;
-    case NOTE_HELD:
-        command_held(run, note);
-        break;
-    case NOTE_FAILED:
-        run->inside.state = INSIDE_GONE; /* nothing of it ever ran */
-        if (run->phase == PHASE_RUNNING || run->phase == PHASE_HELD)
-            spawn_failed(run, &(struct fact_spawn_failed){note->step, note->error});
-        break;
-    case NOTE_REACHED:
-        journal_fact(&run->journal, FACT_SIGNALLED, &signalled, sizeof signalled);
-        break;
-    case NOTE_WARNED:
-        journal_fact(&run->journal, FACT_WARNED, &warned, sizeof warned);
-        break;
-    case NOTE_EXITED:
-        command_exited(run, note);
-        break;
-    case NOTE_SURVIVORS:
-        run->inside.survivors = note->count;
-        break;
-    case NOTE_GONE:
-        nobody_left_inside(run, note);
-        break;
-    default:
-        inside_close(&run->inside); /* not our agent's language */
-        run->inside.state = INSIDE_LOST;
-    }
-}
-
-static void take_notes(struct run *run) {
-    struct note note;
-    inside_send_rest(&run->inside, &run->spec);
-    for (;;) {
-        switch (inside_hear(&run->inside, &note)) {
-        case INSIDE_NOTE:
-            take_note(run, &note);
-            break;
-        case INSIDE_SILENCE:
-            agent_silent(run);
-            return;
-        case INSIDE_NOTHING:
-        default:
-            return;
-        }
-    }
-}
-
-/* The client that passes the output on has ended. */
-static void client_left(struct run *run) {
-    run->inside.client_left = true;
-    if (run->phase == PHASE_HELD && run->inside.state != INSIDE_ENTERING)
-        container_lost(run, CONTAINER_REFUSED);
-    else if (run->phase == PHASE_RUNNING)
-        timer_set(&run->timers, TIMER_INSIDE, clock_now() + NOTE_WAIT_NS); /* the agent's word may take another way */
-    else if (run->phase == PHASE_LINGERING)
-        output_passed(run);
-}
-
-static void reap_inside(struct run *run) {
-    const bool undecided = is_deciding(run) || run->phase == PHASE_HELD;
-    take_notes(run);
-    if (run->inside.state == INSIDE_LOST && run->inside.looking == 0 && !timer_is_set(&run->timers, TIMER_INSIDE))
-        timer_set(&run->timers, TIMER_INSIDE, clock_now() + LOOK_AGAIN_NS);
-    if (undecided && (is_deciding(run) || run->phase == PHASE_HELD)) {
-        if (run->inside.state == INSIDE_STOPPED)
-            container_lost(run, CONTAINER_GONE);
-        else if (run->inside.state == INSIDE_REFUSED)
-            container_lost(run, CONTAINER_REFUSED);
-        else if (run->inside.state == INSIDE_UNREACHABLE)
-            container_lost(run, run->phase == PHASE_HELD ? CONTAINER_REFUSED : CONTAINER_UNREACHABLE);
-    }
-    if (run->leader == 0 && !run->inside.client_left)
-        client_left(run);
-    if (!run->children_gone || (run->phase != PHASE_STOPPING && run->phase != PHASE_LINGERING))
-        return;
-    if (run->inside.state == INSIDE_LOST)
-        inside_look(&run->inside, &run->spec); /* our children are gone; what of those inside? */
-    else
-        begin_drain(run, inside_tree(&run->inside));
-}
-
-void run_kill_clients(struct run *run) {
-    inside_kill_clients(&run->inside);
-    if (run->leader > 0)
-        kill(run->leader, SIGKILL);
-}
-
-/* Something that should have been said was not. */
-static void inside_overdue(struct run *run) {
-    run_reap(run);
-    if (run->inside.state == INSIDE_LOST)
-        inside_look(&run->inside, &run->spec);
-    else if (run->phase == PHASE_HELD)
-        container_lost(run, CONTAINER_REFUSED);
-    else if (run->phase == PHASE_RUNNING && run->inside.client_left)
-        container_lost(run, CONTAINER_UNREACHABLE); /* the ladder reaches them all the same */
-    else if (run->phase == PHASE_LINGERING && run->inside.state == INSIDE_EXITED && !run->inside.client_left)
-        output_passed(run);
-}
-
-static void give_up_inside(struct run *run) {
-    run_kill_clients(run);
-    inside_close(&run->inside); /* tells the agent, when it wakes up, to end what it has */
-    begin_drain(run, inside_tree(&run->inside));
-}
-
 void run_reap(struct run *run) {
     const bool had_leader = run->leader > 0;
     run_collect(run);
     if (is_inside(run))
-        reap_inside(run);
+        container_reap(run);
     else if (run->phase == PHASE_RUNNING && had_leader && run->leader == 0)
         leader_left(run);
     else if (run->children_gone && (run->phase == PHASE_STOPPING || run->phase == PHASE_LINGERING))
-        begin_drain(run, TREE_GONE);
+        run_begin_drain(run, TREE_GONE);
 }
 
 /* ── the start ────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -553,7 +338,7 @@ void run_exec_answered(struct run *run) {
     if (is_inside(run))
         return; /* a client that could not be executed has ended: its exit is looked at */
     if (spawn_poll(&run->spawned, &failure) == SPAWN_FAILED && run->phase == PHASE_RUNNING)
-        spawn_failed(run, &failure);
+        run_spawn_failed(run, &failure);
 }
 
 /* ── what others ask for ──────────────────────────────────────────────────────────────────────────────────────── */
@@ -566,11 +351,11 @@ int run_stop(struct run *run, const struct stop *stop) {
     struct fact_stop_asked asked = {(int32_t)stop->cause, stop->signal, stop->by_pid, (int32_t)stop->by_uid};
     journal_fact_text(&run->journal, FACT_STOP_ASKED, &asked, sizeof asked, stop->reason, stop->reason_length);
     if (run->phase == PHASE_HELD) {
-        begin_quiet_end(run);
-    } else if (is_deciding(run)) {
+        run_begin_quiet_end(run);
+    } else if (run_is_deciding(run)) {
         if (stop->now)
             ladder_skip_to_last(run);
-        begin_stop(run);
+        run_begin_stop(run);
     } else if (before == PHASE_STOPPING || stop->now) { /* a second request climbs at once */
         if (stop->now)
             ladder_skip_to_last(run);
@@ -582,7 +367,7 @@ int run_stop(struct run *run, const struct stop *stop) {
 int run_extend(struct run *run, uint64_t by_ns) {
     run_reap(run);
     const struct spec_options *options = &run->spec.options;
-    if (!is_deciding(run))
+    if (!run_is_deciding(run))
         return ESRCH;
     if (run->deadline_ns == 0)
         return EINVAL;
@@ -626,7 +411,7 @@ void run_owner_gone(struct run *run, pid_t pid, uid_t uid) {
     if (run->phase >= PHASE_DRAINING)
         return;
     journal_fact(&run->journal, FACT_OWNER_GONE, &owner, sizeof owner);
-    if ((run->spec.options.flags & SPEC_OWNED) && (is_deciding(run) || run->phase == PHASE_HELD)) {
+    if ((run->spec.options.flags & SPEC_OWNED) && (run_is_deciding(run) || run->phase == PHASE_HELD)) {
         struct stop stop = {.cause = CAUSE_OWNER, .by_pid = pid, .by_uid = uid, .reason = ""};
         run_stop(run, &stop);
     }
@@ -636,10 +421,10 @@ void run_owner_gone(struct run *run, pid_t pid, uid_t uid) {
 
 static void stop_over_output(struct run *run) {
     run_reap(run);
-    if (!is_deciding(run))
+    if (!run_is_deciding(run))
         return;
     record_output_limit(run);
-    begin_stop(run);
+    run_begin_stop(run);
 }
 
 void run_output(struct run *run, int stream) {
@@ -653,7 +438,7 @@ void run_output(struct run *run, int stream) {
     }
     if (run->output.streams[stream].hung)
         timer_set(&run->timers, TIMER_TERMINAL, clock_now() + TERMINAL_AGAIN_NS);
-    if (output_over_cap(&run->output) && !run->output.drops && is_deciding(run))
+    if (output_over_cap(&run->output) && !run->output.drops && run_is_deciding(run))
         stop_over_output(run);
     if (run->phase == PHASE_DRAINING && output_at_end(&run->output))
         finish(run, DRAIN_EOF);
@@ -662,10 +447,10 @@ void run_output(struct run *run, int stream) {
 static void expire(struct run *run, enum fact fact, uint64_t limit_ns) {
     struct fact_expired expired = {limit_ns};
     run_reap(run);
-    if (!is_deciding(run))
+    if (!run_is_deciding(run))
         return;
     journal_fact(&run->journal, fact, &expired, sizeof expired);
-    begin_stop(run);
+    run_begin_stop(run);
 }
 
 static void check_idle(struct run *run) {
@@ -683,19 +468,19 @@ static void check_idle(struct run *run) {
 
 static void check_budgets(struct run *run) {
     run_reap(run);
-    if (!is_deciding(run))
+    if (!run_is_deciding(run))
         return;
     const uint64_t before = clock_now();
     const bool spent = record_budgets(run);
     const uint64_t after = clock_now(), cost = (after - before) * SAMPLE_SHARE;
     timer_set(&run->timers, TIMER_SAMPLE, after + (cost > SAMPLE_EVERY_NS ? cost : SAMPLE_EVERY_NS));
     if (spent)
-        begin_stop(run);
+        run_begin_stop(run);
 }
 
 static void warn(struct run *run) {
     run_reap(run);
-    if (!is_deciding(run))
+    if (!run_is_deciding(run))
         return;
     if (is_inside(run)) {
         inside_say(&run->inside, NOTE_WARN, run->spec.options.warn_signal, 0);
@@ -745,12 +530,12 @@ void run_timer(struct run *run, enum timer timer) {
     case TIMER_KILL_WAIT:
         run_reap(run);
         if (run->phase == PHASE_STOPPING && is_inside(run))
-            give_up_inside(run);
+            container_give_up(run);
         else if (run->phase == PHASE_STOPPING)
-            begin_drain(run, TREE_SURVIVORS);
+            run_begin_drain(run, TREE_SURVIVORS);
         break;
     case TIMER_INSIDE:
-        inside_overdue(run);
+        container_overdue(run);
         break;
     case TIMER_DRAIN_IDLE:
         end_drain(run, DRAIN_IDLE);

@@ -75,8 +75,6 @@ void run_start(struct run *run);
 void run_reap(struct run *run);
 /* The first half of run_reap: takes the dead away and records the leader's end, but draws no conclusions. */
 void run_collect(struct run *run);
-/* Of a run in a container: ends the runtime's clients on this side. */
-void run_kill_clients(struct run *run);
 void run_exec_answered(struct run *run);
 int run_stop(struct run *run, const struct stop *stop); /* 0 or an errno for the asker */
 int run_extend(struct run *run, uint64_t by_ns);

@@ -1,0 +1,223 @@
+#include "container.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "ladder.h"
+#include "phases.h"
+
+#define NOTE_WAIT_NS 1000000000u /* for what an agent says on one way when the other has ended already */
+#define LOOK_AGAIN_NS 150000000u
+
+static void record_container_lost(struct run *run, enum container_why why) {
+    char words[1000];
+    struct fact_container_lost lost = {.why = (int32_t)why};
+    const size_t length = inside_last_words(&run->inside, words, sizeof words);
+    journal_fact_text(&run->journal, FACT_CONTAINER_LOST, &lost, sizeof lost, words, length);
+}
+
+static void lose_container(struct run *run, enum container_why why) {
+    record_container_lost(run, why);
+    if (run->phase == PHASE_HELD)
+        run_begin_quiet_end(run);
+    else
+        run_begin_stop(run);
+}
+
+/* Nobody is left inside: only the runtime's clients have to end, and they still bring output. */
+static void await_clients(struct run *run) {
+    run->phase = PHASE_STOPPING;
+    memset(&run->timers, 0, sizeof run->timers);
+    ladder_await_last(run);
+}
+
+/* The command has exited and its output has arrived, or had its time: what leader_left is to other runs. */
+static void output_passed(struct run *run) {
+    timer_off(&run->timers, TIMER_INSIDE);
+    struct fact_stragglers stragglers = {.count = run->inside.others, .policy = run->spec.options.stragglers};
+    if (run->inside.state != INSIDE_EXITED || stragglers.count == 0) {
+        await_clients(run);
+        return;
+    }
+    journal_fact(&run->journal, FACT_STRAGGLERS, &stragglers, sizeof stragglers);
+    if (stragglers.policy == STRAGGLERS_WAIT) {
+        if (run->deadline_ns > 0)
+            timer_set(&run->timers, TIMER_DEADLINE, clock_after(run->started_ns, run->deadline_ns));
+        return;
+    }
+    run->bound_ns = clock_after(clock_now(), run->spec.options.drain_ns);
+    run_begin_stop(run);
+}
+
+static void command_exited(struct run *run, const struct note *note) {
+    const struct fact_exited exited = {
+        .wait_status = note->wait_status,
+        .user_us = note->user_us,
+        .system_us = note->system_us,
+        .max_rss_kib = note->max_rss_kib,
+    };
+    run->inside.state = INSIDE_EXITED;
+    run->inside.others = note->count;
+    run_record_exited(run, &exited);
+    run->wake_owners = true;
+    if (run->phase != PHASE_RUNNING)
+        return;
+    run->phase = PHASE_LINGERING;
+    memset(&run->timers, 0, sizeof run->timers); /* it was in time; what is on its way is, too */
+    timer_set(&run->timers, TIMER_INSIDE, clock_after(clock_now(), run->spec.options.drain_ns));
+}
+
+static void nobody_left_inside(struct run *run, const struct note *note) {
+    run->inside.state = INSIDE_GONE;
+    run->usage = (struct fact_end){note->user_us, note->system_us, note->max_rss_kib};
+    if (run->phase == PHASE_STOPPING || (run->phase == PHASE_LINGERING && run->inside.client_left))
+        await_clients(run);
+}
+
+/* The link has broken. Before an agent was met that is a refusal; after its last word it is as it should be. */
+static void agent_silent(struct run *run) {
+    if (run->inside.state == INSIDE_GONE)
+        return;
+    const bool was_met = run->inside.state != INSIDE_ENTERING;
+    run->inside.state = was_met ? INSIDE_LOST : INSIDE_REFUSED;
+    timer_off(&run->timers, TIMER_INSIDE);
+    if (was_met)
+        inside_look(&run->inside, &run->spec);
+}
+
+static void agent_met(struct run *run) {
+    if (run->inside.state != INSIDE_ENTERING) { /* another one: what the first one kept, nobody keeps any more */
+        inside_close(&run->inside);
+        agent_silent(run);
+        return;
+    }
+    run->inside.state = INSIDE_MET;
+    if (run->phase != PHASE_HELD)
+        return;
+    inside_send_spec(&run->inside, &run->spec);
+    if (!spawn_release(&run->spawned)) /* the client that attaches; the command itself waits for STARTED */
+        lose_container(run, CONTAINER_REFUSED);
+}
+
+static void command_held(struct run *run, const struct note *note) {
+    const struct fact_entered entered = {note->pid, note->agent_pid, note->start_ticks};
+    const char *name = run->spec.container;
+    run->inside.state = INSIDE_HELD;
+    if (run->phase != PHASE_HELD)
+        return;
+    journal_fact_text(&run->journal, FACT_ENTERED, &entered, sizeof entered, name, strlen(name));
+    run_start(run);
+}
+
+static void take_note(struct run *run, const struct note *note) {
+    const struct fact_signalled signalled = {note->signal, note->rung, note->reached, note->refused};
+    const struct fact_warned warned = {note->signal, note->reached};
+    switch ((enum note_word)note->word) {
+    case NOTE_HELLO:
+        agent_met(run);
+        break;
+    case NOTE_HELD:
+        command_held(run, note);
+        break;
+    case NOTE_FAILED:
+        run->inside.state = INSIDE_GONE; /* nothing of it ever ran */
+        if (run->phase == PHASE_RUNNING || run->phase == PHASE_HELD)
+            run_spawn_failed(run, &(struct fact_spawn_failed){note->step, note->error});
+        break;
+    case NOTE_REACHED:
+        journal_fact(&run->journal, FACT_SIGNALLED, &signalled, sizeof signalled);
+        break;
+    case NOTE_WARNED:
+        journal_fact(&run->journal, FACT_WARNED, &warned, sizeof warned);
+        break;
+    case NOTE_EXITED:
+        command_exited(run, note);
+        break;
+    case NOTE_SURVIVORS:
+        run->inside.survivors = note->count;
+        break;
+    case NOTE_GONE:
+        nobody_left_inside(run, note);
+        break;
+    default:
+        inside_close(&run->inside); /* not our agent's language */
+        run->inside.state = INSIDE_LOST;
+    }
+}
+
+static void take_notes(struct run *run) {
+    struct note note;
+    inside_send_rest(&run->inside, &run->spec);
+    for (;;) {
+        switch (inside_hear(&run->inside, &note)) {
+        case INSIDE_NOTE:
+            take_note(run, &note);
+            break;
+        case INSIDE_SILENCE:
+            agent_silent(run);
+            return;
+        case INSIDE_NOTHING:
+        default:
+            return;
+        }
+    }
+}
+
+/* The client that passes the output on has ended. */
+static void client_left(struct run *run) {
+    run->inside.client_left = true;
+    if (run->phase == PHASE_HELD && run->inside.state != INSIDE_ENTERING)
+        lose_container(run, CONTAINER_REFUSED);
+    else if (run->phase == PHASE_RUNNING)
+        timer_set(&run->timers, TIMER_INSIDE, clock_now() + NOTE_WAIT_NS); /* the agent's word may take another way */
+    else if (run->phase == PHASE_LINGERING)
+        output_passed(run);
+}
+
+void container_reap(struct run *run) {
+    const bool undecided = run_is_deciding(run) || run->phase == PHASE_HELD;
+    take_notes(run);
+    if (run->inside.state == INSIDE_LOST && run->inside.looking == 0 && !timer_is_set(&run->timers, TIMER_INSIDE))
+        timer_set(&run->timers, TIMER_INSIDE, clock_now() + LOOK_AGAIN_NS);
+    if (undecided && (run_is_deciding(run) || run->phase == PHASE_HELD)) {
+        if (run->inside.state == INSIDE_STOPPED)
+            lose_container(run, CONTAINER_GONE);
+        else if (run->inside.state == INSIDE_REFUSED)
+            lose_container(run, CONTAINER_REFUSED);
+        else if (run->inside.state == INSIDE_UNREACHABLE)
+            lose_container(run, run->phase == PHASE_HELD ? CONTAINER_REFUSED : CONTAINER_UNREACHABLE);
+    }
+    if (run->leader == 0 && !run->inside.client_left)
+        client_left(run);
+    if (!run->children_gone || (run->phase != PHASE_STOPPING && run->phase != PHASE_LINGERING))
+        return;
+    if (run->inside.state == INSIDE_LOST)
+        inside_look(&run->inside, &run->spec); /* our children are gone; what of those inside? */
+    else
+        run_begin_drain(run, inside_tree(&run->inside));
+}
+
+void container_kill_clients(struct run *run) {
+    inside_kill_clients(&run->inside);
+    if (run->leader > 0)
+        kill(run->leader, SIGKILL);
+}
+
+/* Something that should have been said was not. */
+void container_overdue(struct run *run) {
+    run_reap(run);
+    if (run->inside.state == INSIDE_LOST)
+        inside_look(&run->inside, &run->spec);
+    else if (run->phase == PHASE_HELD)
+        lose_container(run, CONTAINER_REFUSED);
+    else if (run->phase == PHASE_RUNNING && run->inside.client_left)
+        lose_container(run, CONTAINER_UNREACHABLE); /* the ladder reaches them all the same */
+    else if (run->phase == PHASE_LINGERING && run->inside.state == INSIDE_EXITED && !run->inside.client_left)
+        output_passed(run);
+}
+
+void container_give_up(struct run *run) {
+    container_kill_clients(run);
+    inside_close(&run->inside); /* tells the agent, when it wakes up, to end what it has */
+    run_begin_drain(run, inside_tree(&run->inside));
+}
