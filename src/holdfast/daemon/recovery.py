@@ -187,6 +187,7 @@ class Recovery:
                 # Removed, or there is nothing to read: nothing can be said about it, now or later.
                 self._log.warning(f"cannot be followed again: {error}", run_id=run_id)
                 self._scheduler.admission.vacate(run_id)
+                self._scheduler.pump()
                 await self._service.store.write(lambda c: _forget(c, run_id))
                 return
             except HoldfastError as error:
