@@ -16,6 +16,7 @@ from holdfast.cli.wait import Waiting
 from holdfast.state.directory import StateDirectory
 
 from ..support.daemons import Daemon, Gate, daemon
+from ..support.processes import wait_exited
 from .commands import as_json, one_line
 from .console import holdfast, read_until, start
 
@@ -221,6 +222,8 @@ def test_a_daemon_that_was_killed_leaves_a_socket_that_disturbs_nobody(busy: Bus
     assert "there is no run" in one_line(holdfast("show", busy.second))
     busy.gate.open()
     assert holdfast("wait", busy.first).returncode == 0
+    evidence = as_json(holdfast("show", "--json", busy.first))["evidence"]
+    assert wait_exited(next(fact["guard_pid"] for fact in evidence if fact["fact"] == "started"))
 
 
 def test_wait_outlives_a_restart_of_the_daemon(busy: Busy, state_directory: Path) -> None:
