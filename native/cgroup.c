@@ -136,9 +136,10 @@ static int count_members(int leaf) {
     return count;
 }
 
-int cgroup_kill(const struct cgroup *cgroup) {
+int cgroup_kill(struct cgroup *cgroup) {
     if (cgroup->unified.leaf < 0)
         return -1;
+    cgroup->place[0] = '\0';
     int members = count_members(cgroup->unified.leaf);
     return write_small(cgroup->unified.leaf, "cgroup.kill", "1") ? members : -1;
 }

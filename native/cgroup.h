@@ -42,8 +42,11 @@ bool cgroup_keeps_pids(const struct cgroup *cgroup);
 /* How often the kernel killed for memory, or refused a fork, in this run. */
 uint64_t cgroup_oom_kills(const struct cgroup *cgroup);
 uint64_t cgroup_refused_forks(const struct cgroup *cgroup);
-/* SIGKILL to every member at once; returns how many there were. -1 when that cannot be done here. */
-int cgroup_kill(const struct cgroup *cgroup);
+/*
+ * SIGKILL to every member at once; returns how many there were. -1 when that cannot be done here. The leaf is not kept after
+ * that: from then on the kernel (seen on 6.18) kills whatever is cloned straight into it.
+ */
+int cgroup_kill(struct cgroup *cgroup);
 /* Stragglers that are to be left alone go where the guard itself is. */
 void cgroup_let_go(const struct cgroup *cgroup);
 /*

@@ -218,6 +218,16 @@ async def test_a_run_with_a_budget_has_a_cgroup_of_its_own() -> None:
     assert not exists(third)
 
 
+async def test_the_run_after_one_that_was_killed_lives() -> None:
+    """The kernel kills what is cloned into a cgroup that was killed before: such a one is not kept."""
+    async with Supervisor() as supervisor:
+        for _ in range(5):
+            first, killed = await guard_of(supervisor, "sh", "-c", "trap '' TERM; sleep 1000", timeout=0.1, grace=0.1)
+            second, after = await guard_of(supervisor, "echo", "still there")
+            assert (killed.status, killed.outcome.escalated) == ("timed_out", True)
+            assert (first, after.status, after.stdout) == (second, "succeeded", b"still there\n")
+
+
 @pytest.mark.root
 async def test_a_cgroup_with_another_inside_is_not_kept() -> None:
     needs_cgroup()
