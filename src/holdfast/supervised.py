@@ -17,6 +17,7 @@ from .errors import HoldfastError, RequestError, ResourceError
 from .journal.reader import JournalReader
 from .live import CHUNKS_BYTES
 from .signals import parse_signal
+from .waiting import Stdin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,6 +117,17 @@ class Run:
     def report(self) -> dict[str, Any]:
         """The report as it is now, ready for JSON."""
         return self._up_to_date().report()
+
+    @property
+    def waiting_for_input(self) -> bool | None:
+        """Whether it has a pty or a stdin pipe and is blocked reading it now; None when that cannot be known."""
+        return self.input.is_waited_for()
+
+    @property
+    def input(self) -> Stdin:
+        """What its command reads: a pty, a pipe, or nothing of ours."""
+        live = self._up_to_date()
+        return Stdin.of(live.reader.header, live.reader.spec, live.outcome)
 
     # Waiting.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -133,3 +134,20 @@ def test_a_broken_run_is_listed_and_the_others_are_unaffected(runs: Runs) -> Non
     assert b"run half-made: its directory holds no journal" in done.stderr
     assert b"unreadable" in done.stdout
     assert good.encode() in done.stdout
+
+
+def test_a_run_that_waits_for_input_is_shown_as_such(runs: Runs) -> None:
+    waits = runs.start("sh", "-c", "echo ready; read line", options=("--pty",))
+    runs.until(waits, b"ready")
+    sleeps = runs.sleeper("--pty")
+    end = time.monotonic() + 60
+    while runs.report(waits)["waiting_for_input"] is not True:  # nothing tells that it has fallen asleep
+        assert time.monotonic() < end
+    listed = {run["run_id"]: run["waiting_for_input"] for run in as_json(holdfast("ps", "--json"))}
+    assert listed == {waits: True, sleeps: False}
+    lines = {line.split()[0]: line for line in holdfast("ps").stdout.decode().splitlines()}
+    assert "waiting for input" in lines[waits]
+    assert "running" in lines[sleeps]
+    assert b"running, waiting for input: no verdict yet" in holdfast("show", waits).stdout
+    holdfast("cancel", "--now", waits)
+    assert runs.report(waits)["waiting_for_input"] is None

@@ -32,6 +32,7 @@ _COLUMNS = (
     Column("COMMAND", gives_way=True),
 )
 _LIMIT = 200
+WAITING = "waiting for input"  # said instead of `running`
 _CLEAR = "\x1b[H\x1b[2J"
 
 
@@ -101,7 +102,7 @@ def _limit(given: Parsed) -> int:
 
 def _show(given: Parsed, entries: list[Entry]) -> None:
     if given.has("--json"):
-        show_json([{**entry.report, "guard": entry.guard} for entry in entries])
+        show_json([{**entry.shown(), "guard": entry.guard} for entry in entries])
         return
     rows = _nested(entries) if given.has("--tree") else [(entry, "") for entry in entries]
     table.show_table(_COLUMNS, [_row(entry, indent) for entry, indent in rows])
@@ -128,7 +129,7 @@ def _state_cell(entry: Entry) -> Cell:
     if report.get("state") is None:
         return Cell("unreadable", "bad")
     if report["status"] is None:
-        return Cell(report["state"], "busy")
+        return Cell(WAITING if entry.stdin.is_waited_for() else report["state"], "busy")
     text = f"{report['status']}/{report['cause']}"
     return Cell(text if report["state"] == "settled" else f"{report['state']} ({text})", table.TONES[report["status"]])
 

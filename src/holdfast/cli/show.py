@@ -28,7 +28,8 @@ def act(given: Parsed) -> int:
             raise
         return _show_queued(state, queued, given)
     with read_record(state, run_id) as record:
-        report = {**record.report(), "run_id": record.run_id}
+        waiting = None if record.reader.ended else record.stdin.is_waited_for()
+        report = {**record.report(), "run_id": record.run_id, "waiting_for_input": waiting}
         damage = damage_of(record)
         if given.has("--json"):
             show_json({**report, "guard": record.guard} | ({"problem": damage} if damage else {}))
@@ -45,7 +46,7 @@ def _show_queued(state: StateDirectory, run_id: str, given: Parsed) -> int:
 
     report = queued_report(state, run_id)
     if given.has("--json"):
-        show_json({**report, "guard": "none"})
+        show_json({**report, "waiting_for_input": None, "guard": "none"})
     else:
         put(_text(report, None))
     return 0
@@ -95,7 +96,8 @@ def _plain(value: object) -> str | None:
 def _state(report: dict[str, Any], record: Record | None) -> str:
     verdict = "no verdict yet" if report["status"] is None else f"{report['status']}, cause {report['cause']}"
     guard = "" if report["state"] == "settled" or record is None else f"; its guard is {record.guard}"
-    return f"{report['state']}: {verdict}{guard}"
+    waiting = ", waiting for input" if report.get("waiting_for_input") else ""
+    return f"{report['state']}{waiting}: {verdict}{guard}"
 
 
 def _tree(report: dict[str, Any]) -> str | None:

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 OUTPUT = "run.output"  # never stored: it says that there is something to read, and where
 RESYNC = "resync"  # never stored: it says to one client that events are missing from its stream
-TYPES = ("run.queued", "run.started", OUTPUT, "run.verdict", "run.settled", "service.shutdown")
+WAITING = "run.waiting"  # never stored: what was seen at a look, and is different at the next
+TYPES = ("run.queued", "run.started", OUTPUT, WAITING, "run.verdict", "run.settled", "service.shutdown")
 
 
 class Event(NamedTuple):

@@ -151,9 +151,18 @@ class EventLog:
         self._store.write(insert).add_done_callback(stored)
         return answer
 
+    def tell(self, type: str, run_id: str, session: str | None, data: Mapping[str, Any]) -> None:  # noqa: A002
+        """Give it to everybody who listens now. It is not stored, and left out for who is behind."""
+        body = msgspec.json.encode({"run_id": run_id, "at": wall_time(time.time_ns()), **data})
+        self._add(make(type, body, run_id=run_id, session=session))
+
+    def wants(self, type: str, run_id: str | None = None) -> bool:  # noqa: A002
+        """Whether anybody may want an event of this type now (of this run; its session is not looked at)."""
+        return any(one.interest.may_take(type, run_id) for one in self._live)
+
     def wants_output(self, run_id: str | None = None) -> bool:
         """Whether anybody may want a run.output event (of this run; its session is not looked at)."""
-        return any(one.interest.may_take(OUTPUT, run_id) for one in self._live)
+        return self.wants(OUTPUT, run_id)
 
     def output(
         self, run_id: str, session: str | None, stream: str, offset: int, data: bytes, *, late: bool = False

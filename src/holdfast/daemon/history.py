@@ -44,7 +44,7 @@ class History:
         entry = await self._do(lambda: look(self.state, run_id) if self.state.has(run_id) else None)
         if entry is None:
             raise not_found(self.state, run_id)
-        return entry.report
+        return entry.shown()
 
     async def page(
         self, filters: Filters, waiting: Iterable[Entry], states: tuple[str, ...], cursor: str | None, limit: int
@@ -63,7 +63,7 @@ class History:
             wanted.sort(key=_place, reverse=True)
             more = len(wanted) > limit > 0
             page = wanted[:limit]
-            return [entry.report for entry in page], make_cursor(*_place(page[-1])) if more else None
+            return [entry.shown() for entry in page], make_cursor(*_place(page[-1])) if more else None
 
         return await self._do(find)
 

@@ -53,6 +53,8 @@ class _Numbers:
         for state in _STATES:
             live.add_metric([state], counts.get(state, 0))
         yield live
+        waiting = counts.get("waiting_for_input", 0)
+        yield _gauge("runs_waiting_for_input", "Runs that are blocked reading their pty or stdin pipe.", waiting)
         for bound in _BOUNDS:
             if bound in counts:
                 yield _gauge(bound, f"The configured {bound}.", counts[bound])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import HoldfastError, JournalDamagedError, RunNotFoundError
 from ..projections.report import report as project
+from ..waiting import NOBODY, Stdin
 from . import recovery, rundir
 from .record import Record
 
@@ -31,6 +32,11 @@ class Entry(NamedTuple):
     disk_bytes: int
     guard: str = "gone"
     final: bool = True
+    stdin: Stdin = NOBODY
+
+    def shown(self) -> dict[str, Any]:
+        """The report with what can only be seen now: `waiting_for_input`, null when it is over or cannot be known."""
+        return {**self.report, "waiting_for_input": self.stdin.is_waited_for()}
 
 
 class Filters(NamedTuple):
@@ -136,6 +142,7 @@ def _read(state: StateDirectory, run_id: str) -> Entry:
             rundir.disk_bytes(record.path),
             record.guard,
             reader.ended,
+            NOBODY if reader.ended else record.stdin,
         )
 
 

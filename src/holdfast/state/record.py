@@ -9,6 +9,7 @@ from .. import outcome as outcomes
 from ..errors import AmbiguousRunError, JournalError, RunNotFoundError
 from ..journal.reader import JournalReader
 from ..projections.report import OutputSeen, report
+from ..waiting import Stdin
 from . import rundir
 
 if TYPE_CHECKING:
@@ -66,6 +67,11 @@ class Record:
             wall_ns = None
         is_time = isinstance(wall_ns, int) and 0 <= wall_ns < 1 << 63
         return int(wall_ns or 0) if is_time else os.fstat(self.fd).st_mtime_ns
+
+    @property
+    def stdin(self) -> Stdin:
+        """What the run reads, and whether it waits for it can be looked at there. JournalDamagedError as `report`."""
+        return Stdin.of(self.reader.header, self.reader.spec, self.outcome)
 
     def report(self) -> dict[str, Any]:
         """The contract's report. JournalDamagedError when how the run was started cannot be read."""

@@ -84,6 +84,7 @@ class Report(msgspec.Struct, kw_only=True):
     output: Output
     usage: Usage
     evidence: list[Evidence]
+    waiting_for_input: bool | None = None  # blocked reading its pty or stdin pipe; null: not live, or not known
     problem: str | None = None  # why there is no more to say, of a run whose record is broken
 
 
