@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -117,6 +116,6 @@ def test_what_cannot_be_killed_in_time_is_a_survivor(marked: Marked, monkeypatch
     def refuse(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(signal, "pidfd_send_signal", refuse)
+    monkeypatch.setattr("holdfast.guard.leftovers.signal.pidfd_send_signal", refuse)
     assert leftovers.clean_up(run_id, None, within_s=0.05) == ("survivors", (pid,))
     assert not is_gone(pid)
