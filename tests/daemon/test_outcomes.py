@@ -5,57 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import permutations
-from queue import SimpleQueue
-from threading import Thread
 from typing import TYPE_CHECKING, Any
-
-import pytest
 
 from tests.support.daemons import BOUND_S, Gate, daemon
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.daemons import Daemon
+    from tests.support.hooks import Hook
 
 TIMED_OUT = ("timed_out", "deadline")
-
-
-class Hook:
-    """A web server that takes deliveries."""
-
-    def __init__(self) -> None:
-        taken: SimpleQueue[dict[str, Any]] = SimpleQueue()
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                taken.put(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-                self.send_response(204)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.taken = taken
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
-        self.thread = Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05})
-        self.thread.start()
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
-
-
-@pytest.fixture
-def hook() -> Iterator[Hook]:
-    hook = Hook()
-    yield hook
-    hook.close()
 
 
 def cli(state: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
@@ -101,7 +62,7 @@ def test_a_timeout_stays_one_on_every_surface_in_whatever_order_they_are_asked(t
         # At the verdict, while the command is still unwinding: nobody waits for that.
         verdict = events.until("run.verdict", run_id)["report"]
         assert (*seen(verdict), verdict["state"], verdict["exit_code"]) == (*TIMED_OUT, "stopping", None)
-        delivered = hook.taken.get(timeout=BOUND_S)
+        delivered = hook.next()
         assert (delivered["type"], *seen(delivered["data"]["report"])) == ("run.verdict", *TIMED_OUT)
         for how in orders[0]:
             assert ask(running, state, run_id, how) == TIMED_OUT

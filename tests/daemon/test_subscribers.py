@@ -7,57 +7,16 @@ import json
 import signal
 import stat
 from http.client import HTTPResponse
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from queue import SimpleQueue
-from threading import Thread
 from typing import TYPE_CHECKING, Any
-
-import pytest
 
 from tests.support.daemons import BOUND_S, EventStream, Gate, UnixConnection, daemon
 from tests.support.processes import wait_exited
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.daemons import Daemon
-
-
-class Hook:
-    """A web server that takes deliveries, or refuses them."""
-
-    def __init__(self) -> None:
-        self.taken: SimpleQueue[tuple[str, dict[str, Any]]] = SimpleQueue()
-        self.answer = 204
-        hook = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                hook.taken.put((self.headers["webhook-id"], body))
-                self.send_response(hook.answer)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/hook?token=very-secret"
-        self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-
-@pytest.fixture
-def hook() -> Iterator[Hook]:
-    hook = Hook()
-    yield hook
-    hook.close()
+    from tests.support.hooks import Hook
 
 
 def listen(running: Daemon, query: str) -> EventStream:
