@@ -14,27 +14,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ..support.daemons import daemon
+from ..support.typescript import PACKAGE, built
 from ..support.web import port_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "clients" / "typescript"
 PAGE = ROOT / "docs" / "typescript.md"
 EXAMPLES = re.findall(r"^```ts\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-BUILD_S = 300
 BOUND_S = 100
 
 
 @pytest.fixture(scope="session")
 def package() -> Path:
     """The package, built now: no built file is kept, and the types are those of this tree."""
-    build = subprocess.run(
-        [PACKAGE / "scripts" / "build", sys.executable], capture_output=True, text=True, timeout=BUILD_S, check=False
-    )
-    assert build.returncode == 0, f"the TypeScript client does not build:\n{build.stdout}{build.stderr}"
-    return PACKAGE
+    return built()
 
 
 @pytest.fixture
