@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .log import Log
 
 T = TypeVar("T")
+_MOST_TIMINGS = 100_000
 _SOON_S = 0.5  # how long a run that ended may be looked for among the live ones
 
 
@@ -70,6 +71,11 @@ class History:
     async def sessions(self) -> list[Session]:
         """Every session that has runs or is closed."""
         return await self._do(lambda: sessions.list_all(self._index))
+
+    async def ended_between(self, since_ns: int, until_ns: int) -> tuple[list[Any], bool]:
+        """As Index.timings, newest first, and whether there were more than these."""
+        rows = await self._do(lambda: self._index.timings(since_ns, until_ns, _MOST_TIMINGS + 1))
+        return rows[:_MOST_TIMINGS], len(rows) > _MOST_TIMINGS
 
     async def prune(self, bounds: Bounds) -> Pruned:
         """Remove old runs."""

@@ -129,7 +129,9 @@ class _Daemon:
         listener = Listener(self._state, self._config)
         closing.push_async_callback(listener.close)
         closing.push_async_callback(self._end_streams, service)
-        await listener.serve(self._app(service), self._config)
+        app = self._app(service)
+        app.state.logins.addresses = listener.addresses[1:]
+        await listener.serve(app, self._config)
         closing.push_async_callback(self._stop_tasks)
         self._begin(self._keep_watchdog_quiet())
         self._begin(self._retain(service))
@@ -144,12 +146,14 @@ class _Daemon:
         await drain.run()
 
     def _app(self, service: Service) -> Any:
+        from .http import login, pages
         from .http.app import make_app
         from .http.security import Security, load_token
 
         token = load_token(self._state.path) if self._config.listen else None
         hosts = [address.rpartition(":")[0] for address in self._config.listen]
-        return make_app(service, security=Security.of(token, [*hosts, *self._config.allowed_hosts]))
+        public = pages.paths() | login.PUBLIC
+        return make_app(service, security=Security.of(token, [*hosts, *self._config.allowed_hosts], public))
 
     async def _recover(self, service: Service, recovery: Recovery, drain: Drain) -> None:
         self._notifier.status("recovering")

@@ -143,6 +143,11 @@ class Index:
         """Every ended run, newest first: id, when it was begun, bytes on disk, and how its tree ended."""
         return self._select(_SQL["sizes"], {})
 
+    def timings(self, since_ns: int, until_ns: int, limit: int) -> Rows:
+        """Ended runs begun within since..until, newest first: begun, status, duration, when queued, when started."""
+        parameters = {"since_ns": since_ns, "until_ns": until_ns, "limit": limit}
+        return self._select(_SQL["timings"], parameters)
+
     def list(self, filters: Filters | None = None, limit: int = 50, cursor: str | None = None) -> Page:
         """A page of the ended runs, newest first. SpecError: the cursor is not one of ours."""
         rows = Listing(filters or Filters(), cursor).rows(self._select, limit + 1)

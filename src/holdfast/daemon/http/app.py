@@ -13,7 +13,21 @@ from starlette.routing import BaseRoute, Route
 
 from ...errors import HoldfastError
 from ...spec import check_run_id, make_spec
-from . import meta, openapi, output, problems, runs, sessions
+from . import (
+    login,
+    meta,
+    openapi,
+    output,
+    pages,
+    problems,
+    processes,
+    repairs,
+    runs,
+    search,
+    sessions,
+    statistics,
+    timeline,
+)
 from .body import Bounds, leave_unread
 from .operation import Operation
 from .problems import ProblemError, problem_of, problem_of_os_error, respond
@@ -33,7 +47,8 @@ _log = logging.getLogger("holdfast.http")
 
 def operations() -> tuple[Operation, ...]:
     """Everything that can be asked, the document itself included."""
-    found = (*runs.OPERATIONS, *output.OPERATIONS, *sessions.OPERATIONS, *meta.OPERATIONS)
+    modules = (runs, output, processes, timeline, search, sessions, statistics, meta, repairs, login)
+    found = tuple(operation for module in modules for operation in module.OPERATIONS)
     handler = meta.document(lambda: openapi.document(found))
     return (*found, Operation("GET", "/openapi.json", handler, "This document.", dict[str, Any]))
 
@@ -42,7 +57,7 @@ def make_app(service: Service, *, security: Security, routes: Sequence[BaseRoute
     """The application for all listeners; `routes` are added behind the same walls (pages, streams)."""
     bounds = Bounds(service.config.request_bytes, service.config.request_timeout_s)
     app = Starlette(
-        routes=[*_routes(operations(), service, bounds), *_streams(service), *routes],
+        routes=[*_routes(operations(), service, bounds), *_streams(service), *pages.routes(), *routes],
         middleware=[Middleware(Walls, security=security)],
         exception_handlers={
             ProblemError: _problem,
@@ -54,6 +69,7 @@ def make_app(service: Service, *, security: Security, routes: Sequence[BaseRoute
         },
     )
     app.state.head_s = service.config.request_timeout_s
+    app.state.logins = security.logins
     app.router.redirect_slashes = False  # one path, one thing
     return app
 

@@ -37,6 +37,11 @@ STALLED_S = 60.0
 _maps = Maps()
 
 
+def map_of(run_id: str) -> OutputMap:
+    """The map of this run's output, for others who read it by ranges."""
+    return _maps.of(run_id)
+
+
 async def output(call: Call) -> Response:
     """The bytes that were asked for. ProblemError 416: the offset is beyond what there is."""
     query: OutputQuery = call.query

@@ -76,12 +76,13 @@ def filters_of(query: RunsQuery) -> Filters:
         statuses=tuple(query.status),
         causes=tuple(query.cause),
         labels=tuple((name, value) for name, _, value in (label.partition("=") for label in query.label)),
-        since_ns=_ns(given(query.since), "since"),
-        until_ns=_ns(given(query.until), "until"),
+        since_ns=ns_of(given(query.since), "since"),
+        until_ns=ns_of(given(query.until), "until"),
     )
 
 
-def _ns(text: str | None, field: str) -> int | None:
+def ns_of(text: str | None, field: str) -> int | None:
+    """A time of a query in nanoseconds. ProblemError 422."""
     if text is None:
         return None
     try:

@@ -8,6 +8,8 @@ A browser is the third kind of client: it can be made to send requests by pages 
   that nobody else can have are answered: addresses, `localhost`, and the names we were told to listen on.
 - Origin. A browser names the page that asks. Only our own pages may, so it must be the same as Host. There is no CORS.
 
+The daemon's own pages have a session instead of the token: see `login.py`.
+
 What is not known to have come through the Unix socket is taken to have come over TCP.
 """
 
@@ -27,6 +29,7 @@ from ...errors import StateError
 from ...state.directory import state_error
 from .body import leave_unread
 from .connection import CROWDED
+from .login import Logins
 from .problems import CLOSE, CROWD, FORBIDDEN, UNAUTHORIZED, ProblemError, respond, retry_after
 
 if TYPE_CHECKING:
@@ -48,11 +51,13 @@ class Security(NamedTuple):
     token: str | None
     names: frozenset[str] = frozenset()
     public: frozenset[str] = frozenset()  # paths without secrets, such as a page that then asks for the token
+    logins: Logins = Logins(None)
 
     @classmethod
     def of(cls, token: str | None, listen_hosts: Iterable[str] = (), public: Iterable[str] = ()) -> Security:
         """The policy for listeners on these hosts."""
-        return cls(token, frozenset(host.lower().strip("[]") for host in listen_hosts), frozenset(public))
+        names = frozenset(host.lower().strip("[]") for host in listen_hosts)
+        return cls(token, names, frozenset(public), Logins(token))
 
     def check(self, scope: Scope, headers: Mapping[str, str]) -> None:
         """Let it pass or raise ProblemError: 403 for a wrong Host or Origin, 401 for a wrong token."""
@@ -63,7 +68,9 @@ class Security(NamedTuple):
         if (origin := headers.get("origin")) is not None and not self._is_same(origin, host):
             raise ProblemError(FORBIDDEN, "a page from elsewhere may not ask", remedy=_ORIGIN_REMEDY)
         if not local and scope["path"] not in self.public:
-            self._check_token(headers.get("authorization", ""))
+            authorization = headers.get("authorization", "")
+            if authorization or not self.logins.admits(scope.get("method", ""), headers):
+                self._check_token(authorization)
 
     def _is_ours(self, host: str) -> bool:
         name = _host_name(host)

@@ -41,6 +41,13 @@ SELECT count(*) FROM runs;
 -- name: sizes
 SELECT run_id, begun_ns, disk_bytes, tree FROM runs ORDER BY begun_ns DESC, run_id DESC;
 
+-- name: timings
+SELECT runs.begun_ns, runs.status, runs.duration_s, json_extract(reports.report, '$.queued_at'), runs.started_at
+FROM runs CROSS JOIN reports ON reports.run_id = runs.run_id
+WHERE runs.begun_ns >= :since_ns AND runs.begun_ns < :until_ns
+ORDER BY runs.begun_ns DESC, runs.run_id DESC
+LIMIT :limit;
+
 -- name: page
 SELECT runs.run_id, runs.begun_ns, reports.report, runs.problem, runs.journal_bytes, runs.disk_bytes
 FROM {source} CROSS JOIN reports ON reports.run_id = runs.run_id
