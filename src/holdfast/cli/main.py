@@ -31,6 +31,7 @@ COMMANDS = {
     "prune": "remove old runs",
     "doctor": "look for what is wrong",
     "serve": "be the daemon: queue, HTTP, events, history",
+    "open": "open the dashboard of the daemon in a browser",
     "config": "show the daemon's settings, and where they come from",
     "unit": "print a systemd unit for the daemon",
     "mcp": "serve runs as tools to an MCP client",
