@@ -29,7 +29,7 @@ GUARD_TESTS := $(shell grep -rl 'mark\.guard' tests --include='test_*.py' | grep
 C_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 	-Wformat=2 -Wundef -Wvla -Wwrite-strings -Wpointer-arith
 
-.PHONY: help demo test check check-python check-native guard clients suite test-unprivileged test-guard-sanitized bench conformance chaos wheel clean
+.PHONY: help demo test check check-python check-native guard dashboard clients suite test-unprivileged test-guard-sanitized bench conformance chaos wheel clean
 
 help:
 	@echo 'make demo    set up, then watch Holdfast end a command that does not want to end'
@@ -39,6 +39,7 @@ help:
 	@echo 'make test-unprivileged      the guard tests as an ordinary user, without a cgroup'
 	@echo 'make test-guard-sanitized   the guard tests on an ASan/UBSan build of the guard'
 	@echo 'make guard   rebuild the guard in the source tree'
+	@echo 'make dashboard   rebuild the dashboard in the source tree'
 	@echo 'make clients build the TypeScript client into clients/typescript/dist'
 	@echo 'make bench   ratios against the usual ways to start a process, on this machine'
 	@echo 'make conformance   adversarial commands with Holdfast and the usual ways to run one: what held'
@@ -83,6 +84,9 @@ test-guard-sanitized: $(VENV)/installed-dev $(SANITIZED)
 guard: $(VENV)/installed
 	$(BIN)/python hatch_build.py
 
+dashboard: $(VENV)/installed
+	$(BIN)/python hatch_build.py dashboard
+
 clients: $(VENV)/installed-dev
 	clients/typescript/scripts/build $(CURDIR)/$(BIN)/python
 
@@ -99,7 +103,7 @@ wheel: $(VENV)/installed
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
 
 clean:
-	rm -rf build dist clients/typescript/{dist,node_modules,src/generated,test/generated} $(VENV) $(GUARD) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist dashboard/{node_modules,.lock} src/holdfast/daemon/http/static clients/typescript/{dist,node_modules,src/generated,test/generated} $(VENV) $(GUARD) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(GUARD): $(SOURCES) $(HEADERS) hatch_build.py | $(VENV)/installed

@@ -1,0 +1,103 @@
+// Asks the daemon: JSON in and out, problems as errors, the CSRF token with every action.
+import type { Login } from "./types.ts";
+
+export class ProblemError extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly remedy: string | null,
+  ) {
+    super(message);
+  }
+}
+
+let csrf: string | null = null;
+
+export async function ask<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  const response = await send(method, path, body, { accept: "application/json" }, signal);
+  return (await response.json()) as T;
+}
+
+export async function send(
+  method: string,
+  path: string,
+  body?: unknown,
+  headers: Record<string, string> = {},
+  signal?: AbortSignal,
+): Promise<Response> {
+  if (body !== undefined) headers["content-type"] = "application/json";
+  if (method !== "GET" && csrf !== null) headers["holdfast-csrf"] = csrf;
+  let response: Response;
+  try {
+    response = await fetch(path, {
+      method,
+      headers,
+      body: body === undefined ? null : JSON.stringify(body),
+      credentials: "same-origin",
+      redirect: "error",
+      signal: signal ?? null,
+    });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new ProblemError(0, "the daemon does not answer", "it may be stopped, or the network is down");
+  }
+  if (!response.ok) throw await problemOf(response);
+  return response;
+}
+
+async function problemOf(response: Response): Promise<ProblemError> {
+  let told: { detail?: string; title?: string; remedy?: string } = {};
+  try {
+    told = (await response.json()) as typeof told;
+  } catch {
+    // not one of ours: a proxy in between
+  }
+  const what = told.detail ?? told.title ?? `the daemon answered ${response.status}`;
+  return new ProblemError(response.status, what, told.remedy ?? null);
+}
+
+/** Whether we are logged in; with the code of a link, log in first. */
+export async function login(): Promise<boolean> {
+  const found = /^#login=([\w-]+)$/.exec(location.hash);
+  if (found !== null) history.replaceState(null, "", "/"); // the code is used once: it has no business in the history
+  try {
+    const who =
+      found === null
+        ? await ask<Login>("GET", "/v1/login/session")
+        : await ask<Login>("POST", "/v1/login", { code: found[1] });
+    csrf = who.csrf;
+    return true;
+  } catch (error) {
+    if (!(error instanceof ProblemError) || error.status !== 401) throw error;
+    if (found !== null) return await stillIn(); // used before, perhaps by this very browser
+    return false;
+  }
+}
+
+async function stillIn(): Promise<boolean> {
+  try {
+    csrf = (await ask<Login>("GET", "/v1/login/session")).csrf;
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+export async function logout(): Promise<void> {
+  await ask("DELETE", "/v1/login/session");
+  csrf = null;
+}
+
+export function runPath(runId: string, what = ""): string {
+  return `/v1/runs/${encodeURIComponent(runId)}${what}`;
+}
+
+export function query(given: Record<string, string | number | boolean | string[] | undefined>): string {
+  const found = new URLSearchParams();
+  for (const [name, value] of Object.entries(given)) {
+    if (Array.isArray(value)) for (const one of value) found.append(name, one);
+    else if (value !== undefined && value !== "") found.set(name, String(value));
+  }
+  const text = found.toString();
+  return text === "" ? "" : `?${text}`;
+}
