@@ -14,12 +14,14 @@ from .command import JSON, Command, die_with_reader, no_words, open_state, put, 
 from .finding import LABEL, SESSION, filters_of, open_index, queued_entries
 from .options import Option, UsageError
 from .plain import command_line, local_time, span
-from .table import Cell, Column
+from .rows import nested, state_cell
+from .table import Column
 
 if TYPE_CHECKING:
     from ..state.directory import StateDirectory
     from ..state.entry import Entry, Filters
     from .options import Parsed
+    from .table import Cell
 
 STATUSES = ("succeeded", "failed", "timed_out", "cancelled", "lost")
 _COLUMNS = (
@@ -32,7 +34,6 @@ _COLUMNS = (
     Column("COMMAND", gives_way=True),
 )
 _LIMIT = 200
-WAITING = "waiting for input"  # said instead of `running`
 _CLEAR = "\x1b[H\x1b[2J"
 
 
@@ -104,7 +105,7 @@ def _show(given: Parsed, entries: list[Entry]) -> None:
     if given.has("--json"):
         show_json([{**entry.shown(), "guard": entry.guard} for entry in entries])
         return
-    rows = _nested(entries) if given.has("--tree") else [(entry, "") for entry in entries]
+    rows = nested(entries, lambda entry: entry.report) if given.has("--tree") else [(entry, "") for entry in entries]
     table.show_table(_COLUMNS, [_row(entry, indent) for entry, indent in rows])
     for entry in entries:
         if entry.problem is not None:
@@ -112,10 +113,10 @@ def _show(given: Parsed, entries: list[Entry]) -> None:
 
 
 def _row(entry: Entry, indent: str) -> list[Cell | str]:
-    report = entry.report
+    report = entry.shown()
     return [
         indent + entry.run_id,
-        _state_cell(entry),
+        state_cell(report),
         local_time(entry.begun_ns or None),
         _time(entry),
         report.get("session") or "-",
@@ -124,37 +125,10 @@ def _row(entry: Entry, indent: str) -> list[Cell | str]:
     ]
 
 
-def _state_cell(entry: Entry) -> Cell:
-    report = entry.report
-    if report.get("state") is None:
-        return Cell("unreadable", "bad")
-    if report["status"] is None:
-        return Cell(WAITING if entry.stdin.is_waited_for() else report["state"], "busy")
-    text = f"{report['status']}/{report['cause']}"
-    return Cell(text if report["state"] == "settled" else f"{report['state']} ({text})", table.TONES[report["status"]])
-
-
 def _time(entry: Entry) -> str:
     if entry.report.get("duration_s") is not None or entry.final:
         return span(entry.report.get("duration_s"))
     return span(max(0.0, time.time() - entry.begun_ns / 1e9))
-
-
-def _nested(entries: list[Entry]) -> list[tuple[Entry, str]]:
-    """Each run below the run it was started in; one whose parent is not listed stands by itself."""
-    listed = {entry.run_id for entry in entries}
-    below: dict[str | None, list[Entry]] = {}
-    for entry in entries:
-        parent = entry.report.get("parent")
-        below.setdefault(parent if parent in listed and parent != entry.run_id else None, []).append(entry)
-    rows: list[tuple[Entry, str]] = []
-    left = [(entry, 0) for entry in reversed(below.pop(None, []))]
-    while left:
-        entry, depth = left.pop()
-        rows.append((entry, "  " * (depth - 1) + "└ " if depth else ""))
-        left += [(child, depth + 1) for child in reversed(below.pop(entry.run_id, []))]
-    # Ids are given by users: two runs can name each other. They are shown all the same.
-    return rows + [(entry, "") for rest in below.values() for entry in rest]
 
 
 def _watch(given: Parsed, wanted: _Wanted) -> int:

@@ -92,7 +92,12 @@ def outcome_of(reported: Mapping[str, Any]) -> Outcome:
 
     For those who have the report only, from a daemon or a file: every other projection takes an outcome.
     """
-    return decide(_fact(place, entry) for place, entry in enumerate(reported["evidence"]))
+    return decide(facts_of(reported))
+
+
+def facts_of(reported: Mapping[str, Any]) -> list[Fact]:
+    """The facts behind a report that came from elsewhere, with times that count from when the journal was begun."""
+    return [_fact(place, entry) for place, entry in enumerate(reported["evidence"])]
 
 
 def _fact(place: int, entry: Mapping[str, Any]) -> Fact:
