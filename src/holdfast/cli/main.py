@@ -19,6 +19,7 @@ COMMANDS = {
     "run": "run a command in the foreground, and see to it that it ends well",
     "submit": "queue a command with the daemon",
     "ps": "list the runs there are",
+    "top": "see every run live in this terminal",
     "show": "show the report of a run",
     "why": "tell what happened to a run, and what decided",
     "logs": "print what a run wrote",

@@ -1,0 +1,85 @@
+"""Questions in front of everything else: yes or no, one line of text, and the help."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+_CSS = """
+Question, Line, Help { align: center middle; background: transparent; }
+.dialog {
+  width: 76; max-width: 98%; height: auto; max-height: 98%; padding: 0 1;
+  border: round ansi_default; background: ansi_default;
+}
+"""
+
+
+class Question(ModalScreen[bool]):
+    """Yes only by `y`: a key that was meant for something else is a no, or nothing."""
+
+    CSS = _CSS
+    BINDINGS: ClassVar[list[BindingType]] = [("y", "answer(True)"), ("n,escape,q", "answer(False)")]
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        """The text, and what can be pressed."""
+        with Vertical(classes="dialog"):
+            yield Static(f"{self._text}\n\n  y  yes      n  no", markup=False)
+
+    def action_answer(self, yes: bool) -> None:
+        """It is answered."""
+        self.dismiss(yes)
+
+
+class Line(ModalScreen[str]):
+    """A line of text; empty when it was given up."""
+
+    CSS = _CSS
+    BINDINGS: ClassVar[list[BindingType]] = [("escape", "give_up")]
+
+    def __init__(self, text: str, value: str) -> None:
+        super().__init__()
+        self._text, self._value = text, value
+
+    def compose(self) -> ComposeResult:
+        """The text and a field."""
+        with Vertical(classes="dialog"):
+            yield Static(self._text, markup=False)
+            yield Input(self._value, compact=True)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Enter."""
+        self.dismiss(event.value.strip())
+
+    def action_give_up(self) -> None:
+        """Escape."""
+        self.dismiss("")
+
+
+class Help(ModalScreen[None]):
+    """Every key. Any key closes it."""
+
+    CSS = _CSS
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        """The text."""
+        with Vertical(classes="dialog"):
+            yield Static(self._text, markup=False)
+
+    def on_key(self) -> None:
+        """Close it."""
+        self.dismiss(None)
