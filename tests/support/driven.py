@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 BOUND_S = 20.0  # generous: reached only by a test that is going to fail
 
 
+_REQUESTS_AT_ONCE = 64  # as in native/main.c
+
+
 class Driven:
     """One run and its guard. On leaving, both are gone, and so is everything below them."""
 
@@ -93,10 +96,10 @@ class Driven:
     def take_turns(self) -> None:
         """Return after the guard has looked at everything it watches, at least once from now on.
 
-        A request is answered before output is looked at, and the first turn may have begun before now: so the third
-        answer comes after one whole turn.
+        A turn answers an owner's requests as long as there are more, up to a bound, before it looks at the rest; and
+        the first turn may have begun before now. So it takes two bounds and one more.
         """
-        for _ in range(3):
+        for _ in range(2 * _REQUESTS_AT_ONCE + 1):
             assert self.ask(control.heartbeat) == 0
 
     def stop_guard(self) -> None:
