@@ -26,6 +26,7 @@ import os
 import sys
 import time
 from _socket import AF_UNIX, CMSG_SPACE, MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_SEQPACKET, socket
+from itertools import count
 
 from . import outcome as outcomes
 from .environment import parent_run_id
@@ -58,6 +59,7 @@ ENDLESS = 1 << 62  # nobody waits, and yet memory can be given back
 CHUNKS_BYTES = 1 << 20  # how much a consumer takes at once
 STOP_CAUSES = tuple(CAUSES.words.values())
 _MARGIN_S = 3.0
+_TICKETS = count(1)  # of all runs: a guard that is used again may still answer what the last one asked
 
 
 def new_spec(argv: Sequence[Text], options: SpecOptions) -> RunSpec:
@@ -108,6 +110,7 @@ class LiveRun:
         "_known_facts",
         "_observed",
         "_outcome",
+        "_reported",
         "_ticket",
         "answers",
         "armed",
@@ -158,6 +161,7 @@ class LiveRun:
         self._observed: tuple[Fact, ...] = ()
         self._outcome: Outcome | None = None
         self._known_facts = -1
+        self._reported: tuple[tuple[int, int], dict[str, Any]] | None = None
 
     @classmethod
     def start(
@@ -313,7 +317,7 @@ class LiveRun:
             pass  # its guard is gone, and the memory goes with the journal; or it is stopped, and the next one will do
 
     def _next(self) -> int:
-        self._ticket += 1
+        self._ticket = next(_TICKETS)
         return self._ticket
 
     def _ask(self, packet: bytes) -> int:
@@ -416,8 +420,11 @@ class LiveRun:
         return True
 
     def report(self) -> dict[str, Any]:
-        """The report as far as the record was read."""
-        return report_of(self.reader, self.facts)
+        """The report as far as the record was read; made once for each stretch of it."""
+        seen = (self.reader.position, len(self._observed))
+        if self._reported is None or self._reported[0] != seen:
+            self._reported = (seen, report_of(self.reader, self.facts))
+        return dict(self._reported[1])
 
     def result(self, output: tuple[bytes, bytes] | None = None) -> Result:
         """All of it, for a settled run. Collects the output unless the caller has it already.

@@ -111,13 +111,16 @@ class Deliveries:
         """Within the transaction that queues the run: there will be something to post. SpecError as `check`."""
         connection.execute(_SQL["expect"], {"run_id": run_id, "url": url, "origin": origin_of(url)})
 
-    def write(self, connection: sqlite3.Connection, run_id: str, report: Mapping[str, Any]) -> None:
-        """Within the transaction of the run.verdict event: this is what to post. Once; nothing for other runs."""
+    def write(self, connection: sqlite3.Connection, run_id: str, report: Mapping[str, Any]) -> bool:
+        """Within the transaction of the run.verdict event: this is what to post. Once; False: nothing (any more)."""
+        if connection.execute(_SQL["is_waiting"], {"run_id": run_id}).fetchone() is None:
+            return False  # most runs have none
         now = self._clock.time()
         data = {"run_id": run_id, "report": report}
         body = {"type": "run.verdict", "timestamp": wall_time(int(now * 1e9)), "data": data}
         values = {"run_id": run_id, "body": msgspec.json.encode(body), "now_ms": int(now * 1000)}
         connection.execute(_SQL["decide"], values)
+        return True
 
     def committed(self) -> None:
         """After that transaction."""

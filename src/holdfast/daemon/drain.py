@@ -142,7 +142,7 @@ class Drain:
             "busy": run_ids,
             "queued": self._service.scheduler.admission.waiting,
         }
-        self._service.events.publish("service.shutdown", None, data)
+        self._service.events.post("service.shutdown", None, data)
 
     async def _cancel(self, policy: Policy) -> None:
         busy = self._service.scheduler.busy

@@ -28,7 +28,7 @@ from .tally import Tally
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from .store import Store
 
@@ -56,7 +56,7 @@ class Bounds(NamedTuple):
 class Rider(Protocol):
     """Something that is written in the transaction of an event."""
 
-    def write(self, connection: sqlite3.Connection, run_id: str, report: Mapping[str, Any]) -> None: ...
+    def write(self, connection: sqlite3.Connection, run_id: str, report: Mapping[str, Any]) -> bool: ...  # is there any
     def committed(self) -> None: ...
     def undone(self) -> None: ...
 
@@ -108,10 +108,29 @@ class EventLog:
         self._riders[type] = rider
 
     def publish(self, type: str, run_id: str | None, data: Mapping[str, Any]) -> asyncio.Future[int]:  # noqa: A002
-        """Store the event, then give it to everybody; its id. What was published before keeps the id it had.
+        """As `post`; its id when it is stored. The future may be left alone. StateError: it could not be stored."""
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        # Whoever does not look at the answer learns of a failure by the clients' resync and the daemon's log.
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-        `data` has the report where there is one; `run_id` and `at` are added. The future may be left alone. StateError:
-        it could not be stored, and whoever listens was told that something is missing.
+        def told(number: int, error: Exception | None) -> None:
+            if not answer.done():
+                answer.set_exception(error) if error else answer.set_result(number)
+
+        self.post(type, run_id, data, told)
+        return answer
+
+    def post(
+        self,
+        type: str,  # noqa: A002 - its name in the contract
+        run_id: str | None,
+        data: Mapping[str, Any],
+        told: Callable[[int, Exception | None], None] | None = None,
+    ) -> None:
+        """Store the event, then give it to everybody. What was published before keeps the id it had.
+
+        `data` has the report where there is one; `run_id` and `at` are added. When it cannot be stored, whoever listens
+        is told that something is missing.
         """
         now_ns = time.time_ns()
         report = data.get("report") or {}
@@ -120,36 +139,29 @@ class EventLog:
         values = {"at_ms": now_ns // 1_000_000, "type": type, "run_id": run_id, "session": session, "data": body}
         rider = self._riders.get(type)
 
-        def insert(connection: sqlite3.Connection) -> tuple[int, bool]:
-            if rider is not None and run_id is not None:
-                rider.write(connection, run_id, report)
+        def insert(connection: sqlite3.Connection) -> tuple[int, bool, bool]:
+            rode = rider is not None and run_id is not None and rider.write(connection, run_id, report)
             # Looked for first: an insert that comes to nothing would use up an id.
             for (number,) in connection.execute(_SQL["find"], values).fetchall():
-                return number, False
-            return connection.execute(_SQL["insert"], values).lastrowid or 0, True
+                return number, False, rode
+            return connection.execute(_SQL["insert"], values).lastrowid or 0, True, rode
 
-        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        # Whoever does not look at the answer learns of a failure by the clients' resync and the daemon's log.
-        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
-
-        def stored(written: asyncio.Future[tuple[int, bool]]) -> None:
-            if error := written.exception():
+        def stored(written: tuple[int, bool, bool], error: Exception | None) -> None:
+            number, new, rode = written if error is None else (0, False, False)
+            if error is not None:
                 self._tell_of_loss()
                 if rider is not None:
                     rider.undone()
-            else:
-                number, new = written.result()
-                if new and type == "run.verdict":
-                    self.tally.verdict(report, time.time())
-                if new:
-                    self._add(make(type, body, id=number, run_id=run_id, session=session))
-                if rider is not None:
-                    rider.committed()
-            if not answer.done():
-                answer.set_exception(error) if error else answer.set_result(number)
+            if new and type == "run.verdict":
+                self.tally.verdict(report, time.time())
+            if new:
+                self._add(make(type, body, id=number, run_id=run_id, session=session))
+            if rode and rider is not None:
+                rider.committed()
+            if told is not None:
+                told(number, error)
 
-        self._store.write(insert).add_done_callback(stored)
-        return answer
+        self._store.post(insert, stored)
 
     def tell(self, type: str, run_id: str, session: str | None, data: Mapping[str, Any]) -> None:  # noqa: A002
         """Give it to everybody who listens now. It is not stored, and left out for who is behind."""

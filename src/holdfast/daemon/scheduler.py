@@ -265,18 +265,18 @@ class Scheduler:
     def _publish(self, type_: str, tracked: Tracked, report: dict[str, Any]) -> None:
         """The event log keeps the order of these calls, tells of its own failures, and drops what it has already."""
         if tracked.managed:
-            self._events.publish(type_, tracked.run_id, {"report": report})
+            self._events.post(type_, tracked.run_id, {"report": report})
 
     def announce_queued(self, tracked: Tracked) -> None:
         """Tell that it waits."""
         self._publish("run.queued", tracked, tracked.report)
 
     def _post(self, action: Callable[[sqlite3.Connection], None], run_id: str) -> None:
-        def look(done: asyncio.Future[Any]) -> None:
-            if not done.cancelled() and (error := done.exception()) is not None:
+        def done(_: None, error: Exception | None) -> None:
+            if error is not None:
                 self._log.warning(f"not written down: {error}", run_id=run_id)
 
-        self._store.write(action).add_done_callback(look)
+        self._store.post(action, done)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -5,10 +5,11 @@
     idempotency   keys, what they were used for, and which run that is
     events, deliveries   see events.py and deliveries.py
 
-Writing. `write` hands an action to the writer thread. Whatever waits there is done in one transaction, each action in a
-savepoint of its own, and all are told after the commit: many writers share one fsync, and a failed action undoes
-itself only. Order that is guaranteed: actions take effect in the order in which `write` was called (from one thread),
-and an answer means that it is on disk.
+Writing. `write` and `post` hand an action to the writer thread. Whatever waits there is done in one transaction, and all
+are told after the commit: many writers share one fsync. A failed action undoes itself only: when one fails, all of
+them are done again, each in a savepoint of its own (so an action does nothing but SQL, and may be done twice).
+Order that is guaranteed: actions take effect in the order in which they were handed over (from one thread), they are
+told in this order, and an answer means that it is on disk.
 
 The schema is migrations/NNNN_*.sql, applied in order; a new file is the same migrations from zero.
 """
@@ -37,11 +38,11 @@ _CLOSE_S = 30.0
 
 class _Job(NamedTuple):
     action: Callable[[sqlite3.Connection], Any]
-    future: asyncio.Future[Any]
+    done: Callable[[Any, Exception | None], None]  # called on the loop
     loop: asyncio.AbstractEventLoop
 
 
-_Answer = tuple[_Job, Any, BaseException | None]
+_Answer = tuple[_Job, Any, Exception | None]
 
 
 class Store:
@@ -76,16 +77,35 @@ class Store:
 
     def write(self, action: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
         """Do it in the writer thread; the future has the answer after the commit. To be called on the event loop."""
-        return self._writer.hand_over(action)
+        return _future_of(self._writer, action)
+
+    def post(self, action: Callable[[sqlite3.Connection], T], done: Callable[[T, Exception | None], None]) -> None:
+        """The same for who does not wait: `done` is called on the event loop, with the answer or what went wrong."""
+        self._writer.hand_over(action, done)
 
     def read(self, action: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
         """Do it in the reader thread, which sees everything that was committed before. No writing."""
-        return self._reader.hand_over(action)
+        return _future_of(self._reader, action)
 
     def close(self) -> None:
         """Finish what was handed over, then close. Blocks for that long."""
         self._reader.close()
         self._writer.close()
+
+
+def _future_of(worker: _Worker, action: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def done(answer: T, error: Exception | None) -> None:
+        if future.cancelled():
+            return  # whoever asked went away; what was written stays
+        if error is None:
+            future.set_result(answer)
+        else:
+            future.set_exception(error)
+
+    worker.hand_over(action, done)
+    return future
 
 
 def statements(name: str) -> dict[str, str]:
@@ -112,14 +132,15 @@ class _Worker:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def hand_over(self, action: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
+    def hand_over(
+        self, action: Callable[[sqlite3.Connection], Any], done: Callable[[Any, Exception | None], None]
+    ) -> None:
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
         if self._is_closed:
-            future.set_exception(StateError(f"{self._path} is closed", remedy="the daemon is on its way out"))
+            error = StateError(f"{self._path} is closed", remedy="the daemon is on its way out")
+            loop.call_soon(done, None, error)
         else:
-            self._jobs.put(_Job(action, future, loop))
-        return future
+            self._jobs.put(_Job(action, done, loop))
 
     def close(self) -> None:
         if not self._is_closed:
@@ -142,17 +163,24 @@ class _Worker:
 
 def _do_together(connection: sqlite3.Connection, path: str, jobs: list[_Job]) -> None:
     """All of them in one transaction; nobody is told anything before it is committed."""
-    answers: list[_Answer] = []
     try:
         with database.writing(connection):
-            answers = [(job, *_savepoint(connection, job)) for job in jobs]
-    except sqlite3.Error as error:
-        failed = _state_error(error, path)
-        answers = [(job, None, failed) for job in jobs]
+            answers: list[_Answer] = [(job, job.action(connection), None) for job in jobs]
+    except Exception as error:  # noqa: BLE001 - whatever it is: it is found out below whose it was
+        answers = [(jobs[0], None, error)] if len(jobs) == 1 else _do_apart(connection, jobs)
     _tell(answers, path)
 
 
-def _savepoint(connection: sqlite3.Connection, job: _Job) -> tuple[Any, BaseException | None]:
+def _do_apart(connection: sqlite3.Connection, jobs: list[_Job]) -> list[_Answer]:
+    """The same, so that those fail that have to, and no other."""
+    try:
+        with database.writing(connection):
+            return [(job, *_savepoint(connection, job)) for job in jobs]
+    except Exception as error:  # noqa: BLE001 - the disk is full, or the like: it concerns them all
+        return [(job, None, error) for job in jobs]
+
+
+def _savepoint(connection: sqlite3.Connection, job: _Job) -> tuple[Any, Exception | None]:
     connection.execute("SAVEPOINT one")
     try:
         answer = job.action(connection)
@@ -177,18 +205,17 @@ def _do_each(connection: sqlite3.Connection, path: str, jobs: list[_Job]) -> Non
 
 def _tell(answers: list[_Answer], path: str) -> None:
     """Give the answers to those who wait; in one go, because each time wakes the event loop."""
+    loop = answers[0][0].loop
 
     def tell() -> None:
         for job, answer, error in answers:
-            if job.future.cancelled():
-                continue  # whoever asked went away; what was written stays
-            if error is None:
-                job.future.set_result(answer)
-            else:
-                job.future.set_exception(_state_error(error, path) if isinstance(error, sqlite3.Error) else error)
+            try:
+                job.done(answer, _state_error(error, path) if isinstance(error, sqlite3.Error) else error)
+            except Exception as defect:  # noqa: BLE001 - one who cannot take the answer keeps it from nobody else
+                loop.call_exception_handler({"message": "an answer of the store was not taken", "exception": defect})
 
     try:
-        answers[0][0].loop.call_soon_threadsafe(tell)
+        loop.call_soon_threadsafe(tell)
     except RuntimeError:
         pass  # the loop is closed: nobody waits any more
 

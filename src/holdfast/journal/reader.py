@@ -76,6 +76,7 @@ class JournalReader:
         self._block = _BLOCK
         self._room = 0
         self._json: dict[int, bytes] = {}
+        self._decoded: dict[int, dict[str, Any]] = {}
         self._ranges: dict[str, array[int]] = {}
 
     @property
@@ -272,6 +273,8 @@ class JournalReader:
     def _decode_json(self, type_: int) -> dict[str, Any] | None:
         if type_ not in self._json:
             return None
+        if type_ in self._decoded:
+            return self._decoded[type_]
         import json  # late: costs more than reading the whole journal of a short run
 
         try:
@@ -284,4 +287,5 @@ class JournalReader:
                 run_id=self._run_id,
                 remedy="its facts can still be read; how the run was started cannot",
             )
+        self._decoded[type_] = value  # the first of its kind counts, so it never changes
         return value

@@ -107,10 +107,12 @@ class writing:  # noqa: N801 - reads as a statement: `with writing(connection):`
         self._connection.execute("BEGIN IMMEDIATE")
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self._connection.execute("COMMIT")
-        elif self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+        try:
+            if kind is None:
+                self._connection.execute("COMMIT")
+        finally:
+            if self._connection.in_transaction:  # also after a commit that failed: the next one must be able to begin
+                self._connection.execute("ROLLBACK")
 
 
 def is_damage(error: sqlite3.Error) -> bool:

@@ -1,6 +1,9 @@
 -- name: expect
 INSERT INTO deliveries (run_id, url, origin, state) VALUES (:run_id, :url, :origin, 'waiting') ON CONFLICT DO NOTHING;
 
+-- name: is_waiting
+SELECT 1 FROM deliveries WHERE run_id = :run_id AND state = 'waiting';
+
 -- name: decide
 UPDATE deliveries SET state = 'pending', body = :body, due_ms = :now_ms WHERE run_id = :run_id AND state = 'waiting';
 
