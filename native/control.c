@@ -132,7 +132,7 @@ static bool put_in_place(const int *arrived, size_t count) {
     return done;
 }
 
-size_t control_next(struct control *control, char *spec) {
+enum control_news control_next(struct control *control, char *spec, size_t *length) {
     struct frame frame;
     union {
         struct cmsghdr header;
@@ -145,16 +145,19 @@ size_t control_next(struct control *control, char *spec) {
         ssize_t got = recvmsg(control->owners[0].fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         if (got < 0 && errno == ECONNRESET)
             continue;
+        if (got < 0 && (errno == EAGAIN || errno == EINTR))
+            return CONTROL_NOTHING;
         if (got < (ssize_t)sizeof frame || frame.mark != FRAME_MARK)
-            return 0; /* the owner is gone, or there was nothing after all */
+            return CONTROL_GONE;
         const struct cmsghdr *header = message.msg_controllen > 0 ? CMSG_FIRSTHDR(&message) : NULL;
         if (frame.type == PACKET_NEXT && header != NULL && header->cmsg_type == SCM_RIGHTS) {
             int arrived[NEXT_COUNT];
             size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-            if (count > NEXT_COUNT) /* what pads the buffer has room for one more */
-                return 0;
+            if (count > NEXT_COUNT || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
+                return CONTROL_GONE; /* not all of it: what pads the buffer has room for one descriptor more */
             memcpy(arrived, CMSG_DATA(header), count * sizeof(int));
-            return put_in_place(arrived, count) ? (size_t)got - sizeof frame : 0;
+            *length = (size_t)got - sizeof frame;
+            return put_in_place(arrived, count) ? CONTROL_REQUEST : CONTROL_GONE;
         }
         if (frame.type != PACKET_READ) { /* a request that crossed the end of the last run */
             struct packet_answer answer = {.error = ESRCH};

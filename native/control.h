@@ -40,13 +40,13 @@ struct control {
 };
 
 void control_open(struct control *control, int first);
-/*
- * Takes the next run of a guard that has ended one: its descriptors are put in place, its spec into `spec`, which has room
- * for NEXT_SPEC_MAX bytes. Returns the spec's length; 0: there is no run.
- */
-size_t control_next(struct control *control, char *spec);
-/* Takes the next packet of one owner. */
 enum control_news { CONTROL_NOTHING, CONTROL_REQUEST, CONTROL_GONE };
+/*
+ * Takes the next run of a guard that has ended one, if it is there: its descriptors are put in place, its spec into `spec`,
+ * which has room for NEXT_SPEC_MAX bytes. GONE: the owner, or what it sent was none.
+ */
+enum control_news control_next(struct control *control, char *spec, size_t *length);
+/* Takes the next packet of one owner. */
 enum control_news control_receive(struct control *control, int owner, struct request *request);
 /* Lets a new owner in: same user or root only. Returns its index, or -1. */
 int control_accept(struct control *control);

@@ -25,6 +25,7 @@ enum { REQUESTS_AT_ONCE = 64 };
 #define ENTER_WAIT_NS 30000000000u /* a container that lets nobody in for so long will not */
 
 static struct run run;
+static struct signalfd_siginfo early; /* a signal that came when there was no run */
 
 /* ── setting up ───────────────────────────────────────────────────────────────────────────────────────────────── */
 
@@ -184,7 +185,9 @@ static void owner_left(int index) {
 
 static void serve(int index) {
     static struct request request;
-    for (int served = 0; served < REQUESTS_AT_ONCE && run.control.owners[index].fd >= 0; served++) {
+    /* Only up to the end of the run: what is behind it may be the next one. */
+    for (int served = 0; served < REQUESTS_AT_ONCE && run.control.owners[index].fd >= 0 && run.phase != PHASE_ENDED;
+         served++) {
         switch (control_receive(&run.control, index, &request)) {
         case CONTROL_NOTHING:
             return;
@@ -382,6 +385,8 @@ static int keep_run(int signals) {
     const bool owner_lives = watch_owner();
     prepare();
     /* What was asked for before the start comes before it: the command is never executed. */
+    if (run.phase == PHASE_HELD && early.ssi_signo != 0)
+        take_signal(&early);
     if (run.phase == PHASE_HELD)
         serve(0);
     if (run.phase == PHASE_HELD)
@@ -397,9 +402,33 @@ static int keep_run(int signals) {
     return GUARD_OK;
 }
 
+/* A signal asks a guard without a run to end, or the run that is on its way to it; a child's end is old news. */
+static void take_early_signals(int signals) {
+    struct signalfd_siginfo info;
+    while (read(signals, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo != SIGCHLD)
+            early = info;
+    }
+}
+
+/* Waits for the next run. False: there will be none. */
+static bool wait_for_next(int signals, int owner_process) {
+    struct pollfd watched[] = {
+        {run.control.owners[0].fd, POLLIN, 0}, {owner_process, POLLIN, 0}, {signals, POLLIN, 0}};
+    enum control_news news = CONTROL_NOTHING;
+    size_t length = 0;
+    while (news == CONTROL_NOTHING && early.ssi_signo == 0 && watched[1].revents == 0) {
+        if (poll(watched, 3, -1) < 0 && errno != EINTR)
+            return false;
+        take_early_signals(signals);
+        news = control_next(&run.control, spec_room(), &length);
+    }
+    return news == CONTROL_REQUEST && spec_take(&run.spec, length);
+}
+
 /*
- * A guard may keep one run after another for the same owner: starting a guard costs as much as a short run itself. Waits for
- * the next one. False: time to go.
+ * A guard may keep one run after another for the same owner: starting a guard costs as much as a short run itself. False:
+ * time to go.
  */
 static bool begin_again(int signals) {
     if (!run_can_be_followed(&run))
@@ -417,18 +446,11 @@ static bool begin_again(int signals) {
     const struct cgroup cgroup = run.cgroup;
     const int owner_process = run.owner_process;
     run = (struct run){.control = control, .cgroup = cgroup};
-    struct pollfd watched[] = {{control.owners[0].fd, POLLIN, 0}, {owner_process, POLLIN, 0}};
-    while (poll(watched, 2, -1) < 0 && errno == EINTR)
-        continue;
+    early.ssi_signo = 0;
+    const bool again = wait_for_next(signals, owner_process);
     if (owner_process >= 0)
         close(owner_process);
-    struct signalfd_siginfo info; /* a signal to a guard without a run asks it to end; a child's end is old news */
-    while (read(signals, &info, sizeof info) == (ssize_t)sizeof info) {
-        if (info.ssi_signo != SIGCHLD)
-            return false;
-    }
-    const size_t length = (watched[0].revents & POLLIN) != 0 ? control_next(&run.control, spec_room()) : 0;
-    return length > 0 && spec_take(&run.spec, length);
+    return again;
 }
 
 int main(int argc, char **argv) {
@@ -449,6 +471,8 @@ int main(int argc, char **argv) {
     do {
         code = keep_run(signals);
     } while (code == GUARD_OK && begin_again(signals));
+    if (run.control.owners[0].fd >= 0)
+        control_drop(&run.control, 0); /* first: whoever has a run for us learns at once that we take no more */
     cgroup_remove(&run.cgroup);
     return code;
 }

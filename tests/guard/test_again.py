@@ -1,0 +1,148 @@
+"""A guard between two runs: what is still on its way when one has ended, and what reaches it while it has none."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.guard import control
+from holdfast.guard.idle import IdleGuards
+from holdfast.live import LiveRun
+from holdfast.spec import make_spec
+
+from ..support.processes import state_of, wait_exited
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.guard
+
+BOUND_S = 20.0
+BEHIND = 60  # requests that a guard takes in one go, with room for two more
+
+
+@pytest.fixture
+def idle() -> Iterator[IdleGuards]:
+    """The idle guards of this test; all of them have gone at its end."""
+    guards = IdleGuards().for_now()
+    yield guards
+    guards.close()
+
+
+@contextmanager
+def started(idle: IdleGuards, *argv: str) -> Iterator[LiveRun]:
+    """A run whose guard may be used again, or is used again."""
+    live = LiveRun.start(make_spec(argv, timeout=60, grace=1), idle=idle)
+    try:
+        yield live
+    finally:
+        if live.guard_is_reusable:
+            live.part_from_guard()
+        if live.pidfd >= 0:
+            live.kill_guard()
+            live.reap(wait=True)
+            live.clean_up()
+        live.close()
+
+
+def settle(live: LiveRun) -> tuple[str | None, str | None]:
+    """Wait for the end, or for the guard's; returns status and cause."""
+    poll, end = select.poll(), time.monotonic() + BOUND_S
+    poll.register(live.control.fileno(), select.POLLIN)
+    while not live.ended:
+        assert poll.poll(max(0.0, end - time.monotonic()) * 1000), f"it does not end: {live.facts}"
+        live.on_readable()
+        if live.guard_lost:
+            live.clean_up()
+    return live.outcome.status, live.outcome.cause
+
+
+def until_started(live: LiveRun) -> None:
+    end = time.monotonic() + BOUND_S
+    while live.outcome.started is None:
+        assert time.monotonic() < end
+        os.sched_yield()
+        live.refresh()
+
+
+def stop(pid: int) -> None:
+    """SIGSTOP; returns when it stands still."""
+    os.kill(pid, signal.SIGSTOP)
+    end = time.monotonic() + BOUND_S
+    while state_of(pid) != "T":
+        assert time.monotonic() < end
+        os.sched_yield()
+
+
+def test_the_next_run_among_requests_that_see_the_last_one_end(idle: IdleGuards) -> None:
+    """The guard finds the run over between two requests; the one behind them is not for that run any more."""
+    with started(idle, "sleep", "60") as first:
+        until_started(first)
+        stop(first.guard_pid)
+        first.ask_signal(signal.SIGKILL, tree=False)
+        for _ in range(BEHIND):  # each of them looks through /proc, so the command is dead before the last
+            first.ask_signal(signal.SIGCONT, tree=True)
+        guard = first.guard_pid
+        first.part_from_guard()
+        with started(idle, "true") as second:
+            assert second.guard_pid == guard
+            os.kill(guard, signal.SIGCONT)
+            assert settle(second) == ("succeeded", "exit")
+
+
+@pytest.mark.parametrize(
+    "packet", [control.read(0, 0), control.stop(1 << 40, "user", "", now=False)], ids=["read", "stop"]
+)
+def test_a_request_that_comes_behind_the_end_does_not_send_the_guard_away(idle: IdleGuards, packet: bytes) -> None:
+    with started(idle, "true") as first:
+        assert settle(first) == ("succeeded", "exit")
+        first.control.send(packet)
+        guard = first.guard_pid
+        first.part_from_guard()
+    with started(idle, "true") as second:
+        assert settle(second) == ("succeeded", "exit")
+        assert second.guard_pid == guard
+
+
+def test_a_signal_ends_an_idle_guard(idle: IdleGuards) -> None:
+    with started(idle, "true") as first:
+        assert settle(first) == ("succeeded", "exit")
+        guard = first.guard_pid
+        first.part_from_guard()
+    os.kill(guard, signal.SIGTERM)
+    assert wait_exited(guard)
+    with started(idle, "true") as second:
+        assert settle(second) == ("succeeded", "exit")
+        assert second.guard_pid != guard
+
+
+def test_a_run_that_a_signal_meets_at_its_guard_is_cancelled_and_not_lost(idle: IdleGuards) -> None:
+    with started(idle, "true") as first:
+        assert settle(first) == ("succeeded", "exit")
+        guard = first.guard_pid
+        first.part_from_guard()
+    stop(guard)
+    os.kill(guard, signal.SIGTERM)
+    with started(idle, "true") as second:
+        assert second.guard_pid == guard
+        os.kill(guard, signal.SIGCONT)
+        status, _ = settle(second)
+        assert (status, second.outcome.started) == ("cancelled", None)
+
+
+def test_an_answer_to_the_last_run_is_none_to_the_next(idle: IdleGuards) -> None:
+    with started(idle, "true") as first:
+        assert settle(first) == ("succeeded", "exit")
+        first.ask_stop()  # too late: refused, but nobody is there any more to hear it
+        first.part_from_guard()
+    with started(idle, "sleep", "60") as second:
+        until_started(second)  # the refusal is in the socket
+        ticket = second.ask_stop()
+        assert settle(second) == ("cancelled", "user")
+        assert second.answers[ticket] == 0
