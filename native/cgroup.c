@@ -63,7 +63,8 @@ void cgroup_make(struct cgroup *cgroup, const struct spec *spec) {
     if (is_here(cgroup, spec) && !has_budget(spec))
         return;
     cgroup_remove(cgroup);
-    snprintf(cgroup->name, sizeof cgroup->name, "holdfast-%s", spec->run_id);
+    if (cgroup->name[0] == '\0') /* of the guard's first run: whoever has to clean up behind a guard knows that one */
+        snprintf(cgroup->name, sizeof cgroup->name, "holdfast-%s", spec->run_id);
     group_make(&cgroup->unified, spec->cgroup, cgroup->name);
     cgroup->place[0] = '\0';
     if (spec->cgroup != NULL && strlen(spec->cgroup) < sizeof cgroup->place)

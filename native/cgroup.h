@@ -50,8 +50,8 @@ int cgroup_kill(struct cgroup *cgroup);
 /* Stragglers that are to be left alone go where the guard itself is. */
 void cgroup_let_go(const struct cgroup *cgroup);
 /*
- * A guard that keeps one run after another keeps its leaf, too, under the first one's name: the tree is gone, so it is
- * empty. Not one with budgets, whose counts begin anew with every run, nor one with leaves of nested runs inside.
+ * A guard that keeps one run after another keeps its leaf, too: the tree is gone, so it is empty. Not one with budgets,
+ * whose counts begin anew with every run, nor one with leaves of nested runs inside. The next one has the same name.
  */
 void cgroup_keep(struct cgroup *cgroup, const struct spec *spec);
 /* Removes the leaves, with what nested runs may have left inside. */

@@ -205,17 +205,20 @@ async def test_the_runs_of_a_guard_have_one_cgroup_and_it_goes_with_the_guard() 
     assert not exists(leaves[0])
 
 
+STUBBORN = ["sh", "-c", "trap '' TERM; sleep 1000"]
+SHOW_CGROUP = ["sh", "-c", "stat -c %i /sys/fs/cgroup/unified$(sed -n 's,^0::,,p' /proc/self/cgroup)"]
+
+
 @pytest.mark.root
 async def test_a_run_with_a_budget_has_a_cgroup_of_its_own() -> None:
     needs_cgroup()
     async with Supervisor() as supervisor:
-        first, second, third = [
-            leaf_of((await guard_of(supervisor, "true", **options))[1]) for options in ({}, {"pids": 50}, {})
-        ]
+        results = [(await guard_of(supervisor, *SHOW_CGROUP, **options))[1] for options in ({}, {"pids": 50}, {}, {})]
+        first, second, third, fourth = [int(result.stdout) for result in results]
         assert len({first, second, third}) == 3
-        assert not exists(first)
-        assert not exists(second)
-    assert not exists(third)
+        assert third == fourth
+        assert len({leaf_of(result) for result in results}) == 1, "one name, for whoever cleans up behind the guard"
+    assert not exists(leaf_of(results[0]))
 
 
 async def test_the_run_after_one_that_was_killed_lives() -> None:
@@ -234,20 +237,22 @@ async def test_a_cgroup_with_another_inside_is_not_kept() -> None:
     async with Supervisor() as supervisor:
         make = "mkdir $(cat /proc/self/cgroup | sed -n 's,^0::,/sys/fs/cgroup/unified,p')/inner"
         _, nested = await guard_of(supervisor, "sh", "-c", make)
-        _, after = await guard_of(supervisor, "true")
         assert nested.exit_code == 0, nested.stderr
-        assert leaf_of(nested) != leaf_of(after)
         assert not exists(leaf_of(nested))
+        await guard_of(supervisor, "true")
+        assert not exists(f"{leaf_of(nested)}/inner")
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("before", [0, 1], ids=["first", "second"])
+@pytest.mark.parametrize("before", [0, 1, 2], ids=["first", "second", "after one that was killed"])
 async def test_a_killed_guard_leaves_nobody_in_its_cgroup(before: int) -> None:
     """The one write that ends the tree goes to the guard's cgroup, which may have the name of an earlier run."""
     needs_cgroup()
     async with Supervisor() as supervisor:
-        for _ in range(before):
+        if before > 0:
             await guard_of(supervisor, "true")
+        if before > 1:
+            await guard_of(supervisor, *STUBBORN, timeout=0.1, grace=0.1)
         run = await supervisor.start(
             ["sh", "-c", "env -i setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo $!; wait"]
         )
@@ -265,6 +270,7 @@ async def test_a_killed_guard_leaves_nobody_in_its_cgroup(before: int) -> None:
 async def test_an_idle_guard_that_was_killed_leaves_no_cgroup() -> None:
     needs_cgroup()
     async with Supervisor() as supervisor:
+        await guard_of(supervisor, *STUBBORN, timeout=0.1, grace=0.1)
         guard, result = await guard_of(supervisor, "true")
         os.kill(guard, signal.SIGKILL)
         assert wait_exited(guard)
