@@ -18,7 +18,7 @@ export function draw(target: HTMLElement, statistics: Statistics): () => void {
     const below = sums.at(-1);
     sums.push(statistics.slices.map((one, place) => (one.outcomes[status] ?? 0) + (below?.[place] ?? 0)));
   }
-  const bars = uPlot.paths.bars!({ size: [0.9, 40], align: 1 });
+  const bars = uPlot.paths.bars!({ size: [0.8, 40] });
   const counts = (status: string) => (_: uPlot, __: number, ___: number, place: number | null) =>
     place === null ? "–" : String(statistics.slices[place]?.outcomes[status] ?? 0);
   const charts: { title: string; data: uPlot.AlignedData; series: uPlot.Series[]; y: uPlot.Axis }[] = [
@@ -70,7 +70,7 @@ export function draw(target: HTMLElement, statistics: Statistics): () => void {
     figure.setAttribute("aria-label", `Chart: ${title}`);
     target.append(figure);
     const plot = new uPlot(
-      { width: Math.max(240, figure.clientWidth), height: 190, series: [{}, ...series], axes: [axis, y], scales: { y: { range: (_, __, most) => [0, Math.max(most || 0, 1e-3) * 1.05] } }, cursor: { drag: { x: false, y: false } } },
+      { width: Math.max(240, figure.clientWidth), height: 190, series: [{}, ...series], axes: [axis, y], scales: { x: { range: (_, low, high) => [low - statistics.slice_s, high + statistics.slice_s] }, y: { range: (_, __, most) => [0, Math.max(most || 0, 1e-3) * 1.05] } }, cursor: { drag: { x: false, y: false } } },
       data,
       figure,
     );

@@ -167,6 +167,7 @@ function InputBox({ runId }: { runId: string }) {
 
 function Facts({ report }: { report: Report }) {
   const { output, usage } = report;
+  const isOver = report.state === "settled" || report.state === null;
   const cpu = usage.cpu_user_s == null ? null : (usage.cpu_user_s ?? 0) + (usage.cpu_system_s ?? 0);
   const rows: [string, preact.ComponentChildren][] = [
     ["Run", <code>{report.run_id}</code>],
@@ -180,7 +181,7 @@ function Facts({ report }: { report: Report }) {
     ["Verdict", clock(report.verdict_at)],
     ["Settled", clock(report.settled_at)],
     ["Duration", duration(report.duration_s)],
-    ["Tree", `${report.tree ?? "unknown"}${report.stragglers ? `, ${count(report.stragglers, "straggler")}` : ""}${report.survivors?.length ? `: ${report.survivors.join(", ")}` : ""}`],
+    ["Tree", `${isOver ? (report.tree ?? "unknown") : "live"}${report.stragglers ? `, ${count(report.stragglers, "straggler")}` : ""}${report.survivors?.length ? `: ${report.survivors.join(", ")}` : ""}`],
     ["Containment", report.containment ?? "–"],
     ["Escalated", report.escalated ? "yes, SIGKILL was needed" : "no"],
     ["Output", `${size(output.stdout_bytes)} stdout, ${size(output.stderr_bytes)} stderr${output.late_bytes ? `, ${size(output.late_bytes)} of it late` : ""}${output.dropped_bytes ? `, ${size(output.dropped_bytes)} dropped` : ""}`],

@@ -5,7 +5,7 @@ import { cancelRuns } from "./actions.ts";
 import { count, duration, plain, rate, size } from "./format.ts";
 import { ageOf, Bar, commandOf, Empty, Labels, nameOf, Outcome } from "./parts.tsx";
 import { go, place, runLink, setParameters } from "./router.ts";
-import { changed, loading, more, now, numbers, runs } from "./store.ts";
+import { changed, connection, loading, more, now, numbers, runs } from "./store.ts";
 import type { Run } from "./store.ts";
 
 export type Row = { run: Run; depth: number; children: number };
@@ -17,6 +17,7 @@ const selected = signal<ReadonlySet<string>>(new Set());
 const folded = signal<ReadonlySet<string>>(new Set());
 
 const SORTS: Record<string, (run: Run) => number | string> = {
+  live: (run) => `${run.state === "settled" || run.state === null ? 0 : 1}${SORTS["begun"]!(run)}`,
   begun: (run) => run.queued_at ?? run.started_at ?? run.verdict_at ?? "",
   state: (run) => `${run.state} ${run.status} ${run.cause}`,
   name: (run) => nameOf(run).toLowerCase(),
@@ -55,14 +56,13 @@ export function matches(run: Run, filters: URLSearchParams): boolean {
 
 export function isWaiting(run: Run): boolean {
   if (run.status !== null) return false;
-  const live = numbers.get(run.run_id) as { waiting_for_input?: boolean | null } | undefined;
-  return (live?.waiting_for_input ?? (run as { waiting_for_input?: boolean | null }).waiting_for_input) === true;
+  return numbers.get(run.run_id)?.waiting_for_input === true;
 }
 
 export function arrange(found: Iterable<Run>, filters: URLSearchParams, closed: ReadonlySet<string>): Row[] {
-  const sort = filters.get("sort") ?? "-begun";
+  const sort = filters.get("sort") ?? "-live";
   const down = sort.startsWith("-");
-  const by = SORTS[sort.replace(/^-/, "")] ?? SORTS["begun"]!;
+  const by = SORTS[sort.replace(/^-/, "")] ?? SORTS["live"]!;
   const wanted = [...found].filter((run) => matches(run, filters));
   const keyed = wanted.map((run) => ({ run, key: by(run) }));
   keyed.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : a.run.run_id < b.run.run_id ? -1 : 1) * (down ? -1 : 1));
@@ -95,7 +95,7 @@ export function RunsPage() {
     return arrange(runs.values(), place.value.parameters, folded.value);
   });
   return (
-    <main class="runs" id="main">
+    <main class={connection.value.state === "gone" ? "runs stale" : "runs"} id="main">
       <h1 class="sr">Runs</h1>
       <Filters shown={rows.value.length} />
       <Selection rows={rows.value} />
@@ -219,7 +219,7 @@ function Table({ rows }: { rows: Row[] }) {
   const first = Math.max(0, Math.floor(top.value / rowHeight.value) - OVERSCAN);
   const last = Math.min(rows.length, Math.ceil((top.value + height.value) / rowHeight.value) + OVERSCAN);
   const at = Math.min(cursor.value, Math.max(0, rows.length - 1));
-  const sort = place.value.parameters.get("sort") ?? "-begun";
+  const sort = place.value.parameters.get("sort") ?? "-live";
 
   const move = (to: number) => {
     cursor.value = Math.max(0, Math.min(rows.length - 1, to));
@@ -275,7 +275,7 @@ function Table({ rows }: { rows: Row[] }) {
           />
         </span>
         {COLUMNS.map(([key, title, kind]) => {
-          const isSorted = sort.replace(/^-/, "") === key;
+          const isSorted = sort.replace(/^-/, "").replace("live", "begun") === key;
           const isDown = sort.startsWith("-");
           return (
             <span key={key} class={kind} role="columnheader" aria-sort={isSorted ? (isDown ? "descending" : "ascending") : "none"}>

@@ -4,8 +4,11 @@ import type { Timeline } from "./types.ts";
 
 /** Places from 0 to 1. Half by time, half by order: what happens within a moment at the end can still be told apart. */
 export function scale(times: number[], end: number): (at: number) => number {
-  const points = [...new Set([0, ...times, end])].sort((a, b) => a - b);
-  const places = points.map((at, order) => 0.5 * (end > 0 ? at / end : 0) + 0.5 * (points.length > 1 ? order / (points.length - 1) : 0));
+  const points = [...new Set([...times, end])].sort((a, b) => a - b);
+  const begin = points[0] ?? 0;
+  const places = points.map(
+    (at, order) => 0.5 * (end > begin ? (at - begin) / (end - begin) : 0) + 0.5 * (points.length > 1 ? order / (points.length - 1) : 0),
+  );
   return (at) => {
     let low = 0;
     while (low < points.length - 2 && points[low + 1]! <= at) low++;
@@ -70,7 +73,7 @@ export function TimelineView({ timeline }: { timeline: Timeline }) {
         ))}
       </div>
       <div class="ends dim" aria-hidden="true">
-        <span>0</span>
+        <span>{duration(Math.min(...times))}</span>
         <span>drawn by time and order</span>
         <span>
           {duration(end)}

@@ -17,6 +17,7 @@ from ..errors import HoldfastError
 from ..journal.codec import FRAME, FRAME_SIZE
 from ..journal.reader import JournalReader
 from ..state import rundir
+from ..waiting import Stdin
 from .event import wall_time
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ class Sampler:
             "rss_bytes": None if guard_pid is None or is_over else sum(one.rss_bytes for one in tree),
             "output_bytes": output,
             "output_rate": _rate(before and before.output_bytes, output, passed, 1.0),
+            "waiting_for_input": Stdin.of(follower.header, follower.spec, outcome).is_waited_for(),
             **self._limits(run_id, follower, outcome.started),
         }
 

@@ -37,6 +37,7 @@ class RunNow(msgspec.Struct):
     rss_bytes: int | None
     output_bytes: int
     output_rate: Annotated[float | None, Meta(description="bytes per second since the look before")]
+    waiting_for_input: bool | None
     timeout_s: float | None
     deadline_at: Time | None
     idle_timeout_s: float | None
