@@ -60,13 +60,14 @@ class Top(App[None]):
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     Screen, #runs, #detail, Footer { background: ansi_default; color: ansi_default; }
-    #head { height: 1; text-style: bold; }
+    #head, #title { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
+    #head { text-style: bold; }
     #note { height: auto; display: none; text-style: bold; }
     #filter { display: none; height: 1; }
-    #runs { height: 1fr; }
+    #runs { height: 1fr; scrollbar-size-horizontal: 0; }
     #runs > .datatable--cursor { text-style: reverse; background: ansi_default; color: ansi_default; }
     #runs > .datatable--header { text-style: bold underline; background: ansi_default; color: ansi_default; }
-    #title { height: 1; text-style: underline; }
+    #title { text-style: underline; }
     #detail { height: 1fr; }
     .large #runs { display: none; }
     """
@@ -172,7 +173,8 @@ class Top(App[None]):
             for row, before in zip(found, self._shown, strict=True):
                 for column, cell, old in zip(COLUMNS, row.cells, before.cells, strict=True):
                     if cell != old:
-                        table.update_cell(row.run_id, column, Text(cell.text, style=_STYLES[cell.tone]))
+                        text = Text(cell.text, style=_STYLES[cell.tone])
+                        table.update_cell(row.run_id, column, text, update_width=True)
             self._shown = found
             return
         place = table.cursor_row

@@ -41,7 +41,7 @@ class DaemonSource:
     """Asks a daemon. To be closed."""
 
     def __init__(self, state: StateDirectory) -> None:
-        self.where = f"{state.path} (daemon)"
+        self.where = f"daemon {state.path}"
         self.client = AsyncClient(state_dir=state.path)
         self._directory = DirectorySource(state)
 

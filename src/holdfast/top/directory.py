@@ -59,7 +59,7 @@ class DirectorySource:
 
     def __init__(self, state: StateDirectory) -> None:
         self.state = state
-        self.where = state.path
+        self.where = f"directory {state.path}"
         self._thread = ThreadPoolExecutor(1, "holdfast top")
         self._index = Index(state)
         self._took_s = 0.0
