@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import pytest
 from starlette.requests import Request
 
+from holdfast.client.sse import EventParser
 from holdfast.daemon.event import Interest
 from holdfast.daemon.events import Bounds, EventLog
 from holdfast.daemon.http import sse
@@ -100,6 +101,21 @@ async def test_a_client_goes_on_where_it_was(tmp_path: Path, query: str, headers
         await publish(daemon.log, 1, 5)
         async with await Stream.open(daemon.path, query, headers) as stream:
             assert (await stream.next()).id == first
+
+
+@pytest.mark.parametrize(("query", "known"), [("", "5"), ("?after=3&run_id=none", "3")])
+async def test_a_stream_that_breaks_before_its_first_event_has_an_id_to_come_back_with(
+    tmp_path: Path, query: str, known: str
+) -> None:
+    async with up(tmp_path) as daemon:
+        await publish(daemon.log, 1, 5)
+        reader, writer = await asyncio.open_unix_connection(daemon.path)
+        writer.write(f"GET /v1/events{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        hello = await reader.readuntil(b": events\n") + await reader.readuntil(b"\n\n")
+        writer.close()
+        parser = EventParser()
+        assert parser.feed(hello[hello.index(b"retry:") :]) == []
+        assert parser.last_id == known
 
 
 async def test_a_reconnect_misses_nothing_while_events_come(tmp_path: Path) -> None:

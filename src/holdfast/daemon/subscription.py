@@ -70,6 +70,11 @@ class Subscription:
         self._live = False
         self._ended = False
 
+    @property
+    def position(self) -> int:
+        """The id after which it goes on: everything up to it was given, or was not asked for."""
+        return self._taken_id
+
     # The log's side. Nothing here waits.
 
     def offer(self, event: Event) -> None:

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from ..service import Service
     from ..subscription import Subscription
 
-_HELLO = b"retry: 1000\n: events\n\n"
+_HELLO = (
+    b"retry: 1000\n: events\nid: %d\n\n"  # whoever loses the stream before its first event has what to come back with
+)
 _LINGER_S = 1.0  # for a client to read the end
 _KNOWN = ("after", "run_id", "session", "types", "output", "late")
 _SWITCH = {"1": True, "true": True, "0": False, "false": False}
@@ -112,7 +114,7 @@ class EventStream(Response):
         watcher = asyncio.create_task(_watch(receive, subscription))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            await send({"type": "http.response.body", "body": _HELLO, "more_body": True})
+            await send({"type": "http.response.body", "body": _HELLO % subscription.position, "more_body": True})
             async for batch in subscription:
                 frames = batch[0].frame if len(batch) == 1 else b"".join([event.frame for event in batch])
                 await send({"type": "http.response.body", "body": frames, "more_body": True})
