@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import signal
 import socket
 import time
@@ -90,6 +92,16 @@ def test_the_second_signal_cancels_and_the_third_leaves_the_runs_to_their_guards
     with daemon(tmp_path / "s") as running:  # the next one finds it, live or over
         report = running.wait(run_id)
         assert (report["status"], report["cause"], report["tree"]) == ("cancelled", "shutdown", "gone")
+
+
+def test_signals_that_come_until_it_is_gone_do_not_make_a_failure_of_its_end(tmp_path: Path) -> None:
+    with daemon(tmp_path / "s") as running:
+        exited = select.poll()
+        exited.register(pidfd := os.pidfd_open(running.process.pid), select.POLLIN)
+        while not exited.poll(1):
+            running.signal()
+        os.close(pidfd)
+        assert (running.exit_code(), running.lines[-1]) == (0, "bye")
 
 
 def test_cancel_as_policy_does_not_wait(tmp_path: Path, child: Children) -> None:

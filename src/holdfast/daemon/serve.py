@@ -92,6 +92,7 @@ class _Daemon:
 
     async def run(self) -> None:
         async with AsyncExitStack() as closing:
+            closing.callback(_ignore_signals)
             store = Store.open(os.path.join(self._state.path, FILE))
             closing.callback(store.close)
             for warning in store.warnings:
@@ -244,6 +245,16 @@ class _Daemon:
 
     async def _stop_deliveries(self, service: Service, drain: Drain) -> None:
         await service.deliveries.stop(last_tries_s=0.0 if drain.phase is Phase.LEAVING else _LAST_TRIES_S)
+
+
+def _ignore_signals() -> None:
+    """All is over but the exit itself, and one more signal must not make a failure of that."""
+    loop, numbers = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    for number in numbers:
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _bounds(config: Config) -> event_log.Bounds:
