@@ -242,7 +242,12 @@ class Run:
         await checkpoint()
         self._close_stdin()
         if self._live.spec.lifetime != "owner" and not self._live.ended:
-            await self._answered(self._live.ask_close_input())
+            try:
+                await self._answered(self._live.ask_close_input())
+            except RequestError as error:
+                # The run is over, or its stdin was closed before: what was asked for is so.
+                if self._live.spec.stdin != "pipe" or error.errno not in (*_TOO_LATE, errno.ENOENT):
+                    raise
 
     async def resize(self, rows: int, columns: int) -> None:
         """Tell the run's terminal its size; RequestError when it has none or it is gone."""
