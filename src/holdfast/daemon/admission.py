@@ -127,6 +127,10 @@ class Admission:
             self._by_main[keys.main] += 1
             self._by_key.update(keys.all)
 
+    def keys(self, run_id: str) -> Keys | None:
+        """What a run is counted under that takes place; None when it does not."""
+        return self._running.get(run_id)
+
     def vacate(self, run_id: str) -> None:
         """It is over, or was never started. Once more does no harm."""
         keys = self._running.pop(run_id, None)

@@ -54,13 +54,15 @@ class History:
         after = None if cursor is None else parse_cursor(cursor)
 
         def find() -> tuple[list[dict[str, Any]], str | None]:
-            found = {entry.run_id: entry for entry in waiting}
+            # What has a directory by now does not wait any more. Looked at first: then it is found below.
+            found = {entry.run_id: entry for entry in waiting if not self.state.has(entry.run_id)}
             found |= {entry.run_id: entry for entry in self._index.refresh()}  # started since: it does not wait
             wanted = [entry for entry in found.values() if filters.matches(entry) and _is_after(entry, after)]
             if states:
                 wanted = [entry for entry in wanted if entry.report.get("state") in states]
             if not states or "settled" in states:
-                wanted += self._index.list(filters, limit + 1, cursor).entries
+                ended = {entry.run_id: entry for entry in self._index.list(filters, limit + 1, cursor).entries}
+                wanted = [*(entry for entry in wanted if entry.run_id not in ended), *ended.values()]
             wanted.sort(key=_place, reverse=True)
             more = len(wanted) > limit > 0
             page = wanted[:limit]

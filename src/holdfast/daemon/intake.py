@@ -1,7 +1,7 @@
 """A posted run on its way into the queue: checked, written down, and only then known to anybody.
 
 One transaction has the row, the idempotency key and the webhook: after a crash there are all of them or none. Whoever
-posts with a key twice at once is served by the same transaction's order: the second finds the first's run.
+posts with a key twice at once has to wait for its turn: the second finds the first's run.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -49,6 +50,12 @@ class Intake:
         self._scheduler = scheduler
         self._deliveries = deliveries
         self._incoming: dict[str, asyncio.Event] = {}  # runs whose rows are being written
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._defaults: tuple[Config, dict[str, Any]] | None = None
+
+    def turn(self, key: str) -> asyncio.Lock:
+        """To be held while posting with this key: whoever comes second finds what became of the first."""
+        return self._turns.setdefault(key, asyncio.Lock())
 
     async def used(self, key: str, submission: Submission) -> str | None:
         """The run this key was used for; None: it was not. IdempotencyConflictError: for another spec."""
@@ -63,7 +70,9 @@ class Intake:
         """
         run_id = new_run_id() if submission.run_id is None else check_run_id(submission.run_id)
         queued_ns = time.time_ns()
-        complete = submission.with_defaults(_defaults(config))
+        if self._defaults is None or self._defaults[0] is not config:
+            self._defaults = (config, _defaults(config))
+        complete = submission.with_defaults(self._defaults[1])
         tracked = self._tracked(run_id, complete, wall_time(queued_ns))
         self._check_room(run_id, config)
         row = {"run_id": run_id, "queued_ns": queued_ns, "submission": msgspec.json.encode(complete)}
@@ -71,16 +80,30 @@ class Intake:
             None if key is None else {"key": key, "digest": submission.digest(), "run_id": run_id, "used_ns": queued_ns}
         )
         self._incoming[run_id] = asyncio.Event()
-        # Shielded: a client that goes away meanwhile does not take back what is perhaps committed.
-        return await asyncio.shield(asyncio.ensure_future(self._put(tracked, complete, row, use)))
+        taken: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
 
-    async def _put(
-        self, tracked: Tracked, submission: Submission, row: dict[str, Any], use: dict[str, Any] | None
-    ) -> Taken:
+        def written(put_at: int | str, error: Exception | None) -> None:
+            # On the loop whether or not somebody still waits: a client that goes away takes back nothing.
+            try:
+                found = self._written(tracked, complete, put_at, error)
+            except Exception as failure:  # noqa: BLE001 - it belongs to who posted this
+                if not taken.done():
+                    taken.set_exception(failure)
+            else:
+                if not taken.done():
+                    taken.set_result(found)
+
+        self._store.post(lambda connection: self._write(connection, complete, row, use), written)
+        found = await taken
+        return found if found.is_new else Taken(await self._arrived(found.run_id), False)
+
+    def _written(self, tracked: Tracked, submission: Submission, put_at: int | str, error: Exception | None) -> Taken:
+        """Its row is committed, or was not: then this fails as `take`."""
         try:
-            put_at = await self._store.write(lambda connection: self._write(connection, submission, row, use))
+            if error is not None:
+                raise error
             if isinstance(put_at, str):  # somebody else used the key while we looked
-                return Taken(await self._arrived(put_at), False)
+                return Taken(put_at, False)
             timeout_s = submission.queue_timeout_s
             self._scheduler.enqueue(tracked, put_at, submission.priority, timeout_s, timeout_s or 0.0)
         finally:
@@ -88,9 +111,11 @@ class Intake:
         self._scheduler.announce_queued(tracked)
         # In the queue, then looked: a session that closes now either is seen here or sees this run.
         session = None if tracked.spec is None else tracked.spec.session
-        if session is not None and sessions.is_closed(self._state, session):
-            self._scheduler.end_in_queue(tracked.run_id, unstarted.stopped("session", "its session was closed"))
-        self._scheduler.pump()
+        try:
+            if session is not None and sessions.is_closed(self._state, session):
+                self._scheduler.end_in_queue(tracked.run_id, unstarted.stopped("session", "its session was closed"))
+        finally:
+            self._scheduler.pump()
         return Taken(tracked.run_id, True)
 
     def _write(

@@ -108,10 +108,14 @@ class Recovery:
         start would be taken for lost.
         """
         looks = (asyncio.to_thread(discard_if_never_ran, self._state, row.run_id) for row in rows)
-        for row, never_ran in zip(rows, await asyncio.gather(*looks), strict=True):
-            if never_ran:
+        for row, never_ran in zip(rows, await asyncio.gather(*looks, return_exceptions=True), strict=True):
+            if isinstance(never_ran, BaseException):
+                # Neither started again nor given up: its row stays for the next daemon.
+                self._log.warning(f"what there is of it cannot be looked at: {never_ran}", run_id=row.run_id)
+            elif never_ran:
                 self._queue(row)
             else:
+                self._scheduler.admission.occupy(row.run_id, keys_of(None, None, None))
                 self._spawn(self._move(row))
         self._spawn(self._others({*active, *(row.run_id for row in rows)}))
 

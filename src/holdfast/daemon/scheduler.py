@@ -93,7 +93,6 @@ class Scheduler:
         """Start whatever may start."""
         while self.is_open and (chosen := self.admission.take_next()) is not None:
             tracked = self.runs[chosen.run_id]
-            tracked.forget_expiry()
             self._spawn(self._start(tracked, chosen))
 
     async def _start(self, tracked: Tracked, waiting: Waiting) -> None:
@@ -122,6 +121,7 @@ class Scheduler:
             await self._started(tracked, run)
 
     async def _started(self, tracked: Tracked, run: EngineRun) -> None:
+        tracked.forget_expiry()  # not before: one that cannot be started goes on waiting
         tracked.run, tracked.spec = run, None
         tracked.begun.set()
         self._tries.pop(tracked.run_id, None)
@@ -225,6 +225,7 @@ class Scheduler:
     def _end(self, tracked: Tracked, report: dict[str, Any]) -> None:
         """It is over. Those who wait first, then room for the next, then what is written about it, its rows last."""
         was_decided = tracked.verdict.is_set()
+        tracked.forget_expiry()
         tracked.end(report)
         self.runs.pop(tracked.run_id, None)
         self.admission.vacate(tracked.run_id)

@@ -106,12 +106,18 @@ class Service:
         DrainingError, QueueFullError, IdempotencyConflictError, SpecError, SessionClosedError, RunExistsError,
         StateError: nothing was queued.
         """
-        self._check_admission()
-        if idempotency_key is not None and (used := await self._intake.used(idempotency_key, submission)) is not None:
-            return await self._report_of_use(used), False
-        self._check_admission()
-        run_id, is_new = await self._intake.take(submission, self.config, idempotency_key)
+        if idempotency_key is None:
+            run_id, is_new = await self._take(submission, None)
+        else:
+            async with self._intake.turn(idempotency_key):
+                self._check_admission()
+                used = await self._intake.used(idempotency_key, submission)
+                run_id, is_new = (used, False) if used is not None else await self._take(submission, idempotency_key)
         return await self._report_of_use(run_id), is_new
+
+    async def _take(self, submission: Submission, key: str | None) -> tuple[str, bool]:
+        self._check_admission()
+        return await self._intake.take(submission, self.config, key)
 
     async def _report_of_use(self, run_id: str) -> Report:
         try:
@@ -130,7 +136,8 @@ class Service:
     async def report(self, run_id: str) -> Report:
         """The report of any run: queued, live or over. RunNotFoundError; JournalError when it cannot be read."""
         tracked = self.scheduler.runs.get(run_id)
-        if tracked is not None:
+        # One that ends in the queue is over as soon as its record is there, which others see as well.
+        if tracked is not None and not (tracked.run is None and tracked.final is None and self.state.has(run_id)):
             return tracked.report
         if run_id in self._recent and self.state.has(run_id):
             return self._recent[run_id]
@@ -205,11 +212,15 @@ class Service:
                 return None
             if run_id in self.scheduler.runs:
                 return self.scheduler.runs[run_id]
-        return await self.adopt(Tracked(run_id, keys_of(None, None, None), managed=False))
+        # One that has room kept for it is ours, and recovery has not come to it yet.
+        ours = self.scheduler.admission.keys(run_id)
+        return await self.adopt(Tracked(run_id, ours or keys_of(None, None, None), managed=ours is not None))
 
     async def adopt(self, tracked: Tracked) -> Tracked:
         """Follow a run that was started before; several who ask for the same one share it. As Engine.adopt."""
         run_id = tracked.run_id
+        if run_id in self.scheduler.runs:
+            return self.scheduler.runs[run_id]
         if run_id not in self._adopting:
             self._adopting[run_id] = asyncio.ensure_future(self._adopt(tracked))
             self._adopting[run_id].add_done_callback(lambda _: self._adopting.pop(run_id, None))

@@ -5,9 +5,9 @@
     idempotency   keys, what they were used for, and which run that is
     events, deliveries   see events.py and deliveries.py
 
-Writing. `write` and `post` hand an action to the writer thread. Whatever waits there is done in one transaction, and all
-are told after the commit: many writers share one fsync. A failed action undoes itself only: when one fails, all of
-them are done again, each in a savepoint of its own (so an action does nothing but SQL, and may be done twice).
+Writing. `write` and `post` hand an action to the writer thread. Whatever waits there is done in one transaction, and
+all are told after the commit: many writers share one fsync. A failed action undoes itself only: when one fails, all
+of them are done again, each in a savepoint of its own (so an action does nothing but SQL, and may be done twice).
 Order that is guaranteed: actions take effect in the order in which they were handed over (from one thread), they are
 told in this order, and an answer means that it is on disk.
 

@@ -1,0 +1,194 @@
+"""Things that happen at once, forced into the order that hurts: a service in this process, with real guards."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from holdfast.config import Config
+from holdfast.daemon import recovery, unstarted
+from holdfast.daemon.admission import keys_of
+from holdfast.daemon.deliveries import Deliveries
+from holdfast.daemon.engine import LocalEngine
+from holdfast.daemon.events import EventLog
+from holdfast.daemon.history import History
+from holdfast.daemon.log import Log
+from holdfast.daemon.recovery import Recovery
+from holdfast.daemon.scheduler import Scheduler
+from holdfast.daemon.service import Parts, Service, limits_of
+from holdfast.daemon.store import Store, statements
+from holdfast.daemon.submission import Submission
+from holdfast.daemon.tracked import Tracked
+from holdfast.errors import ResourceError
+from holdfast.state.directory import StateDirectory
+from holdfast.state.entry import Filters
+from holdfast.supervisor import Supervisor
+from tests.support.daemons import BOUND_S, Gate
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.anyio
+SQL = statements("queue")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@asynccontextmanager
+async def service(path: Path, *, is_open: bool = True, **settings: Any) -> AsyncIterator[Service]:
+    """A service without a listener. What is left of its runs is cancelled at the end."""
+    state, config = StateDirectory.open(str(path)), Config()._replace(**settings)
+    log = Log(fd=os.open(path.parent / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    store, history = Store.open(str(path / "daemon.sqlite")), History(state, log)
+    events = EventLog(store)
+    deliveries = Deliveries(store, events, secret_path=str(path / "secret"))
+    await events.start()
+    try:
+        async with Supervisor(state_dir=path) as supervisor:
+            engine = LocalEngine(supervisor)
+            scheduler = Scheduler(state, store, engine, events, limits_of(config), log)
+            scheduler.is_open = is_open
+            made = Service(Parts(state, store, engine, scheduler, history, events, deliveries), config)
+            try:
+                yield made
+            finally:
+                for tracked in list(scheduler.runs.values()):
+                    await made.cancel(tracked.run_id, now=True)
+                    await tracked.settled.wait()
+                await scheduler.stop()
+    finally:
+        await events.stop()
+        history.close()
+        store.close()
+        os.close(log._fd)  # noqa: SLF001
+
+
+async def told(made: Service, run_id: str) -> list[str]:
+    """The types of the events of a run that are stored by now."""
+    await made.store.write(lambda _: None)
+    query = "SELECT type FROM events WHERE run_id = ? ORDER BY id"
+    return [kind for (kind,) in await made.store.read(lambda c: c.execute(query, (run_id,)).fetchall())]
+
+
+async def test_who_posts_at_once_with_one_key_and_one_id_gets_one_run(tmp_path: Path) -> None:
+    async with service(tmp_path / "s", queue_limit=1, max_runs=1) as made:
+        submission = Submission(argv=["true"], run_id="mine")
+        answers = await asyncio.gather(*(made.submit(submission, idempotency_key="k") for _ in range(20)))
+        assert {report["run_id"] for report, _ in answers} == {"mine"}
+        assert [created for _, created in answers].count(True) == 1
+        await made.wait("mine", until="settled", timeout_s=BOUND_S)
+
+
+async def test_a_client_that_goes_away_while_its_run_is_written_takes_nothing_back(tmp_path: Path) -> None:
+    async with service(tmp_path / "s") as made:
+        posting = asyncio.ensure_future(made.submit(Submission(argv=["true"], run_id="mine")))
+        await asyncio.sleep(0)  # handed to the store
+        posting.cancel()
+        await asyncio.gather(posting, return_exceptions=True)
+        await made.store.write(lambda _: None)
+        assert (await made.wait("mine", until="settled", timeout_s=BOUND_S))["status"] == "succeeded"
+
+
+async def test_a_run_that_ended_in_the_queue_is_over_for_everybody_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded, go_on, record = threading.Event(), threading.Event(), unstarted.record
+
+    def slowly(*about: Any) -> None:
+        record(*about)
+        recorded.set()
+        assert go_on.wait(BOUND_S)
+
+    monkeypatch.setattr(unstarted, "record", slowly)
+    async with service(tmp_path / "s", is_open=False) as made:
+        run_id = (await made.submit(Submission(argv=["true"])))[0]["run_id"]
+        assert (await made.report(run_id))["state"] == "queued"
+        cancelling = asyncio.ensure_future(made.cancel(run_id))
+        try:
+            assert await asyncio.to_thread(recorded.wait, BOUND_S)
+            report = await made.report(run_id)
+            listed, _ = await made.list(Filters())
+        finally:
+            go_on.set()
+        assert (report["state"], report["status"]) == ("settled", "cancelled")
+        assert [(run["run_id"], run["state"]) for run in listed] == [(run_id, "settled")]
+        assert (await cancelling)["status"] == "cancelled"
+
+
+async def test_a_run_that_cannot_be_started_still_expires_in_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with service(tmp_path / "s") as made:
+
+        async def fails(_: object) -> Any:
+            raise ResourceError("no more processes", run_id="r")
+
+        monkeypatch.setattr(made.scheduler._engine, "start", fails)  # noqa: SLF001
+        submission = Submission(argv=["true"], run_id="r", queue_timeout_s=0.2)
+        await made.submit(submission)
+        report = await made.wait("r", until="settled", timeout_s=BOUND_S)
+        assert (report["status"], report["cause"]) == ("timed_out", "queue")
+
+
+async def test_a_run_of_ours_that_is_asked_for_before_recovery_has_found_it_stays_ours(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    async with service(tmp_path / "s") as made:
+        await made.submit(Submission(argv=gate.waits(), run_id="mine", session="s"))
+        await made.scheduler.runs["mine"].begun.wait()
+        await made.scheduler.stop()
+        made.scheduler.runs.clear()  # as a daemon that is killed
+    async with service(tmp_path / "s") as made:
+        made.scheduler.admission.occupy("mine", keys_of(None, None, None))  # recovery knows of it, and is busy
+        found: asyncio.Future[Tracked] = asyncio.get_running_loop().create_future()
+        made.scheduler.on_started.append(found.set_result)
+        waiting = asyncio.ensure_future(made.wait("mine", until="settled", timeout_s=BOUND_S))
+        first = await found
+        assert first.managed
+        assert await made.adopt(Tracked("mine", keys_of(None, "s", None))) is first  # then recovery comes to it
+        await asyncio.to_thread(gate.open)
+        assert (await waiting)["status"] == "succeeded"
+        assert await told(made, "mine") == ["run.queued", "run.started", "run.verdict", "run.settled"]
+        assert await made.store.read(lambda c: c.execute(SQL["active"]).fetchall()) == []
+
+
+async def test_one_row_that_cannot_be_looked_at_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with service(tmp_path / "s", is_open=False) as made:
+        for run_id in ("bad", "good"):
+            await made.submit(Submission(argv=["true"], run_id=run_id))
+        made.scheduler.runs.clear()  # as a daemon that is killed
+    look = recovery.discard_if_never_ran
+
+    def fails(state: StateDirectory, run_id: str) -> bool:
+        if run_id == "bad":
+            raise PermissionError(13, "Permission denied")
+        return look(state, run_id)
+
+    monkeypatch.setattr(recovery, "discard_if_never_ran", fails)
+    async with service(tmp_path / "s", is_open=False) as made:
+        found = await Recovery(made, Log(fd=-1)).run(BOUND_S, asyncio.Event())
+        assert (found.queued, list(made.scheduler.runs)) == (1, ["good"])
+        rows = await made.store.read(lambda c: c.execute(SQL["all"]).fetchall())
+        assert [row[1] for row in rows] == ["bad", "good"]  # for the next daemon
+
+
+async def test_the_end_of_stdin_is_no_failure_when_the_command_has_had_its_fill(tmp_path: Path) -> None:
+    async with service(tmp_path / "s") as made:
+        await made.submit(Submission(argv=["head", "-c1"], run_id="r", stdin="pipe"))
+        run = made.scheduler.runs["r"].run
+        assert run is not None
+        await run.write_stdin(b"x")
+        await run.close_stdin()
+        await run.close_stdin()  # once more does no harm
+        assert (await made.wait("r", until="settled", timeout_s=BOUND_S))["status"] == "succeeded"
+        await run.close_stdin()
