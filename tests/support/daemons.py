@@ -136,6 +136,7 @@ class Daemon:
         """The report when that is reached. AssertionError when it is not."""
         report = self._get(f"/v1/runs/{run_id}/wait?until={until}&timeout_s={BOUND_S:.0f}")
         assert report["status"] is not None, report
+        assert until == "verdict" or report["state"] == "settled", report
         return report
 
     def cancel(self, run_id: str, **body: Any) -> dict[str, Any]:
