@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from holdfast.errors import RequestError
 from holdfast.guard import control
+from holdfast.projections.report import report as project
 from holdfast.top.directory import DirectorySource
-from holdfast.top.source import TAIL_BYTES
+from holdfast.top.source import TAIL_BYTES, Snapshot, Tail
 
 from ..support.durable import DurableRun
 from .watched import watching
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncGenerator, Iterator
 
     from holdfast.state.directory import StateDirectory
 
@@ -206,6 +209,61 @@ async def test_without_colour(state: StateDirectory, monkeypatch: pytest.MonkeyP
     assert await colours()  # the control: there are some without it
     monkeypatch.setenv("NO_COLOR", "1")
     assert await colours() == set()
+
+
+class Restless:
+    """A source in which something happens all the time."""
+
+    where = "memory"
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    async def runs(self) -> Snapshot:
+        self.looks += 1
+        one = {**project(None, {"argv": ["true"]}, ()), "run_id": "a", "state": "running"}
+        return Snapshot([{**one, "output": {"stdout_bytes": self.looks}}])
+
+    async def changes(self) -> AsyncGenerator[None, None]:
+        while True:
+            await asyncio.sleep(0)
+            yield
+
+    async def tail(self, run_id: str) -> Tail:
+        self.looks += 1
+        return Tail(f"{run_id} {self.looks}".encode(), cut=False)
+
+    async def output_changes(self, run_id: str) -> AsyncGenerator[None, None]:
+        del run_id
+        async for change in self.changes():
+            yield change
+
+    async def cancel(self, run_id: str, *, now: bool) -> None:
+        raise RequestError(f"it refused [b]and said so[/b] {now}", run_id=run_id)
+
+    async def extend(self, run_id: str, seconds: float) -> None:
+        raise RequestError(f"no {seconds}", run_id=run_id)
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_leaving_while_everything_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.top.app._LEAST_S", 0.01)
+    for keys in ("l", "e"):
+        async with watching(Restless()) as top:
+            await top.until_text("1 running")
+            await top.press(keys)
+
+
+async def test_a_refusal_is_told_and_ends_nothing() -> None:
+    async with watching(Restless()) as top:
+        told: list[str] = []
+        top.app.notify = lambda message, **options: told.append(f"{message} {options}")  # type: ignore[method-assign]
+        await top.until_text("1 running")
+        await top.press("c", "y")
+        await top.until(lambda _: bool(told))
+        assert told == ["it refused [b]and said so[/b] False (run a) {'severity': 'error', 'markup': False}"]
 
 
 async def test_a_run_that_cannot_be_read_is_shown_and_stops_nothing(state: StateDirectory) -> None:

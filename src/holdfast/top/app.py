@@ -23,9 +23,10 @@ from ..durations import parse_duration
 from ..errors import HoldfastError
 from . import story
 from .dialogs import Help, Line, Question
-from .listing import COLUMNS, SORTS, Row, View, counts, rows
+from .listing import SORTS, View, counts, rows
 from .log_text import log_text
 from .source import Snapshot
+from .table import RunTable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 
     from .source import Report, Source
 
+_PARTS = 5
 _LEAST_S = 0.1  # between two looks, however much happens
-_STYLES = {"good": "green", "bad": "red", "busy": "yellow", "dim": "dim", "": ""}
 _HELP = """\
 up, down, j, k    choose a run       tab   to the lower part and back
 l  its log        e  its evidence    i  its report
@@ -64,9 +65,7 @@ class Top(App[None]):
     #head { text-style: bold; }
     #note { height: auto; display: none; text-style: bold; }
     #filter { display: none; height: 1; }
-    #runs { height: 1fr; scrollbar-size-horizontal: 0; }
-    #runs > .datatable--cursor { text-style: reverse; background: ansi_default; color: ansi_default; }
-    #runs > .datatable--header { text-style: bold underline; background: ansi_default; color: ansi_default; }
+    #runs { height: 1fr; }
     #title { text-style: underline; }
     #detail { height: 1fr; }
     .large #runs { display: none; }
@@ -100,7 +99,6 @@ class Top(App[None]):
         self.follows = True
         self.snapshot = Snapshot([])
         self.selected: str | None = None
-        self._shown: list[Row] = []
         self._logged: tuple[str, bytes] | None = None
 
     def compose(self) -> ComposeResult:
@@ -108,10 +106,7 @@ class Top(App[None]):
         yield Static(id="head", markup=False)
         yield Static(id="note", markup=False)
         yield Input(id="filter", compact=True, placeholder="words, status:failed, session:NAME")
-        table: DataTable[Text] = DataTable(id="runs", cursor_type="row", zebra_stripes=False)
-        for name in COLUMNS:
-            table.add_column(Text(name), key=name)
-        yield table
+        yield RunTable(id="runs")
         yield Static(id="title", markup=False)
         with VerticalScroll(id="detail"):
             yield Static(id="text", markup=False)
@@ -158,35 +153,22 @@ class Top(App[None]):
 
     # Showing.
 
+    @property
+    def _is_there(self) -> bool:
+        """Whether there is anything to draw on: workers go on for a moment while the parts are taken away."""
+        stack = self.screen_stack
+        return bool(stack) and len(stack[0].query("#head, #note, #runs, #title, #text")) == _PARTS
+
     def _draw(self) -> None:
+        if not self._is_there:
+            return
         head = f"holdfast top  {counts(self.snapshot.runs)}  sort: {self.view.sort}  {plain(self.source.where)}"
         self.screen_stack[0].query_one("#head", Static).update(head)
         note = self.screen_stack[0].query_one("#note", Static)
         note.display = bool(self.snapshot.note)
         note.update(plain(self.snapshot.note))
-        self._draw_table(rows(self.snapshot.runs, self.view))
+        self._select(self._table.show(rows(self.snapshot.runs, self.view), self.selected))
         self._draw_detail()
-
-    def _draw_table(self, found: list[Row]) -> None:
-        table = self._table
-        if [row.run_id for row in found] == [row.run_id for row in self._shown]:
-            for row, before in zip(found, self._shown, strict=True):
-                for column, cell, old in zip(COLUMNS, row.cells, before.cells, strict=True):
-                    if cell != old:
-                        text = Text(cell.text, style=_STYLES[cell.tone])
-                        table.update_cell(row.run_id, column, text, update_width=True)
-            self._shown = found
-            return
-        place = table.cursor_row
-        with self.prevent(DataTable.RowHighlighted):
-            table.clear()
-            for row in found:
-                table.add_row(*(Text(cell.text, style=_STYLES[cell.tone]) for cell in row.cells), key=row.run_id)
-            self._shown = found
-            ids = [row.run_id for row in found]
-            at = ids.index(self.selected) if self.selected in ids else min(place, len(ids) - 1)
-            table.move_cursor(row=max(0, at), animate=False)
-        self._select(ids[max(0, at)] if ids else None)
 
     def _draw_detail(self) -> None:
         report = self.report
@@ -199,14 +181,16 @@ class Top(App[None]):
         self.screen_stack[0].query_one("#title", Static).update(plain(text))
 
     def _put(self, text: Text) -> None:
+        if not self._is_there:
+            return
         base = self.screen_stack[0]
         base.query_one("#text", Static).update(text)
         if self.shows == "log" and self.follows:
             base.query_one("#detail", VerticalScroll).scroll_end(animate=False)
 
     @property
-    def _table(self) -> DataTable[Text]:
-        return self.screen_stack[0].query_one("#runs", DataTable)
+    def _table(self) -> RunTable:
+        return self.screen_stack[0].query_one("#runs", RunTable)
 
     @property
     def report(self) -> Report | None:

@@ -1,12 +1,15 @@
 """A daemon as the source: its public API, and its event stream instead of looking again and again.
 
-When it does not answer, the runs go on without it, and so does this: from the state directory, with a note.
+The runs are listed once and then kept up to date from the events, which carry reports. They are listed again every few
+seconds, for what has no events: runs that somebody else started in the same directory, and how much was written. When
+the daemon does not answer, the runs go on without it, and so does this: from the state directory, with a note.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from typing import TYPE_CHECKING
 
 from ..client.asynchronous import AsyncClient
@@ -15,15 +18,20 @@ from .directory import DirectorySource
 from .source import MOST_ENDED, MOST_LIVE, TAIL_BYTES, Snapshot, Tail
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
+    from typing import Unpack
 
-    from ..client.values import Event
+    from ..client.values import Event, EventFilters
     from ..state.directory import StateDirectory
+    from .source import Report
 
 _LIVE = ("queued", "starting", "running", "stopping")
 _TYPES = ("run.queued", "run.started", "run.waiting", "run.verdict", "run.settled", "service.shutdown")
 _AGAIN_S = 2.0
-_OTHERS_S = 5.0  # runs that somebody else started in the same directory have no events
+_LIST_S = 5.0
+_FIRST_S = 0.25
+_DRAINING = "the daemon is shutting down: it takes no more runs"
+_GONE = "no daemon answers: this is the state directory; queued runs are not shown"
 
 
 async def find_daemon(state: StateDirectory) -> DaemonSource | None:
@@ -44,35 +52,90 @@ class DaemonSource:
         self.where = f"daemon {state.path}"
         self.client = AsyncClient(state_dir=state.path)
         self._directory = DirectorySource(state)
+        self._runs: dict[str, Report] = {}
+        self._note = ""
+        self._listed_at = float("-inf")
 
     async def runs(self) -> Snapshot:
         """As Source.runs."""
-        try:
-            health = await self.client.health()
-            live = await self.client.list(state=_LIVE, limit=MOST_LIVE)
-            ended = await self.client.list(state="settled", limit=MOST_ENDED)
-        except DaemonUnreachableError:
-            seen = await self._directory.runs()
-            return Snapshot(seen.runs, "no daemon answers: this is the state directory; queued runs are not shown")
-        note = "the daemon is shutting down: it takes no more runs" if health["status"] == "draining" else ""
+        if time.monotonic() - self._listed_at >= _LIST_S:
+            try:
+                await self._list()
+            except DaemonUnreachableError:
+                return Snapshot((await self._directory.runs()).runs, _GONE)
+        return Snapshot(list(self._runs.values()), self._note)
+
+    async def _list(self) -> None:
+        began = time.monotonic()
+        health = await self.client.health()
+        live = await self.client.list(state=_LIVE, limit=MOST_LIVE)
+        ended = await self.client.list(state="settled", limit=MOST_ENDED)
+        self._runs = {report["run_id"]: report for report in [*live.runs, *ended.runs]}
+        self._note = _DRAINING if health["status"] == "draining" else ""
         if live.cursor is not None:
-            note = f"only the newest {MOST_LIVE} live runs are shown"
-        known = {report["run_id"] for report in live.runs}
-        return Snapshot(live.runs + [report for report in ended.runs if report["run_id"] not in known], note)
+            self._note = f"only the newest {MOST_LIVE} live runs are shown"
+        self._listed_at = began
+
+    def _take(self, event: Event) -> None:
+        run_id, report = event.data.get("run_id"), event.data.get("report")
+        if event.type == "resync":
+            self._listed_at = float("-inf")
+        elif event.type == "service.shutdown":
+            self._note = _DRAINING
+        elif run_id in self._runs and event.type == "run.waiting":
+            self._runs[run_id] = {**self._runs[run_id], "waiting_for_input": event.data["waiting_for_input"]}
+        elif run_id is not None and report is not None:
+            self._runs[run_id] = report
 
     async def changes(self) -> AsyncGenerator[None, None]:
         """As Source.changes."""
-        async for _ in _steadily(self._events(), _OTHERS_S):
-            yield
+        async with contextlib.aclosing(self._signals(self._take, self._lost, types=_TYPES)) as signals:
+            async for signal in signals:
+                yield signal
 
-    async def _events(self) -> AsyncGenerator[Event, None]:
-        while True:
-            try:
-                async with contextlib.aclosing(self.client.events(types=_TYPES)) as events:
-                    async for event in events:
-                        yield event
-            except HoldfastError:
+    def _lost(self) -> None:
+        self._listed_at = float("-inf")
+
+    async def output_changes(self, run_id: str) -> AsyncGenerator[None, None]:
+        """As Source.output_changes."""
+        wanted = self._signals(lambda _: None, lambda: None, types="run.output", run_id=run_id, late=True)
+        async with contextlib.aclosing(wanted) as signals:
+            async for signal in signals:
+                yield signal
+
+    async def _signals(
+        self, take: Callable[[Event], None], lost: Callable[[], None], **wanted: Unpack[EventFilters]
+    ) -> AsyncGenerator[None, None]:
+        """An item after events, however many they were, and one after so long without any; without an end."""
+        news = asyncio.Event()
+
+        async def listen() -> None:
+            while True:
+                try:
+                    async with contextlib.aclosing(self.client.events(reconnect_s=0.0, **wanted)) as events:
+                        async for event in events:
+                            take(event)
+                            news.set()
+                except HoldfastError:
+                    lost()
+                    news.set()
                 await asyncio.sleep(_AGAIN_S)
+
+        listening = asyncio.create_task(listen())
+        wait_s = _FIRST_S
+        try:
+            while True:
+                try:
+                    await asyncio.wait_for(news.wait(), wait_s)
+                except TimeoutError:
+                    # At first soon and often: nobody says when the stream has begun, and what came before it is lost.
+                    lost()
+                    wait_s = min(wait_s * 2, _LIST_S)
+                news.clear()
+                yield
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
 
     async def tail(self, run_id: str) -> Tail:
         """As Source.tail."""
@@ -81,18 +144,6 @@ class DaemonSource:
         except DaemonUnreachableError:
             return await self._directory.tail(run_id)
         return Tail(data, len(data) >= TAIL_BYTES)
-
-    async def output_changes(self, run_id: str) -> AsyncGenerator[None, None]:
-        """As Source.output_changes."""
-        while True:
-            try:
-                wanted = self.client.events(types="run.output", run_id=run_id, late=True)
-                async with contextlib.aclosing(wanted) as events:
-                    async for _ in _steadily(events, _OTHERS_S):
-                        yield
-            except HoldfastError:
-                await asyncio.sleep(_AGAIN_S)
-                yield
 
     async def cancel(self, run_id: str, *, now: bool) -> None:
         """As Source.cancel."""
@@ -107,29 +158,9 @@ class DaemonSource:
             await self.client.extend(run_id, seconds)
         except DaemonUnreachableError:
             await self._directory.extend(run_id, seconds)
+        self._lost()  # the new deadline is in its evidence, of which no event tells
 
     async def close(self) -> None:
         """As Source.close."""
         await self.client.close()
         await self._directory.close()
-
-
-async def _steadily(events: AsyncGenerator[Event, None], longest_s: float) -> AsyncGenerator[None, None]:
-    """An item for each event, and one after so long without any."""
-    # A task, because `wait_for` around the generator itself would end it at the first silence.
-    coming: asyncio.Task[Event] | None = None
-    try:
-        while True:
-            coming = coming or asyncio.ensure_future(anext(events))
-            done, _ = await asyncio.wait({coming}, timeout=longest_s)
-            if done:
-                coming.result()
-                coming = None
-            yield
-    except StopAsyncIteration:
-        return
-    finally:
-        if coming is not None:
-            coming.cancel()
-            await asyncio.gather(coming, return_exceptions=True)
-        await events.aclose()
