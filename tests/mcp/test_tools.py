@@ -276,3 +276,19 @@ async def test_environment(call: Caller, server: HttpServer) -> None:
     answer = await call("exec", command='echo "$COLOUR"', env={"COLOUR": "secret-green"})
     assert answer["output"] == "secret-green\n"
     assert "secret-green" not in str(report_of(server.state, answer["run_id"]))
+
+
+async def test_who_asks_is_told_that_the_command_asks(call: Caller) -> None:
+    started = await call("exec", argv=["sh", "-c", "printf 'go on? '; read answer; sleep 600"], pty=True, wait_s=0)
+    run_id = started["run_id"]
+    answer = started
+    with anyio.fail_after(BOUND_S):
+        while not answer["waiting_for_input"]:  # asked again: no event tells that it has fallen asleep
+            answer = await call("poll", run_id=run_id)
+    assert "it is waiting for input now: `send_input` answers it" in answer.text
+    assert (await call("send_input", run_id=run_id, text="y\n"))["accepted"]
+    with anyio.fail_after(BOUND_S):
+        while answer["waiting_for_input"]:
+            answer = await call("poll", run_id=run_id)
+    assert "waiting for input" not in answer.text
+    assert (await ended(call, run_id))["waiting_for_input"] is None

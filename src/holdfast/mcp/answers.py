@@ -36,6 +36,7 @@ async def run_answer(state: StateDirectory, run: Run, max_bytes: int) -> CallToo
         name=report["name"],
         started_at=report["started_at"],
         duration_s=report["duration_s"],
+        waiting_for_input=run.waiting_for_input,
         tree=report["tree"],
         output=page.text,
         output_offset=page.offset,
@@ -88,6 +89,8 @@ def _in_words(answer: RunAnswer, verdict: str) -> str:
             f"{verdict}: run {answer.run_id} goes on in the background; `wait` or `poll` it, read `output` from offset "
             f"{answer.output_bytes}, or `cancel` it"
         )
+        if answer.waiting_for_input:
+            head += "\n[it is waiting for input now: `send_input` answers it]"
     elif answer.state != "settled":
         head = f"{verdict} (its processes are still being ended)"
     if answer.truncated:

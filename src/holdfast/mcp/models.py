@@ -25,6 +25,9 @@ class RunAnswer(Verdict):
     name: str | None
     started_at: str | None
     duration_s: float | None
+    waiting_for_input: bool | None = Field(
+        description="true: it is blocked reading its stdin or terminal: use `send_input`; null: not known, or over"
+    )
     tree: str = Field(description="gone: no process of this run is alive; survivors or unknown otherwise")
     output: str = Field(description="the last part of what it wrote, both streams together")
     output_offset: int = Field(description="where `output` begins; more than 0: read what is before it with `output`")
