@@ -21,6 +21,11 @@ def guard_with_slow_proc(directory: Path, milliseconds: int) -> Path:
     return _build(directory, "slow", _SLOW.replace("MILLISECONDS", str(milliseconds)))
 
 
+def guard_whose_kills_are_done(directory: Path) -> Path:
+    """A guard for which whom it sent SIGKILL is dead when the call returns."""
+    return _build(directory, "kills", _KILLS)
+
+
 def _build(directory: Path, name: str, shim: str) -> Path:
     header = directory / f"{name}.h"
     header.write_text(shim)
@@ -59,4 +64,16 @@ __attribute__((unused)) static int slow_openat(int directory, const char *path, 
 }
 #define open slow_open
 #define openat slow_openat
+"""
+_KILLS = """
+#include <signal.h>
+#include <sys/wait.h>
+__attribute__((unused)) static int done_kill(pid_t pid, int number) {
+    siginfo_t info;
+    int result = kill(pid, number);
+    if (number == SIGKILL && result == 0)
+        waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT);
+    return result;
+}
+#define kill done_kill
 """
