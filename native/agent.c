@@ -238,7 +238,7 @@ static void welcome(void) {
         return;
     /* It sends before it waits: one that is silent is somebody else, and nobody waits for it. */
     struct pollfd watched = {fd, POLLIN, 0};
-    if (!agent.has_spec || poll(&watched, 1, ATTACH_MS) != 1 || !receive_stdio(fd, secret_of(agent.meeting), stdio)) {
+    if (poll(&watched, 1, ATTACH_MS) != 1 || !receive_stdio(fd, secret_of(agent.meeting), stdio)) {
         close(fd);
         return;
     }
@@ -364,7 +364,9 @@ static int pause_ms(void) {
 
 /* One turn: the dead, then the guard, then the one that attaches. False: everything is over. */
 static bool turn(void) {
-    struct pollfd watched[] = {{agent.signals, POLLIN, 0}, {agent.in, POLLIN, 0}, {agent.listener, POLLIN, 0}};
+    /* The spec and the one that attaches come on two ways, in any order: the second waits until the first is there. */
+    struct pollfd watched[] = {
+        {agent.signals, POLLIN, 0}, {agent.in, POLLIN, 0}, {agent.has_spec ? agent.listener : -1, POLLIN, 0}};
     struct signalfd_siginfo info;
     if (poll(watched, 3, pause_ms()) < 0 && errno != EINTR)
         agent.killing = true;
