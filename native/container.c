@@ -9,6 +9,8 @@
 #define NOTE_WAIT_NS 1000000000u /* for what an agent says on one way when the other has ended already */
 #define LOOK_AGAIN_NS 150000000u
 
+enum { NOTES_AT_ONCE = 64 };
+
 static void record_container_lost(struct run *run, enum container_why why) {
     char words[1000];
     struct fact_container_lost lost = {.why = (int32_t)why};
@@ -86,11 +88,6 @@ static void agent_silent(struct run *run) {
 }
 
 static void agent_met(struct run *run) {
-    if (run->inside.state != INSIDE_ENTERING) { /* another one: what the first one kept, nobody keeps any more */
-        inside_close(&run->inside);
-        agent_silent(run);
-        return;
-    }
     run->inside.state = INSIDE_MET;
     if (run->phase != PHASE_HELD)
         return;
@@ -109,9 +106,41 @@ static void command_held(struct run *run, const struct note *note) {
     run_start(run);
 }
 
+/*
+ * What comes out of a container is not to be trusted: each thing is said once, when it can be so. A second HELLO means that
+ * what the first agent kept, nobody keeps any more.
+ */
+static bool is_expected(const struct inside *inside, const struct note *note) {
+    if (note->count < 0 || note->user_us < 0 || note->system_us < 0 || note->max_rss_kib < 0)
+        return false;
+    switch ((enum note_word)note->word) {
+    case NOTE_HELLO:
+        return inside->state == INSIDE_ENTERING;
+    case NOTE_HELD:
+        return inside->state == INSIDE_MET;
+    case NOTE_FAILED:
+        return inside->state == INSIDE_MET || inside->state == INSIDE_HELD || inside->state == INSIDE_RUNNING;
+    case NOTE_EXITED:
+        return inside->state == INSIDE_RUNNING;
+    case NOTE_REACHED:
+    case NOTE_WARNED:
+        return inside->unanswered > 0;
+    case NOTE_SURVIVORS:
+    case NOTE_GONE:
+        return inside->state != INSIDE_ENTERING;
+    default:
+        return false; /* a guard's word, or none */
+    }
+}
+
 static void take_note(struct run *run, const struct note *note) {
     const struct fact_signalled signalled = {note->signal, note->rung, note->reached, note->refused};
     const struct fact_warned warned = {note->signal, note->reached};
+    if (!is_expected(&run->inside, note)) { /* not our agent's language */
+        inside_close(&run->inside);
+        agent_silent(run);
+        return;
+    }
     switch ((enum note_word)note->word) {
     case NOTE_HELLO:
         agent_met(run);
@@ -125,9 +154,11 @@ static void take_note(struct run *run, const struct note *note) {
             run_spawn_failed(run, &(struct fact_spawn_failed){note->step, note->error});
         break;
     case NOTE_REACHED:
+        run->inside.unanswered--;
         journal_fact(&run->journal, FACT_SIGNALLED, &signalled, sizeof signalled);
         break;
     case NOTE_WARNED:
+        run->inside.unanswered--;
         journal_fact(&run->journal, FACT_WARNED, &warned, sizeof warned);
         break;
     case NOTE_EXITED:
@@ -140,15 +171,14 @@ static void take_note(struct run *run, const struct note *note) {
         nobody_left_inside(run, note);
         break;
     default:
-        inside_close(&run->inside); /* not our agent's language */
-        run->inside.state = INSIDE_LOST;
+        break;
     }
 }
 
 static void take_notes(struct run *run) {
     struct note note;
     inside_send_rest(&run->inside, &run->spec);
-    for (;;) {
+    for (int taken = 0; taken < NOTES_AT_ONCE; taken++) { /* clocks and owners must not wait for one that talks */
         switch (inside_hear(&run->inside, &note)) {
         case INSIDE_NOTE:
             take_note(run, &note);

@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "descriptors.h"
+
 enum { ENTER_ATTEMPTS = 3, LOOKS_MAX = 8, NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
 
 void inside_none(struct inside *inside) { *inside = (struct inside){.link = -1, .said = -1, .looked = -1}; }
@@ -69,14 +71,30 @@ static int bring(const struct spec *spec, const int *silent) {
 }
 
 /*
+ * In the child that enters, which lives as long as the agent: only the link and the file stay open. A copy of the command's
+ * stdin, or of the way to it, would keep it from ending.
+ */
+static bool keep_only(int *link, int *said) {
+    enum { LINK = 3, SAID, FIRST_OTHER };
+    const int moved[] = {fcntl(*link, F_DUPFD_CLOEXEC, FIRST_OTHER), fcntl(*said, F_DUPFD_CLOEXEC, FIRST_OTHER)};
+    *link = LINK;
+    *said = SAID;
+    if (moved[0] < 0 || moved[1] < 0 || dup3(moved[0], LINK, O_CLOEXEC) < 0 || dup3(moved[1], SAID, O_CLOEXEC) < 0 ||
+        dup2(1, 0) < 0)
+        return false;
+    close_between(FIRST_OTHER, ~0u, 0);
+    return true;
+}
+
+/*
  * The agent is in the container from the second run on, so it is called first and put there only when it was not found:
  * one call of the runtime less. Only the last attempt's complaints are of interest.
  */
 static _Noreturn void enter(const struct spec *spec, int link, int said, pid_t guard) {
-    const int talking[] = {link, link, said}, silent[] = {said, said, said};
     int code = NOT_FOUND;
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != guard)
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != guard || !keep_only(&link, &said))
         _exit(NOT_EXECUTABLE);
+    const int talking[] = {link, link, said}, silent[] = {said, said, said};
     for (int attempt = 0; attempt < ENTER_ATTEMPTS; attempt++) {
         if (attempt > 0) {
             code = bring(spec, silent);
@@ -130,14 +148,17 @@ void inside_close(struct inside *inside) {
 /* ── the link ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 static bool send_whole(int link, const void *data, size_t length) {
-    /* A socket takes far more than all notes of a run: one that is full leads to somebody who does not read. */
+    /* A socket takes far more than INSIDE_UNANSWERED_MAX notes: one that is full leads to somebody who does not read. */
     return send(link, data, length, MSG_NOSIGNAL) == (ssize_t)length;
 }
 
 void inside_say(struct inside *inside, enum note_word word, int signal, int rung) {
     const struct note note = {.mark = NOTE_MARK, .word = word, .signal = signal, .rung = rung};
-    if (inside->link >= 0 && !send_whole(inside->link, &note, sizeof note))
+    if (inside->link < 0)
+        return;
+    if (!send_whole(inside->link, &note, sizeof note))
         shutdown(inside->link, SHUT_RDWR); /* heard as silence at the next look */
+    inside->unanswered += word != NOTE_GO;
 }
 
 void inside_send_spec(struct inside *inside, const struct spec *spec) {

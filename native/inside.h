@@ -35,6 +35,8 @@ enum inside_state {
     INSIDE_UNREACHABLE,
 };
 
+enum { INSIDE_UNANSWERED_MAX = 64 }; /* more than that, nobody asks of an agent that does not answer */
+
 struct inside {
     enum inside_state state;
     int link;         /* -1: closed */
@@ -45,6 +47,7 @@ struct inside {
     int looks;        /* how often we have; every other time we sweep */
     int others;       /* processes that were left when the command exited */
     int survivors;    /* those that SIGKILL did not end so far */
+    int unanswered;   /* what was asked of the agent, and not yet answered */
     bool client_left; /* the child that passes the output on has ended, and that was taken notice of */
     size_t unsent;    /* bytes of the agent's spec that are still to be sent */
     size_t filled;

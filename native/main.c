@@ -5,18 +5,17 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agent.h"
+#include "descriptors.h"
 #include "run.h"
 #include "tree.h"
 
@@ -29,24 +28,10 @@ static struct signalfd_siginfo early; /* a signal that came when there was no ru
 
 /* ── setting up ───────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static void close_from(unsigned first, unsigned last, unsigned flags) {
-    if (syscall(SYS_close_range, first, last, flags) == 0)
-        return;
-    struct rlimit limit; /* a kernel before 5.9, or 5.11 for the flag */
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-        limit.rlim_cur = 1024;
-    for (unsigned fd = first; fd <= last && fd < limit.rlim_cur; fd++) {
-        if (flags & CLOSE_RANGE_CLOEXEC)
-            fcntl((int)fd, F_SETFD, FD_CLOEXEC);
-        else
-            close((int)fd);
-    }
-}
-
 /* Whatever else was open in the process that started us ends here: neither we nor the command may keep it open. */
 static bool take_descriptors(void) {
-    close_from(GUARD_FD_FIRST_FREE, ~0u, 0);
-    close_from(GUARD_FD_JOURNAL, GUARD_FD_FIRST_FREE - 1, CLOSE_RANGE_CLOEXEC);
+    close_between(GUARD_FD_FIRST_FREE, ~0u, 0);
+    close_between(GUARD_FD_JOURNAL, GUARD_FD_FIRST_FREE - 1, CLOSE_RANGE_CLOEXEC);
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (nothing < 0)
         return false;

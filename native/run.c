@@ -390,6 +390,8 @@ int run_signal(struct run *run, int number, enum signal_scope scope) {
     if (run->phase >= PHASE_DRAINING || run->phase == PHASE_HELD || (scope == SCOPE_LEADER && run->leader == 0))
         return ESRCH;
     if (is_inside(run)) {
+        if (run->inside.unanswered >= INSIDE_UNANSWERED_MAX)
+            return EAGAIN;
         inside_say(&run->inside, scope == SCOPE_TREE ? NOTE_SIGNAL : NOTE_SIGNAL_ONE, number, -1);
         return inside_is_reachable(&run->inside) ? 0 : ESRCH;
     }

@@ -1,0 +1,20 @@
+#include "descriptors.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+void close_between(unsigned first, unsigned last, unsigned flags) {
+    if (syscall(SYS_close_range, first, last, flags) == 0)
+        return;
+    struct rlimit limit; /* a kernel before 5.9, or 5.11 for the flag */
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        limit.rlim_cur = 1024;
+    for (unsigned fd = first; fd <= last && fd < limit.rlim_cur; fd++) {
+        if (flags & CLOSE_RANGE_CLOEXEC)
+            fcntl((int)fd, F_SETFD, FD_CLOEXEC);
+        else
+            close((int)fd);
+    }
+}

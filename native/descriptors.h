@@ -1,0 +1,10 @@
+/* Open files, by their numbers. */
+#ifndef HOLDFAST_DESCRIPTORS_H
+#define HOLDFAST_DESCRIPTORS_H
+
+#include <linux/close_range.h>
+
+/* Closes all from `first` to `last`, or marks them with CLOSE_RANGE_CLOEXEC in `flags`; with any kernel. */
+void close_between(unsigned first, unsigned last, unsigned flags);
+
+#endif
