@@ -134,9 +134,13 @@ def test_what_cannot_be_known_is_not_guessed(state: StateDirectory, code: str) -
 def test_a_run_without_an_input_of_ours_never_waits(state: StateDirectory, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    with started(state, ["sh", "-c", "echo ready; exec cat"], stdin=str(fifo)) as run:
-        run.until_ready()
-        assert seen(run) is False
+    writer = os.open(fifo, os.O_RDWR)  # without one, cat would be at its end at once
+    try:
+        with started(state, ["sh", "-c", "echo ready; exec cat"], stdin=str(fifo)) as run:
+            run.until_ready()
+            assert {seen(run) for _ in range(20)} == {False}
+    finally:
+        os.close(writer)
 
 
 def test_the_answer_changes_with_what_the_command_does(state: StateDirectory) -> None:
