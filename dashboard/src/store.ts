@@ -135,13 +135,14 @@ function took(look: Now): void {
     if (known !== undefined && known.state !== "settled") void refresh(runId);
   }
   for (const one of look.runs) {
-    const before = numbers.get(one.run_id);
     numbers.set(one.run_id, one);
     const known = runs.get(one.run_id);
     if (known === undefined) {
       if (!loading.value && one.state !== "settled") void refresh(one.run_id);
-    } else if (before?.state !== one.state && known.state !== "queued" && ORDER[one.state as keyof typeof ORDER] > ORDER[known.state ?? "settled"])
+    } else if (ORDER[one.state as keyof typeof ORDER] > ORDER[known.state ?? "settled"]) {
+      // Its event is late, or there is none: the numbers are further along than what we have.
       void refresh(one.run_id);
+    }
   }
   announce();
 }
