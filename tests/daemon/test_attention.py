@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+
+from holdfast.daemon.admission import keys_of
+from holdfast.daemon.attention import Attention
+from holdfast.daemon.tracked import Tracked
+from holdfast.errors import JournalDamagedError
 
 from ..support.daemons import BOUND_S, Daemon, Gate, UnixConnection, daemon
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from holdfast.daemon.engine import EngineRun
+    from holdfast.daemon.events import EventLog
+    from holdfast.waiting import Stdin
 
 pytestmark = pytest.mark.guard
 
@@ -78,3 +88,25 @@ def numbers(running: Daemon) -> str:
         return connection.getresponse().read().decode()
     finally:
         connection.close()
+
+
+def test_a_record_that_cannot_be_read_stops_nothing() -> None:
+    class Unreadable:
+        @property
+        def input(self) -> Stdin:
+            raise JournalDamagedError("its journal is damaged")
+
+    class Silent:
+        closed = True
+
+        def tell(self, *_: object) -> None:
+            raise AssertionError("there is nothing to tell")
+
+    async def watch() -> int:
+        attention = Attention(cast("EventLog", Silent()))
+        tracked = Tracked("a", keys_of(None, None, None))
+        tracked.run = cast("EngineRun", Unreadable())
+        attention.begin(tracked)
+        return attention.count()
+
+    assert asyncio.run(watch()) == 0

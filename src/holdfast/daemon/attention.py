@@ -12,9 +12,12 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from ..errors import HoldfastError
+from ..waiting import NOBODY
 from .event import WAITING
 
 if TYPE_CHECKING:
+    from ..waiting import Stdin
     from .events import EventLog
     from .tracked import Tracked
 
@@ -24,60 +27,79 @@ _STEP = 20  # runs before others get their turn
 _ASKED = 50  # runs that are looked at for a question
 
 
+class _Watched:
+    """A run that can wait for input, and what was last seen of it."""
+
+    __slots__ = ("seen", "session", "tracked")
+
+    def __init__(self, tracked: Tracked, session: str | None) -> None:
+        self.tracked = tracked
+        self.session = session
+        self.seen: bool | None = False
+
+    def look(self) -> bool:
+        """Look again; whether it has changed."""
+        before, self.seen = self.seen, _stdin(self.tracked).is_waited_for()
+        return self.seen is not before
+
+
 class Attention:
-    """The live runs of ours that can wait for input, and what was last seen of each."""
+    """The live runs of ours that can wait for input."""
 
     def __init__(self, events: EventLog) -> None:
         self._events = events
-        self._runs: dict[str, Tracked] = {}  # those whose look is longest ago first
-        self._seen: dict[str, bool | None] = {}
+        self._runs: dict[str, _Watched] = {}  # those whose look is longest ago first
         self._asked_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, tracked: Tracked) -> None:
         """A run was started, or found again."""
-        if not tracked.managed or tracked.run is None or tracked.run.input.kind not in ("pty", "pipe"):
+        if not tracked.managed or _stdin(tracked).kind not in ("pty", "pipe"):
             return
-        self._runs[tracked.run_id] = tracked
+        try:
+            self._runs[tracked.run_id] = _Watched(tracked, tracked.report["session"])
+        except HoldfastError:
+            return  # as in _stdin
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._watch(), name="attention")
 
     def count(self) -> int:
-        """How many wait for input now; looks again when the last look was a second ago."""
+        """How many wait for input now; looks again when the last look for a question was a second ago."""
         if time.monotonic() - self._asked_at >= EVERY_S:
             self._asked_at = time.monotonic()
-            for tracked in list(islice(self._runs.values(), _ASKED)):
-                self._look(tracked)
-        return sum(seen is True for seen in self._seen.values())
+            for run_id in list(islice(self._runs, _ASKED)):
+                self._look(run_id)
+        return sum(watched.seen is True for watched in self._runs.values())
 
     async def _watch(self) -> None:
         while self._runs and not self._events.closed:
             await asyncio.sleep(EVERY_S)
+            self._forget_ended()
             if self._events.wants(WAITING):
                 await self._round()
-            else:
-                self._forget_ended()
 
     async def _round(self) -> None:
-        for number, tracked in enumerate(list(islice(self._runs.values(), _AT_ONCE)), 1):
-            self._look(tracked)
+        for number, run_id in enumerate(list(islice(self._runs, _AT_ONCE)), 1):
+            self._look(run_id)
             if number % _STEP == 0:
                 await asyncio.sleep(0)
 
-    def _look(self, tracked: Tracked) -> None:
-        run_id = tracked.run_id
-        if self._runs.pop(run_id, None) is None:
-            return
-        before = self._seen.pop(run_id, False)
-        if tracked.settled.is_set() or tracked.run is None:
+    def _look(self, run_id: str) -> None:
+        watched = self._runs.pop(run_id, None)
+        if watched is None or watched.tracked.settled.is_set():
             return  # its events have told the rest
-        self._runs[run_id] = tracked
-        now = self._seen[run_id] = tracked.run.input.is_waited_for()
-        if now is not before:
-            session = tracked.run.report["session"]
-            self._events.tell(WAITING, run_id, session, {"waiting_for_input": now})
+        self._runs[run_id] = watched
+        if watched.look():
+            self._events.tell(WAITING, run_id, watched.session, {"waiting_for_input": watched.seen})
 
     def _forget_ended(self) -> None:
-        for run_id in [run_id for run_id, tracked in self._runs.items() if tracked.settled.is_set()]:
+        for run_id in [run_id for run_id, watched in self._runs.items() if watched.tracked.settled.is_set()]:
             del self._runs[run_id]
-            self._seen.pop(run_id, None)
+
+
+def _stdin(tracked: Tracked) -> Stdin:
+    """What it reads; of a run whose record cannot be read nobody knows. Whoever follows that run says so."""
+    try:
+        return NOBODY if tracked.run is None else tracked.run.input
+    except HoldfastError:
+        return NOBODY
