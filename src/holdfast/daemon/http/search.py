@@ -136,12 +136,15 @@ class Looking:
             if most_bytes is not None and reader.offset > most_bytes:
                 return self.found[:most], None
             if len(self.found) >= most or time.monotonic() > end:
-                last = self.found[most - 1].offset + 1 if len(self.found) > most else None
                 begun = [began for began, _ in self._open.values()]
-                return self.found[:most], min([reader.offset, *begun]) if last is None else last
+                return self.found[:most], self._rest(most) or min([reader.offset, *begun])
         for stream, (began, rest) in self._open.items():
             self._look(stream, began, rest, None, late=False)
-        return self.found[:most], None if len(self.found) <= most else self.found[most].offset
+        return self.found[:most], self._rest(most)
+
+    def _rest(self, most: int) -> int | None:
+        """Where the first one begins that was found and is not given out now."""
+        return min((one.offset for one in self.found[most:]), default=None)
 
     def _take(self, piece: Any) -> None:
         chunk = piece.chunk

@@ -1,0 +1,98 @@
+"""Codes, sessions and the CSRF token, without a daemon: each with what must not work. In a browser: tests/dashboard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.daemon.http.login import CODE_S, CSRF, SESSION_S, Logins
+from holdfast.daemon.http.problems import ProblemError
+from holdfast.daemon.http.security import Security
+
+TOKEN = "a-token-that-is-long-enough"
+TCP: dict[str, Any] = {"type": "http", "server": ("127.0.0.1", 8000), "path": "/v1/runs"}
+
+
+class Clock:
+    """Time that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def session_of(logins: Logins) -> str:
+    session = logins.exchange(logins.make_code()[0])
+    assert session is not None
+    return session
+
+
+def refusal(logins: Logins, method: str, headers: dict[str, str]) -> int | None:
+    security = Security(TOKEN, logins=logins)
+    try:
+        security.check({**TCP, "method": method}, {"host": "127.0.0.1:8000", **headers})
+    except ProblemError as error:
+        return error.problem.status
+    return None
+
+
+def test_a_code_is_used_once_and_not_for_long() -> None:
+    clock = Clock()
+    logins = Logins(TOKEN, clock)
+    code, _ = logins.make_code()
+    assert logins.exchange("wrong") is None
+    assert logins.exchange(code) is not None
+    assert logins.exchange(code) is None
+    late, _ = logins.make_code()
+    clock.now += CODE_S
+    assert logins.exchange(late) is None
+
+
+def test_a_session_outlives_the_daemon_but_not_its_time_nor_the_token() -> None:
+    clock = Clock()
+    session = session_of(Logins(TOKEN, clock))
+    assert Logins(TOKEN, clock).holds(session)
+    assert not Logins(TOKEN + "2", clock).holds(session)
+    assert not Logins(None, clock).holds(session)
+    expires, nonce, mac = session.split(".")
+    assert not Logins(TOKEN, clock).holds(f"{int(expires) + 1}.{nonce}.{mac}")
+    assert not Logins(TOKEN, clock).holds(f"{expires}.{nonce}x.{mac}")
+    assert not any(Logins(TOKEN, clock).holds(text) for text in ("", ".", "..", "é.é.é", "9" * 400 + ".a.b"))
+    clock.now += SESSION_S
+    assert not Logins(TOKEN, clock).holds(session)
+
+
+def test_reading_needs_the_session_and_acting_the_csrf_token_too() -> None:
+    logins = Logins(TOKEN)
+    session = session_of(logins)
+    cookie = {"cookie": f"other=1; {logins.cookie}={session}"}
+    csrf = {CSRF: logins.csrf(session)}
+    assert refusal(logins, "GET", {}) == 401
+    assert refusal(logins, "GET", {"cookie": f"{logins.cookie}=made.up.session"}) == 401
+    assert refusal(logins, "GET", cookie) is None
+    assert refusal(logins, "POST", cookie) == 403
+    assert refusal(logins, "DELETE", {**cookie, CSRF: "0" * 64}) == 403
+    assert refusal(logins, "POST", {**cookie, CSRF: logins.csrf(session_of(logins))}) == 403  # another session's
+    assert refusal(logins, "POST", {**cookie, **csrf}) is None
+    assert refusal(logins, "POST", csrf) == 401
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_page_of_another_port_is_told_apart_by_the_browser(site: str) -> None:
+    logins = Logins(TOKEN)
+    session = session_of(logins)
+    headers = {"cookie": f"{logins.cookie}={session}", CSRF: logins.csrf(session)}
+    assert refusal(logins, "GET", {**headers, "sec-fetch-site": site}) == 403
+    assert refusal(logins, "POST", {**headers, "sec-fetch-site": site}) == 403
+    assert refusal(logins, "GET", {**headers, "sec-fetch-site": "same-origin"}) is None
+
+
+def test_a_browser_in_a_tunnel_to_the_socket_may_not_come_by_a_name_of_others() -> None:
+    unix = {"type": "http", "server": ("/state/holdfast.sock", None), "path": "/v1/runs", "method": "GET"}
+    Security(TOKEN).check(unix, {"host": "localhost:7300", "sec-fetch-site": "same-origin"})
+    Security(TOKEN).check(unix, {"host": "anything.example"})  # a program, which is at this user's socket
+    with pytest.raises(ProblemError):
+        Security(TOKEN).check(unix, {"host": "rebound.example", "sec-fetch-site": "same-origin"})
