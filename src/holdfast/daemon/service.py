@@ -113,6 +113,8 @@ class Service:
                 self._check_admission()
                 used = await self._intake.used(idempotency_key, submission)
                 run_id, is_new = (used, False) if used is not None else await self._take(submission, idempotency_key)
+        # One turn for what could start at once: of a short run the answer then has the outcome, and nobody asks twice.
+        await asyncio.sleep(0)
         return await self._report_of_use(run_id), is_new
 
     async def _take(self, submission: Submission, key: str | None) -> tuple[str, bool]:
