@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from holdfast.state.directory import StateDirectory
 
-pytestmark = [pytest.mark.guard, pytest.mark.anyio]
+pytestmark = pytest.mark.anyio
 SLEEPER = ["sh", "-c", "echo ready; exec sleep 600"]
 
 

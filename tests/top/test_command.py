@@ -21,7 +21,6 @@ from ..cli.console import HOLDFAST, Console, holdfast
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.guard
 BOUND_S = 60.0
 
 

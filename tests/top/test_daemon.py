@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from holdfast.state.directory import StateDirectory
 
-pytestmark = [pytest.mark.guard, pytest.mark.anyio]
+pytestmark = pytest.mark.anyio
 
 
 async def found(state: StateDirectory) -> DaemonSource:
