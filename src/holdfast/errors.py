@@ -167,7 +167,7 @@ class IdempotencyConflictError(HoldfastError):
 
 
 class DaemonError(HoldfastError):
-    """The daemon failed, refused what was asked, or answered what this client does not understand; `status` is HTTP's."""
+    """The daemon failed, refused, or answered what this client does not understand; `status` is that of HTTP."""
 
     def __init__(
         self, message: str, *, status: int | None = None, run_id: str | None = None, remedy: str | None = None

@@ -31,9 +31,7 @@ def load_secret(path: str) -> bytes:
     except OSError as error:
         raise state_error(error, path) from None
     if mode & 0o077:
-        raise StateError(
-            f"others may read the webhook secret {path}", remedy="chmod 600 it, or remove it"
-        )
+        raise StateError(f"others may read the webhook secret {path}", remedy="chmod 600 it, or remove it")
     return decode(text.strip(), path)
 
 
