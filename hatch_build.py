@@ -140,7 +140,9 @@ def install_packages(sources: Path, npm: list[str]) -> None:
     if stamp.is_file() and stamp.read_text() == wanted:
         return
     command = [*npm, "install", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]
-    if subprocess.run(command, cwd=sources, check=False).returncode != 0:
+    # Scripts of packages look for `node` where we found it, which need not be in PATH.
+    environment = {**os.environ, "PATH": os.pathsep.join((str(Path(npm[0]).parent), os.environ.get("PATH", "")))}
+    if subprocess.run(command, cwd=sources, env=environment, check=False).returncode != 0:
         raise BuildError(f"npm could not install the dashboard's packages; see above, or set {NO_DASHBOARD}=1")
     stamp.write_text(wanted)
 
