@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import anyio
 import pytest
 
-from holdfast import durable
+from holdfast import Supervisor, durable
 from holdfast.state import recovery
 from holdfast.state.directory import StateDirectory
 from tests.support.durable import DurableRun, HeldLock
@@ -49,3 +50,19 @@ def test_a_guard_that_lives_is_told(tmp_path: Path, child: Children) -> None:
         assert not durable.recover(state, run.run_id)
         with run.record() as record:
             assert record.guard == "alive"
+
+
+@pytest.mark.guard
+@pytest.mark.anyio
+async def test_who_comes_after_the_verdict_is_told_at_once(tmp_path: Path, child: Children) -> None:
+    """Nothing more is recorded while it unwinds, so nothing woke them: they heard of the verdict at the end only."""
+    async with Supervisor(state_dir=tmp_path) as supervisor, Supervisor(state_dir=tmp_path) as other:
+        run = await supervisor.start(child("ignores_term"), grace=60)
+        async for _ in run.output():
+            break
+        await run.cancel()
+        with anyio.fail_after(20):
+            assert (await (await other.adopt(run.run_id)).wait()).status == "cancelled"
+        assert run.state == "stopping"  # and not because it was over
+        await run.cancel(now=True)
+        await run.settled()

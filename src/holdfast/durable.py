@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_SEQPACKET, socketpair
+from _socket import AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_SEQPACKET, socketpair
 
 from .errors import HoldfastError, RunNotFoundError, SpecError
+from .guard.control import hello
 from .guard.launch import Durable, GuardHandle, beginning, launch
 from .live import LiveRun
 from .records import TYPE_CHECKING
@@ -132,9 +133,16 @@ def _connect(record: Record) -> socket | None:
     if record.guard == "gone":
         return None
     try:
-        return rundir.connect(record.path)
+        connected = rundir.connect(record.path)
     except (FileNotFoundError, ConnectionRefusedError):
         return None  # it ended between the two looks, or has not begun to listen
+    # What the guard recorded before it took us in wakes nobody, be it the verdict of a run that only unwinds. An answer
+    # to this does: whoever watches the socket reads then, and has missed nothing.
+    try:
+        connected.send(hello(), MSG_DONTWAIT | MSG_NOSIGNAL)
+    except OSError:
+        pass  # gone meanwhile, or it takes no more owners: end of file tells
+    return connected
 
 
 def _is_listening(record: Record) -> bool:
