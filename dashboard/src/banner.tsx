@@ -36,7 +36,7 @@ function Draining() {
   changed.value;
   const { policy, endsAt, budgetS, busy, queued } = drain.value!;
   const left = busy.filter((runId) => runs.get(runId)?.state !== "settled");
-  const leftS = Math.max(0, (endsAt - daemonNow()) / 1000);
+  const leftS = Math.min(budgetS, Math.max(0, (endsAt - daemonNow()) / 1000));
   return (
     <div class="banner draining" role="alert">
       <strong>The daemon is shutting down</strong> ({policy}): it takes no new runs.{" "}

@@ -159,6 +159,12 @@ def test_nothing_a_run_says_is_taken_for_markup_or_escapes(running: Daemon, visi
     expect(page.locator(".line").nth(1)).to_have_text("linkx")
     expect(page.locator(".line").nth(2)).to_have_text("\\u202egnp.exe")
     assert page.locator(".lines a").count() == 0
+    # And should the page ever make markup of text, the browser would not let it.
+    attempt = (
+        "(() => { try { document.body.innerHTML = '<b>x</b>'; return 'made'; } catch (error) { return 'refused'; } })()"
+    )
+    assert page.evaluate(attempt) == "refused"
+    dashboard.faults = [fault for fault in dashboard.faults if "TrustedHTML" not in fault]
     assert page.title().startswith("<img")
     assert dashboard.faults == []
 

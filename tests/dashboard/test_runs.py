@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SLEEPS = ["sh", "-c", "echo ready; exec sleep 600"]
 # Ends with 0, but only after its deadline, and says something on the way.
-TOO_LATE = ["sh", "-c", "trap 'echo too late; exit 0' TERM; echo ready; while :; do read -r _ < \"$0\"; done"]
+TOO_LATE = ["sh", "-c", "trap 'echo saved my work; exit 0' TERM; echo ready; echo careful >&2; sleep 600 & wait"]
 
 
 def test_a_run_that_succeeds_is_followed_without_asking_again(
@@ -46,11 +46,8 @@ def test_a_run_that_succeeds_is_followed_without_asking_again(
     assert dashboard.faults == []
 
 
-def test_a_timeout_stays_one_whatever_the_command_says_later(
-    running: Daemon, visit: Callable[..., Dashboard], tmp_path: Path
-) -> None:
-    gate = Gate(tmp_path / "gate")
-    run_id = running.submit([*TOO_LATE, str(gate.path)], name="too late", timeout_s=1, warn_before_s=0.5)["run_id"]
+def test_a_timeout_stays_one_whatever_the_command_says_later(running: Daemon, visit: Callable[..., Dashboard]) -> None:
+    run_id = running.submit(TOO_LATE, name="migrate the database", timeout_s=1, warn_before_s=0.5)["run_id"]
     running.wait(run_id)
     dashboard = visit(running)
     expect(dashboard.row(run_id)).to_contain_text("timed_out · deadline")
@@ -59,8 +56,8 @@ def test_a_timeout_stays_one_whatever_the_command_says_later(
     expect(page.locator(".moments li.decided")).to_contain_text("its deadline of 1s passed")
     exited = page.locator(".moments li", has_text="the command exited with code 0")
     expect(exited).to_contain_text("came too late to decide")
-    expect(page.locator(".line.late.stdout")).to_have_text("stdout, late: too late")
-    expect(page.locator(".line:not(.late)")).to_have_text("ready")
+    expect(page.locator(".line.late")).to_have_text("stdout, late: saved my work")
+    expect(page.locator(".line.stdout:not(.late)")).to_have_text("ready")
     expect(page.locator(".facts")).to_contain_text("timed_out, cause deadline")
     dashboard.picture("run")
 
