@@ -238,7 +238,7 @@ class _Daemon:
     # The end.
 
     async def _end_streams(self, service: Service) -> None:
-        service.stopped.set()
+        service.end_waits()
         # What was published is written by now, or never will be: whoever listens gets it before the end.
         await self._attempt("the last events may be missing", service.store.write(lambda _: None))
         await service.events.stop()

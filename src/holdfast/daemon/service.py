@@ -89,7 +89,8 @@ class Service:
         self.started_at = wall_time(time.time_ns())
         self.draining = False
         self.retry_after_s = 1.0  # while draining: what to tell those who are turned away
-        self.stopped = asyncio.Event()  # open streams and long polls have to end: at the very end of the shutdown
+        self.stopped = asyncio.Event()  # at the very end of the shutdown, by `end_waits`
+        self._waits: set[asyncio.Task[Any]] = set()
         self._engine = parts.engine
         self._intake = Intake(parts.state, parts.store, parts.scheduler, parts.deliveries)
         self._adopting: dict[str, asyncio.Future[Tracked]] = {}
@@ -233,14 +234,24 @@ class Service:
         return tracked
 
     async def _unless_stopped(self, what: Coroutine[Any, Any, Any], timeout_s: float | None) -> None:
-        tasks = [asyncio.ensure_future(what), asyncio.ensure_future(self.stopped.wait())]
+        if self.stopped.is_set():
+            what.close()
+            return
+        task = asyncio.ensure_future(what)
+        self._waits.add(task)
         try:
-            await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-            if tasks[0].done():
-                tasks[0].result()
+            await asyncio.wait((task,), timeout=timeout_s)
+            if task.done() and not task.cancelled():
+                task.result()
         finally:
-            for task in tasks:
-                task.cancel()
+            self._waits.discard(task)
+            task.cancel()
+
+    def end_waits(self) -> None:
+        """The daemon stops: open streams and long polls have to end."""
+        self.stopped.set()
+        for task in self._waits:
+            task.cancel()
 
     def _remember(self, tracked: Tracked) -> None:
         assert tracked.final is not None
