@@ -141,3 +141,21 @@ def test_times_of_frames_have_the_wall_clock_of_the_header() -> None:
         found.extend(journal.fd)
         assert found.wall_offset_ns == 1_700_000_000_000_000_000 - 5
     assert OutputMap("run").wall_offset_ns is None
+
+
+def test_a_number_that_becomes_another_journals_while_it_is_read_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scan = ranges._Surveyor.scan  # noqa: SLF001
+    with Journal() as ours, Journal() as theirs:
+        ours.add([(1, False, b"ours")])
+        theirs.add([(1, False, b"not ours at all")])
+
+        def reused(self: ranges._Surveyor) -> None:
+            os.dup2(theirs.fd, ours.fd, inheritable=False)  # who asked is gone, and has closed it
+            scan(self)
+
+        monkeypatch.setattr(ranges._Surveyor, "scan", reused)  # noqa: SLF001
+        found = OutputMap("run")
+        found.extend(ours.fd)
+        assert found.total(Choice("all", late=False)) == len(b"ours")

@@ -78,17 +78,24 @@ class OutputMap:
 
     def extend(self, fd: int) -> None:
         """Take in what is new. JournalError: it is no journal."""
-        with self._lock:
-            found = os.fstat(fd)
-            identity = found.st_dev, found.st_ino
-            if identity != self._identity or found.st_size < self._surveyor.position:
-                # Another file: a damaged journal that was replaced, or a new run of an id that was pruned.
-                self._identity, self._surveyor = identity, _Surveyor(fd, self._run_id)
-            self._surveyor.move_to(fd)
-            try:
-                self._surveyor.scan()
-            finally:
-                self._surveyor.move_to(-1)  # the descriptor is the caller's, and is closed soon
+        own = os.dup(fd)  # whoever asked may be gone before we are done, and the number another file's
+        try:
+            with self._lock:
+                self._extend(own)
+        finally:
+            os.close(own)
+
+    def _extend(self, fd: int) -> None:
+        found = os.fstat(fd)
+        identity = found.st_dev, found.st_ino
+        if identity != self._identity or found.st_size < self._surveyor.position:
+            # Another file: a damaged journal that was replaced, or a new run of an id that was pruned.
+            self._identity, self._surveyor = identity, _Surveyor(fd, self._run_id)
+        self._surveyor.move_to(fd)
+        try:
+            self._surveyor.scan()
+        finally:
+            self._surveyor.move_to(-1)
 
     def total(self, choice: Choice) -> int:
         """How many bytes there are, as far as `extend` has seen."""
