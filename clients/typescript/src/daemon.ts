@@ -147,6 +147,7 @@ export class Daemon {
             last = id ?? last;
             yield { id, type: event.type, data: JSON.parse(event.data) as Record<string, unknown> };
           }
+          if (parser.lastId !== undefined) last = Number(parser.lastId);
         }
       } catch (error) {
         if (isOver()) return;

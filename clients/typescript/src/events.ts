@@ -7,6 +7,8 @@ export interface RawEvent {
 
 /** Bytes of an event stream to events, however they were cut. */
 export class EventParser {
+  /** What to come back with; a stream says it before its first event, too. */
+  lastId: string | undefined;
   #decoder = new TextDecoder();
   #rest = "";
   #id: string | undefined;
@@ -33,6 +35,7 @@ export class EventParser {
   #dispatch(): RawEvent[] {
     const event = { id: this.#id, type: this.#type, data: this.#data.join("\n") };
     const isEmpty = this.#data.length === 0;
+    this.lastId = this.#id ?? this.lastId;
     this.#type = "message";
     this.#data = [];
     this.#id = undefined;

@@ -16,3 +16,9 @@ test("events come out whole however the bytes were cut", () => {
     ]);
   }
 });
+
+test("a stream that breaks before its first event has an id to come back with", () => {
+  const parser = new EventParser();
+  assert.deepEqual(parser.feed(new TextEncoder().encode("retry: 1000\n: events\nid: 41\n\n: \n\n")), []);
+  assert.equal(parser.lastId, "41");
+});
