@@ -16,6 +16,7 @@ export type Connection =
 export type Drain = { policy: string; endsAt: number; budgetS: number; busy: string[]; queued: number };
 
 const MOST = 10_000;
+const ROOM = 500; // forgotten at once, not one by one
 const ORDER = { queued: 0, starting: 1, running: 2, stopping: 3, settled: 4 };
 const SILENT_MS = 8_000;
 const TYPES = "run.queued,run.started,run.verdict,run.settled,service.shutdown";
@@ -40,6 +41,7 @@ let lastId: string | null = null;
 let lastHeard = 0;
 let skewMs = 0;
 let failures = 0;
+let attempts = 0;
 let timer: number | undefined;
 let scheduled = false;
 
@@ -65,7 +67,16 @@ function put(report: Report): void {
   if (known !== undefined && ORDER[known.state ?? "settled"] > ORDER[report.state ?? "settled"]) return;
   const { evidence: _, ...rest } = report;
   runs.set(report.run_id, rest);
+  if (runs.size > MOST + ROOM) forgetOldest();
   announce();
+}
+
+/** A page may be open for weeks. */
+function forgetOldest(): void {
+  const ended = [...runs.values()].filter((run) => run.state === "settled");
+  ended.sort((a, b) => ((a.settled_at ?? "") < (b.settled_at ?? "") ? -1 : 1));
+  for (const run of ended.slice(0, runs.size - MOST)) runs.delete(run.run_id);
+  more.value = true;
 }
 
 export function take(report: Report): void {
@@ -75,6 +86,7 @@ export function take(report: Report): void {
 export async function connect(): Promise<void> {
   clearTimeout(timer);
   disconnect();
+  const mine = ++attempts; // whoever asks again while we wait has the word
   if (document.hidden && connection.value.state === "open") return;
   try {
     if (!(await login())) {
@@ -83,10 +95,10 @@ export async function connect(): Promise<void> {
     }
     daemon.value = await ask<Health>("GET", "/v1/health");
   } catch (error) {
-    lost(error instanceof ProblemError ? error.message : String(error));
+    if (mine === attempts) lost(error instanceof ProblemError ? error.message : String(error));
     return;
   }
-  listen();
+  if (mine === attempts) listen();
 }
 
 function listen(): void {
