@@ -1,6 +1,6 @@
 /*
  * holdfast-guard: keeps one run. Started by the library with the descriptors of `enum guard_fd`; takes no arguments
- * (the run's id is for those who list processes). As `holdfast-guard inside ...` it is the guard's agent in a container.
+ * (the run's id, and room for a later one's, are for those who list processes). As `holdfast-guard inside ...` it is the guard's agent in a container.
  * Everything it knows it writes to the journal; its exit code (`enum guard_exit`) decides nothing.
  */
 #include <errno.h>
@@ -24,6 +24,7 @@ enum { REQUESTS_AT_ONCE = 64 };
 #define ENTER_WAIT_NS 30000000000u /* a container that lets nobody in for so long will not */
 
 static struct run run;
+static char *shown; /* the place in our command line for the run that is kept; NULL: only one run */
 static struct signalfd_siginfo early; /* a signal that came when there was no run */
 
 /* ── setting up ───────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -387,6 +388,13 @@ static int keep_run(int signals) {
     return GUARD_OK;
 }
 
+/* Whoever looks for runs without a guard goes by our command line: the first run's id, and then the present one's. */
+static void show_run(const char *run_id) {
+    const size_t room = shown == NULL ? 0 : strlen(shown), length = strlen(run_id);
+    for (size_t i = 0; i < room && length <= room; i++)
+        shown[i] = i < length ? run_id[i] : ' '; /* blanks, so that the room stays as large as it is */
+}
+
 /* A signal asks a guard without a run to end, or the run that is on its way to it; a child's end is old news. */
 static void take_early_signals(int signals) {
     struct signalfd_siginfo info;
@@ -435,12 +443,15 @@ static bool begin_again(int signals) {
     const bool again = wait_for_next(signals, owner_process);
     if (owner_process >= 0)
         close(owner_process);
+    if (again)
+        show_run(run.spec.run_id);
     return again;
 }
 
 int main(int argc, char **argv) {
     if (argc == 4 && strcmp(argv[1], "inside") == 0)
         return agent_main(argv[2], argv[3]);
+    shown = argc == 3 ? argv[2] : NULL;
     if (!take_descriptors())
         return GUARD_NO_SETUP;
     const int signals = take_signals();

@@ -14,8 +14,10 @@ from anyio import wait_all_tasks_blocked
 import holdfast
 from holdfast import Supervisor
 from holdfast.guard.containment import probe
+from holdfast.state import orphans
 
 from .support.processes import wait_exited
+from .support.readiness import until_ready
 
 pytestmark = [pytest.mark.guard, pytest.mark.anyio]
 
@@ -264,6 +266,20 @@ async def test_a_killed_guard_leaves_nobody_in_its_cgroup(before: int) -> None:
         assert (report["status"], report["tree"]) == ("lost", "gone")
         assert wait_exited(daemon)
         assert not exists(leaf_of(await run.result()))
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+@pytest.mark.parametrize("prefix", [[], ["env", "-i"]], ids=["token", "cgroup"])
+async def test_a_later_run_of_a_guard_is_nobodys_orphan(before: int, prefix: list[str]) -> None:
+    """Whoever looks for processes without a guard finds the guard by the run it keeps now, and by its cgroup."""
+    async with Supervisor() as supervisor:
+        for _ in range(before):
+            await guard_of(supervisor, "true")
+        run = await supervisor.start([*prefix, "sh", "-c", "echo ready; exec sleep 1000"])
+        await until_ready(run)
+        assert [orphan for orphan in orphans.find(None) if orphan.pid == run.pid] == []
+        await run.cancel(now=True)
+        await run.settled()
 
 
 @pytest.mark.root

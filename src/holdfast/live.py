@@ -32,8 +32,8 @@ from . import outcome as outcomes
 from .environment import parent_run_id
 from .errors import JournalDamagedError, RequestError, SpecError
 from .guard import control
-from .guard.idle import LONGEST_RUN_ID, IdleGuard
-from .guard.launch import launch, set_window_size
+from .guard.idle import IdleGuard
+from .guard.launch import LONGEST_RUN_ID, launch, set_window_size
 from .journal.facts import CAUSES, Detail, make_fact
 from .journal.reader import JournalReader
 from .records import TYPE_CHECKING, signal

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 MOST_IDLE = 32
 _GOES_WITHIN_MS = 5000
-LONGEST_RUN_ID = 20  # a guard shows the run it keeps in its command line, in the space of the first one's
 
 
 class IdleGuard(NamedTuple):

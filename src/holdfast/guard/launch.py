@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 FD_STDIN, FD_JOURNAL, FD_CONTROL, FD_SPEC, FD_INPUT, FD_LISTEN, FD_DIRECTORY, FD_HEARTBEAT = 0, 3, 4, 5, 6, 7, 8, 9
 FIRST_FREE = 10
 _ENDS_WITHIN_MS = 30_000
+LONGEST_RUN_ID = 20
+_ROOM_FOR_AN_ID = " " * LONGEST_RUN_ID  # where a guard that is used again shows which run it keeps
 
 # What the guard takes or waits for must not be ignored; the command's own dispositions the guard resets itself.
 _GUARD_SIGNALS = (1, 2, 15, 17)  # SIGHUP, SIGINT, SIGTERM, SIGCHLD
@@ -170,7 +172,7 @@ class _Launching:
         control = self.open_control()
         pid = self.pid = os.posix_spawn(
             guard_path(),
-            ["holdfast-guard", spec.run_id],
+            ["holdfast-guard", spec.run_id, *([_ROOM_FOR_AN_ID] if self.again else [])],
             {},  # the command's environment travels in the spec; the guard needs none
             file_actions=self.actions,
             setsid=True,

@@ -43,11 +43,11 @@ class Accounts:
 
 def live_guards() -> frozenset[str]:
     """The ids of the runs whose guards are alive and can be seen, of every state directory and of none."""
-    found = set()
+    found: set[str] = set()
     for pid in all_pids():
         words = read_proc(f"{pid}/cmdline").split(b"\0")  # empty for a zombie
-        if len(words) >= 2 and words[0] == _GUARD:
-            found.add(os.fsdecode(words[1]))
+        if words[0] == _GUARD:  # its first run, whose name its cgroup has, and the present one, if it is another
+            found.update(os.fsdecode(word.strip()) for word in words[1:3] if word.strip())
     return frozenset(found)
 
 
