@@ -32,6 +32,7 @@ export class Assembler {
     const encoder = new TextEncoder();
     let offset = frame.offset;
     const text = stream.decoder.decode(bytes, { stream: true });
+    const isPlain = text.length === bytes.length; // one byte for each character: nothing to count
     let first = true;
     for (const part of text.split("\n")) {
       if (!first) {
@@ -48,7 +49,7 @@ export class Assembler {
       }
       stream.line.text += part;
       this.style(stream);
-      offset += encoder.encode(part).length;
+      offset += isPlain ? part.length : encoder.encode(part).length;
     }
     // An empty line at a frame's end is one as soon as the next frame says so.
     this.end = Math.max(this.end, frame.offset + bytes.length);

@@ -10,7 +10,8 @@ import type { Line } from "./lines.ts";
 import type { Match, Matches } from "./types.ts";
 
 const PIECE = 192 << 10;
-const MOST_LINES = 5_000;
+const MOST_LINES = 3_000; // in the page at once: short lines make many of a piece
+const BEFORE = 4 << 10; // bytes shown before what is jumped to: never more lines than are kept
 const MOST_MATCHES = 2_000;
 const NDJSON = { accept: "application/x-ndjson" };
 
@@ -54,6 +55,7 @@ class Log {
       this.lines.value = [...made.lines];
       this.begin.value = begin;
       this.end.value = end;
+      this.trim(offset < 0);
     } finally {
       this.busy.value = false;
     }
@@ -223,7 +225,7 @@ export function LogView({ runId, isLive, wakes }: { runId: string; isLive: boole
   const jump = async (offset: number) => {
     sticks.value = false;
     only.value = false;
-    if (offset < log.begin.value || offset >= log.end.value) await attempt(() => log.show(Math.max(0, offset - (PIECE >> 2))));
+    if (offset < log.begin.value || offset >= log.end.value) await attempt(() => log.show(Math.max(0, offset - BEFORE)));
     target.value = offset;
   };
   const step = (by: number) => {
