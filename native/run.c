@@ -322,6 +322,7 @@ void run_start(struct run *run) {
     record_started(run);
     journal_flush(&run->journal); /* hold before exec: the record comes first */
     run->phase = PHASE_RUNNING;
+    run->wake_owners = (run->spec.options.flags & SPEC_LISTEN) != 0; /* of short runs nobody waits for the start */
     run->started_ns = clock_now();
     arm_clocks(run, run->started_ns);
     if (is_inside(run)) {

@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import select
 import signal
+from typing import TYPE_CHECKING
 
 import pytest
 
 from holdfast.journal.reader import JournalReader
 from holdfast.live import LiveRun
 from holdfast.spec import make_spec
+from holdfast.state.directory import StateDirectory
+from tests.support.driven import BOUND_S, Driven
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.guard
 
@@ -48,3 +54,15 @@ def test_output_recorded_while_the_request_was_on_its_way(*, tells_what_it_has_s
         live.ask_stop("user", now=True)
         live.reap(wait=True)
         live.close()
+
+
+def test_the_start_of_a_run_with_a_directory_wakes_its_owner(tmp_path: Path) -> None:
+    """Of a command that says nothing there is no other news for hours, and somebody may wait for this."""
+    with Driven(["cat"], stdin="pipe", state=StateDirectory.open(str(tmp_path / "state"))) as run:
+        woken = select.poll()
+        woken.register(run.live.control.fileno(), select.POLLIN)
+        assert woken.poll(BOUND_S * 1000)
+        run.live.on_readable()
+        assert run.live.outcome.started is not None
+        run.live.close_input()
+        run.settle()
