@@ -124,6 +124,11 @@ class Run:
         return self.input.is_waited_for()
 
     @property
+    def takes_input(self) -> bool:
+        """Whether it was started with a pty or a stdin pipe; without a look at its record."""
+        return self._live.spec.pty or self._live.spec.stdin == "pipe"
+
+    @property
     def input(self) -> Stdin:
         """What its command reads: a pty, a pipe, or nothing of ours."""
         live = self._up_to_date()

@@ -92,6 +92,8 @@ def numbers(running: Daemon) -> str:
 
 def test_a_record_that_cannot_be_read_stops_nothing() -> None:
     class Unreadable:
+        takes_input = True
+
         @property
         def input(self) -> Stdin:
             raise JournalDamagedError("its journal is damaged")

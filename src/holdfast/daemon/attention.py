@@ -54,6 +54,8 @@ class Attention:
 
     def begin(self, tracked: Tracked) -> None:
         """A run was started, or found again."""
+        if tracked.run is None or not tracked.run.takes_input:
+            return  # most runs: nothing is read to find that out
         if not tracked.managed or _stdin(tracked).kind not in ("pty", "pipe"):
             return
         try:
