@@ -21,7 +21,6 @@ from .problems import MALFORMED, MEDIA_TYPE, PREFIX, Problem
 if TYPE_CHECKING:
     import asyncio
 
-ABORT = "holdfast.abort"  # in the scope's state: a function that cuts the connection
 HEAD_S = 10.0  # unless the application says otherwise, in `state.head_s`
 ABORT = "holdfast.abort"  # in the state of each request's scope: cuts the connection, whatever is still to be sent
 CROWDED = "holdfast.crowded"  # there, too: this one came when there were too many
