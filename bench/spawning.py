@@ -13,6 +13,7 @@ import anyio
 import holdfast
 
 from .cost import Sample, now, per_run, run_costs
+from .lanes import repeat
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -136,21 +137,7 @@ def _number(value: float | list[float]) -> float:
 
 async def _drive(one: Callable[[], Awaitable[None]], parameters: dict[str, Any]) -> Sample:
     count, at_once = parameters["count"], parameters["at_once"]
-    await _repeat(one, _WARM_UP, min(at_once, _WARM_UP))
+    await repeat(one, _WARM_UP, min(at_once, _WARM_UP))
     begin = now()
-    await _repeat(one, count, at_once)
+    await repeat(one, count, at_once)
     return per_run(begin, count)
-
-
-async def _repeat(one: Callable[[], Awaitable[None]], count: int, at_once: int) -> None:
-    left = count
-
-    async def lane() -> None:
-        nonlocal left
-        while left > 0:
-            left -= 1
-            await one()
-
-    async with anyio.create_task_group() as group:
-        for _ in range(at_once):
-            group.start_soon(lane)

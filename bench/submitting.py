@@ -15,6 +15,7 @@ import anyio
 import holdfast
 
 from .cost import Sample, now, per_run
+from .lanes import repeat
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -92,21 +93,7 @@ async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, what:
 
 
 async def _drive(one: Callable[[], Awaitable[None]], parameters: dict[str, Any]) -> Sample:
-    await _repeat(one, _WARM_UP, parameters["at_once"])
+    await repeat(one, _WARM_UP, parameters["at_once"])
     begin = now()
-    await _repeat(one, parameters["count"], parameters["at_once"])
+    await repeat(one, parameters["count"], parameters["at_once"])
     return per_run(begin, parameters["count"])
-
-
-async def _repeat(one: Callable[[], Awaitable[None]], count: int, at_once: int) -> None:
-    left = count
-
-    async def lane() -> None:
-        nonlocal left
-        while left > 0:
-            left -= 1
-            await one()
-
-    async with anyio.create_task_group() as group:
-        for _ in range(at_once):
-            group.start_soon(lane)
