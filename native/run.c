@@ -277,8 +277,9 @@ void run_reap(struct run *run) {
 /* ── the start ────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 static void record_started(struct run *run) {
-    struct process_stat status = {0};
-    read_stat(run->leader, &status);
+    struct process_stat status = {.start_ticks = run->spawned.start_ticks};
+    if (status.start_ticks == 0)
+        read_stat(run->leader, &status);
     struct fact_started started = {
         .pid = run->leader,
         .guard_pid = getpid(),

@@ -11,9 +11,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "clock.h"
+
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
 
 enum { KERNEL_SIGNALS = 64 };
+#define TICK_NS 10000000u /* of /proc/PID/stat: a hundredth of a second, on every architecture there is a guard for */
 
 static _Noreturn void fail(int hold, enum spawn_step step, int error) {
     struct fact_spawn_failed failure = {.step = (int32_t)step, .error = error};
@@ -134,12 +137,15 @@ bool spawn_held(struct spawned *spawned, const struct spec *spec, struct cgroup 
         return false;
     }
     pid_t guard = getpid();
+    const uint64_t before = clock_boot() / TICK_NS;
     spawned->pid = fork_into(cgroup);
     if (spawned->pid == 0) {
         close(ends[0]);
         become_command(spec, stdio, ends[1], guard);
     }
     int error = errno;
+    /* The kernel stamped the child in between, with the same clock: one tick on both sides of it is its tick, too. */
+    spawned->start_ticks = clock_boot() / TICK_NS == before ? before : 0;
     close(ends[1]);
     if (spawned->pid < 0) {
         close(ends[0]);

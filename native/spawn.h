@@ -8,6 +8,7 @@
 #define HOLDFAST_SPAWN_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "cgroup.h"
@@ -18,6 +19,7 @@ struct spawned {
     pid_t pid;
     int hold;    /* our end of the socket; -1 once exec has answered */
     bool failed; /* and what it said: the command never ran */
+    uint64_t start_ticks; /* when it was forked, as /proc has it; 0: to be looked up there */
 };
 
 /* Descriptors for the command's stdout and stderr; equal when merged or a terminal. */

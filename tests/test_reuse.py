@@ -14,6 +14,7 @@ from anyio import wait_all_tasks_blocked
 import holdfast
 from holdfast import Supervisor
 from holdfast.guard.containment import probe
+from holdfast.identity import read_identity
 from holdfast.state import orphans
 
 from .support.processes import wait_exited
@@ -293,3 +294,20 @@ async def test_an_idle_guard_that_was_killed_leaves_no_cgroup() -> None:
         assert exists(leaf_of(result)), "control: it could not remove it itself"
         await guard_of(supervisor, "true")
         assert not exists(leaf_of(result))
+
+
+async def test_the_recorded_identity_is_the_one_in_proc() -> None:
+    """The start is reckoned from the clock around the fork where that is certain: it has to be what /proc says."""
+    async with Supervisor() as supervisor:
+        for _ in range(30):
+            run = await supervisor.start(["sh", "-c", "echo ready; exec sleep 1000"])
+            async for _chunk in run.output():
+                break
+            assert run.pid is not None
+            identity = read_identity(run.pid)
+            started = run.outcome.started
+            assert identity is not None
+            assert started is not None
+            assert started.detail["start_ticks"] == identity.start_ticks
+            await run.cancel(now=True)
+            await run.settled()

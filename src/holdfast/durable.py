@@ -125,7 +125,7 @@ def _owner(state: StateDirectory, spec: RunSpec, record: Record, control: socket
     started = record.outcome.started
     guard_pid = 0 if started is None else int(started.detail["guard_pid"])
     journal = os.dup(record.fd)
-    handle = GuardHandle(control, journal, -1, guard_pid, None, None, 0, spec.run_id)
+    handle = GuardHandle(control, journal, -1, guard_pid, None, None, 0, b"", spec.run_id)
     return LiveRun(spec, handle, state=state)
 
 

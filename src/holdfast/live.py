@@ -150,7 +150,9 @@ class LiveRun:
         self.input = -1 if handle.input is None else handle.input
         self.heartbeat = -1 if handle.heartbeat is None else handle.heartbeat
         self.trusted = handle.trusted
-        self.reader = JournalReader(handle.journal, trusted=handle.trusted, run_id=spec.run_id)
+        self.reader = JournalReader(
+            handle.journal, trusted=handle.trusted, run_id=spec.run_id, beginning=handle.beginning
+        )
         self.answers: dict[int, int] = {}
         self.armed = wake_output
         self.windowed = windowed

@@ -83,6 +83,7 @@ class GuardHandle(NamedTuple):
     input: int | None
     heartbeat: int | None
     trusted: int  # the journal up to here was written by us
+    beginning: bytes  # and this is it, for a journal in memory
     first_run: str  # the first one this guard kept: its cgroup has that name
 
 
@@ -151,7 +152,7 @@ class _Launching:
         idle: IdleGuard | None,
     ) -> GuardHandle:
         spec = self.spec
-        journal_fd, trusted = self.open_journal()
+        journal_fd, trusted, begun = self.open_journal()
         heartbeat = self.open_heartbeat()
         encoded = parts.encode_spec(
             spec,
@@ -166,7 +167,7 @@ class _Launching:
         if idle is not None and self.hand_to(idle, encoded):
             self.close_theirs()
             return GuardHandle(
-                idle.control, journal_fd, idle.pidfd, idle.pid, input_fd, heartbeat, trusted, idle.first_run
+                idle.control, journal_fd, idle.pidfd, idle.pid, input_fd, heartbeat, trusted, begun, idle.first_run
             )
         os.write(self.give(_memory_file("holdfast-spec"), FD_SPEC), encoded)
         control = self.open_control()
@@ -180,7 +181,7 @@ class _Launching:
             setsigdef=_GUARD_SIGNALS,
         )
         self.close_theirs()  # before the next descriptor is asked for, so that this one is not the one too many
-        return GuardHandle(control, journal_fd, _pidfd(pid), pid, input_fd, heartbeat, trusted, spec.run_id)
+        return GuardHandle(control, journal_fd, _pidfd(pid), pid, input_fd, heartbeat, trusted, begun, spec.run_id)
 
     def hand_to(self, idle: IdleGuard, spec: bytes) -> bool:
         """Give the run to a guard that has none; False when it is gone after all, or the spec is too long for that."""
@@ -197,20 +198,21 @@ class _Launching:
             return False
         return True
 
-    def open_journal(self) -> tuple[int, int]:
-        """Our own reading side, and how long it is already; the guard gets the writing one."""
+    def open_journal(self) -> tuple[int, int, bytes]:
+        """Our own reading side, how long it is already, and what it begins with if it is in memory."""
         durable = self.durable
         if durable is None:
             journal = self.keep(_memory_file("holdfast-journal"))
-            written = os.pwrite(journal, beginning(self.spec), 0)
+            begun = beginning(self.spec)
+            written = os.pwrite(journal, begun, 0)
             self.hand_over(journal, FD_JOURNAL)
-            return journal, written
+            return journal, written, begun
         self.hand_over(durable.journal, FD_JOURNAL)
         self.hand_over(durable.listener, FD_LISTEN)
         self.hand_over(durable.directory, FD_DIRECTORY)
         # An open file of its own: the other one carries the launcher's lock and must be gone when the guard is.
         journal = self.keep(os.open(os.path.join(durable.path, "journal"), os.O_RDONLY | os.O_CLOEXEC))
-        return journal, os.fstat(journal).st_size
+        return journal, os.fstat(journal).st_size, b""
 
     def open_stdin(self, window_size: tuple[int, int] | None) -> int | None:
         """Prepare the command's stdin; returns our own writing end when there is one."""

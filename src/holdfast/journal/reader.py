@@ -61,8 +61,10 @@ class JournalReader:
     from `read` and `scan`. Frames that end before `trusted` were written by this very process and not checked again.
     """
 
-    def __init__(self, fd: int, *, trusted: int = 0, run_id: str | None = None) -> None:
-        self.position = 0
+    def __init__(self, fd: int, *, trusted: int = 0, run_id: str | None = None, beginning: bytes = b"") -> None:
+        """`beginning` is what this process wrote there first: it is not read back, and looked into only when asked."""
+        self.position = len(beginning)
+        self._beginning = beginning
         self.facts: list[Fact] = []
         self.ended = False
         self.damage: str | None = None
@@ -270,7 +272,15 @@ class JournalReader:
         self.damage = f"at byte {offset}: {what}"
         return False
 
+    def _open_beginning(self) -> None:
+        beginning, self._beginning, at = self._beginning, b"", PREAMBLE_SIZE
+        while (frame := decode_header(beginning, at)) is not None:
+            at = frame.payload_offset + frame.length
+            self._json[frame.type] = beginning[frame.payload_offset : at]
+
     def _decode_json(self, type_: int) -> dict[str, Any] | None:
+        if self._beginning:
+            self._open_beginning()
         if type_ not in self._json:
             return None
         if type_ in self._decoded:
