@@ -1,4 +1,5 @@
-"""Whether several runs agree: the verdict of every cell, and in what it failed."""
+"""Whether several runs agree on the verdict of every cell. In what a cell failed is shown, and may differ: a race has
+more than one way to be lost."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ def differing(runs: list[dict[str, Any]]) -> dict[tuple[str, str], list[Verdict 
     found = {}
     for row, peer in keys:
         verdicts = [_verdict(run["cells"].get(row, {}).get(peer)) for run in runs]
-        if len(set(verdicts)) > 1:
+        if len({verdict and verdict[0] for verdict in verdicts}) > 1:
             found[row, peer] = verdicts
     return found
 
