@@ -38,7 +38,7 @@ _LOOK_S = 0.4
 _KILLED_LOOK_S = 3.0
 _LEAVE_S = 4.0
 _CHAIN_S = 0.2
-_REPEATING_S = 12.0
+_REPEATING_S = 4.0
 
 
 def run_cell(row: Row, peer: Peer) -> dict[str, Any]:
