@@ -23,7 +23,7 @@ from tests.support.processes import become_subreaper
 from .conversation import Conversation
 from .expectation import Seen, judge
 from .interference import SECRET_FD, Interference, secret_descriptor
-from .oracle import KEPT, Leaf, left
+from .oracle import KEPT, Leaf, left, reaping
 from .peers import PEERS, apart, environment
 from .places import CHILDREN, ROOT
 from .rows import ROWS
@@ -38,7 +38,7 @@ _LOOK_S = 0.4
 _KILLED_LOOK_S = 3.0
 _LEAVE_S = 4.0
 _CHAIN_S = 0.2
-_REPEATING_S = 4.0
+_REPEATING_S = 10.0
 
 
 def run_cell(row: Row, peer: Peer) -> dict[str, Any]:
@@ -70,7 +70,8 @@ def _watch(row: Row, peer: Peer, directory: str) -> Seen:
             adapter = _start(row, peer, directory, leaf)
         with adapter:
             KEPT.add(adapter.pid)
-            return _look(row, adapter, leaf, interference, directory)
+            with reaping():
+                return _look(row, adapter, leaf, interference, directory)
     finally:
         interference.undo()
         leaf.close()

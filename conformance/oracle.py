@@ -7,17 +7,23 @@ has to do; that is slower, because all of /proc is read and every zombie is look
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.support.processes import descendants
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _BASES = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
 _LOOK_S = 0.02
 _KILL_S = 10.0
+_REAP_S = 0.02
 
 
 class Member(NamedTuple):
@@ -154,6 +160,24 @@ def _minds_sigterm(pid: int) -> bool:
         return False
     masks = (line.split()[1] for line in lines if line.startswith(("SigIgn:", "SigCgt:")))
     return any(int(mask, 16) & bit for mask in masks)
+
+
+@contextlib.contextmanager
+def reaping() -> Iterator[None]:
+    """Take the dead away all the time: those of a storm would fill the host's table of processes within seconds."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(_REAP_S):
+            _reap()
+
+    thread = threading.Thread(target=work, name="reaping", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _reap() -> None:
