@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import select
@@ -98,8 +99,9 @@ def test_signals_that_come_until_it_is_gone_do_not_make_a_failure_of_its_end(tmp
     with daemon(tmp_path / "s") as running:
         exited = select.poll()
         exited.register(pidfd := os.pidfd_open(running.process.pid), select.POLLIN)
-        while not exited.poll(1):
-            running.signal()
+        signals = itertools.cycle((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+        while not exited.poll(0):
+            running.signal(next(signals))
         os.close(pidfd)
         assert (running.exit_code(), running.lines[-1]) == (0, "bye")
 

@@ -102,9 +102,9 @@ class Drain:
         self.signalled = asyncio.Event()
         self._began = 0.0
 
-    def signal(self) -> None:
+    def signal(self, times: int = 1) -> None:
         """SIGTERM or SIGINT came."""
-        self._signals += 1
+        self._signals += times
         self.signalled.set()
 
     async def run(self) -> None:

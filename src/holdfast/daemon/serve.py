@@ -36,6 +36,7 @@ from .notify import Notifier
 from .recovery import Recovery
 from .scheduler import Scheduler
 from .service import Parts, Service, limits_of
+from .signals import Signals
 from .store import Store, statements
 
 if TYPE_CHECKING:
@@ -102,7 +103,6 @@ class _Daemon:
 
     async def run(self) -> None:
         async with AsyncExitStack() as closing:
-            closing.callback(_ignore_signals)
             store = Store.open(os.path.join(self._state.path, FILE))
             closing.callback(store.close)
             for warning in store.warnings:
@@ -127,7 +127,14 @@ class _Daemon:
 
     async def _live(self, service: Service, closing: AsyncExitStack) -> None:
         drain = Drain(service, self._log, self._notifier)
-        self._take_signals(service, drain)
+        signals = Signals(
+            {
+                signal.SIGTERM: drain.signal,
+                signal.SIGINT: drain.signal,
+                signal.SIGHUP: lambda _: self._reload(service),
+            }
+        )
+        closing.callback(signals.ignore)
         recovery = Recovery(service, self._log)
         closing.push_async_callback(recovery.stop)
         await self._recover(service, recovery, drain)
@@ -179,14 +186,6 @@ class _Daemon:
             await service.deliveries.recover(service.report)
         except HoldfastError as error:
             self._log.warning(f"deliveries that are due could not be looked for: {error}")
-
-    # Signals.
-
-    def _take_signals(self, service: Service, drain: Drain) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, drain.signal)
-        loop.add_signal_handler(signal.SIGHUP, self._reload, service)
 
     def _reload(self, service: Service) -> None:
         self._notifier.reloading()
@@ -255,16 +254,6 @@ class _Daemon:
 
     async def _stop_deliveries(self, service: Service, drain: Drain) -> None:
         await service.deliveries.stop(last_tries_s=0.0 if drain.phase is Phase.LEAVING else _LAST_TRIES_S)
-
-
-def _ignore_signals() -> None:
-    """All is over but the exit itself, and one more signal must not make a failure of that."""
-    loop, numbers = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
-    for number in numbers:
-        loop.remove_signal_handler(number)
-        signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _bounds(config: Config) -> event_log.Bounds:

@@ -1,0 +1,49 @@
+"""The signals of the process, as calls in its loop.
+
+The loop's own handlers are not used: taking one away sets the signal to its default for a moment, and a signal that
+comes in that moment, to this thread or any other, ends a process that had all but ended well. Here a signal is handled,
+then ignored, and nothing is between the two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections import Counter
+from collections.abc import Callable, Mapping
+from types import FrameType
+
+
+class Signals:
+    """Calls `taken[number](times)` in the running loop when some came. After `ignore` they do nothing, for good."""
+
+    def __init__(self, taken: Mapping[int, Callable[[int], None]]) -> None:
+        self._taken = taken
+        self._loop = asyncio.get_running_loop()
+        self._receives, self._sends = socket.socketpair()
+        self._receives.setblocking(False)
+        self._sends.setblocking(False)
+        self._loop.add_reader(self._receives, self._call)
+        # The interpreter writes each number as a byte, from whichever thread the kernel interrupts.
+        signal.set_wakeup_fd(self._sends.fileno(), warn_on_full_buffer=False)
+        for number in taken:
+            signal.signal(number, _only_wake)
+
+    def ignore(self) -> None:
+        for number in self._taken:
+            signal.signal(number, signal.SIG_IGN)
+        signal.set_wakeup_fd(-1)
+        self._loop.remove_reader(self._receives)
+        self._receives.close()
+        self._sends.close()
+
+    def _call(self) -> None:
+        came = Counter(self._receives.recv(4096))
+        for number, call in self._taken.items():
+            if times := came[number]:
+                call(times)
+
+
+def _only_wake(_number: int, _frame: FrameType | None) -> None:
+    """There, so that the interpreter writes the byte."""
