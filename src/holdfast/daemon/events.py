@@ -141,10 +141,10 @@ class EventLog:
 
         def insert(connection: sqlite3.Connection) -> tuple[int, bool, bool]:
             rode = rider is not None and run_id is not None and rider.write(connection, run_id, report)
-            # Looked for first: an insert that comes to nothing would use up an id.
-            for (number,) in connection.execute(_SQL["find"], values).fetchall():
-                return number, False, rode
-            return connection.execute(_SQL["insert"], values).lastrowid or 0, True, rode
+            inserted = connection.execute(_SQL["insert"], values)
+            if inserted.rowcount == 1:
+                return inserted.lastrowid or 0, True, rode
+            return connection.execute(_SQL["find"], values).fetchone()[0], False, rode
 
         def stored(written: tuple[int, bool, bool], error: Exception | None) -> None:
             number, new, rode = written if error is None else (0, False, False)

@@ -5,8 +5,9 @@
     idempotency   keys, what they were used for, and which run that is
     events, deliveries   see events.py and deliveries.py
 
-Writing. `write` and `post` hand an action to the writer thread. Whatever waits there is done in one transaction, and
-all are told after the commit: many writers share one fsync. A failed action undoes itself only: when one fails, all
+Writing. `write` and `post` hand an action to the writer thread; those of one turn of the event loop go there together,
+because each time wakes that thread, which then wants the interpreter for itself. Whatever waits there is done in one
+transaction, and all are told after the commit: many writers share one fsync. A failed action undoes itself only: when one fails, all
 of them are done again, each in a savepoint of its own (so an action does nothing but SQL, and may be done twice).
 Order that is guaranteed: actions take effect in the order in which they were handed over (from one thread), they are
 told in this order, and an answer means that it is on disk.
@@ -126,7 +127,8 @@ class _Worker:
         self._connection = connection
         self._path = path
         self._work = work
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._gathered: list[_Job] = []  # in this turn of the loop
+        self._jobs: SimpleQueue[list[_Job] | None] = SimpleQueue()
         self._is_closed = False
         # A daemon thread: an interpreter that ends for another reason is not held up by an idle file.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -140,23 +142,32 @@ class _Worker:
             error = StateError(f"{self._path} is closed", remedy="the daemon is on its way out")
             loop.call_soon(done, None, error)
         else:
-            self._jobs.put(_Job(action, done, loop))
+            if not self._gathered:
+                loop.call_soon(self._pass_on)
+            self._gathered.append(_Job(action, done, loop))
+            if len(self._gathered) == _MOST_AT_ONCE:
+                self._pass_on()
+
+    def _pass_on(self) -> None:
+        if self._gathered:
+            self._jobs.put(self._gathered)
+            self._gathered = []
 
     def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
+            self._pass_on()
             self._jobs.put(None)
             self._thread.join(_CLOSE_S)
 
     def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            jobs = [job]
+        while (jobs := self._jobs.get()) is not None:
             while len(jobs) < _MOST_AT_ONCE and not self._jobs.empty():
                 following = self._jobs.get()
                 if following is None:
                     self._jobs.put(None)  # after these
                     break
-                jobs.append(following)
+                jobs += following
             self._work(self._connection, self._path, jobs)
         self._connection.close()
 

@@ -1,5 +1,7 @@
 -- name: insert
-INSERT INTO events (at_ms, type, run_id, session, data) VALUES (:at_ms, :type, :run_id, :session, :data);
+-- Nothing when it is there already: an insert that comes to nothing otherwise would use up an id.
+INSERT INTO events (at_ms, type, run_id, session, data) SELECT :at_ms, :type, :run_id, :session, :data
+WHERE NOT EXISTS (SELECT 1 FROM events WHERE run_id = :run_id AND type = :type);
 
 -- name: find
 SELECT id FROM events WHERE run_id = :run_id AND type = :type;
