@@ -7,10 +7,10 @@
 
 Writing. `write` and `post` hand an action to the writer thread; those of one turn of the event loop go there together,
 because each time wakes that thread, which then wants the interpreter for itself. Whatever waits there is done in one
-transaction, and all are told after the commit: many writers share one fsync. A failed action undoes itself only: when one fails, all
-of them are done again, each in a savepoint of its own (so an action does nothing but SQL, and may be done twice).
-Order that is guaranteed: actions take effect in the order in which they were handed over (from one thread), they are
-told in this order, and an answer means that it is on disk.
+transaction, and all are told after the commit: many writers share one fsync. A failed action undoes itself only: when
+one fails, all of them are done again, each in a savepoint of its own (so an action does nothing but SQL, and may be
+done twice). Order that is guaranteed: actions take effect in the order in which they were handed over (from one
+thread), they are told in this order, and an answer means that it is on disk.
 
 The schema is migrations/NNNN_*.sql, applied in order; a new file is the same migrations from zero.
 """
