@@ -182,7 +182,7 @@ def reaping() -> Iterator[None]:
 
 def _reap() -> None:
     """Take the exits of what came to us; the adapter's own is kept for whoever waits for it."""
-    for pid in _exited_children():
+    for pid in own_children():
         if pid not in KEPT:
             try:
                 os.waitpid(pid, os.WNOHANG)
@@ -190,10 +190,14 @@ def _reap() -> None:
                 continue
 
 
-def _exited_children() -> list[int]:
-    found = []
-    for task in Path("/proc/self/task").iterdir():
-        found += [int(word) for word in (task / "children").read_text().split()]
+def own_children(tasks: Path = Path("/proc/self/task")) -> list[int]:
+    """The children of all our threads, dead or not."""
+    found: list[int] = []
+    for task in tasks.iterdir():
+        try:
+            found += [int(word) for word in (task / "children").read_text().split()]
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # a thread that ended meanwhile: its children are another's
     return found
 
 

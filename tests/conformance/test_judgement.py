@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from conformance.expectation import Expect, Seen, judge
-from conformance.oracle import Member
+from conformance.oracle import Member, own_children
 from conformance.peers import PEERS, REASONS
 from conformance.rows import NUMBERS_ELSEWHERE, ROWS
 from conformance.task import Task, decode
@@ -94,3 +95,11 @@ def test_whatever_a_row_needs_or_a_peer_lacks_has_its_words() -> None:
 def test_a_task_reaches_the_adapter_as_it_was() -> None:
     task = Task((("a", "b"),), timeout_s=1.5, cancel_after_s=0.2)
     assert decode(task.encode()) == task
+
+
+def test_a_thread_that_ends_while_children_are_looked_for_is_passed_over(tmp_path: Path) -> None:
+    for task, children in (("1", "5 6 "), ("2", None), ("3", "7 ")):
+        (tmp_path / task).mkdir()
+        if children is not None:
+            (tmp_path / task / "children").write_text(children)
+    assert sorted(own_children(tmp_path)) == [5, 6, 7]
