@@ -42,7 +42,7 @@ COMPILE_FLAGS = [
     "-std=c11",
     "-D_GNU_SOURCE",
     "-static",
-    "-Os",
+    "-O2",
     # One guard lives per run, so every page it touches counts: no unused code, no unwind tables, no build paths.
     "-ffunction-sections",
     "-fdata-sections",

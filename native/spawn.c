@@ -12,18 +12,38 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "kernel.h"
+#include "sharing.h"
 
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
 
-enum { KERNEL_SIGNALS = 64 };
+enum { KERNEL_SIGNALS = 64, SIGNAL_SET_SIZE = KERNEL_SIGNALS / 8 };
+#if defined(__SANITIZE_ADDRESS__) /* which keeps an account of one stack per thread */
+#define MAY_SHARE false
+#else
+#define MAY_SHARE true
+#endif
 #define TICK_NS 10000000u /* of /proc/PID/stat: a hundredth of a second, on every architecture there is a guard for */
 
-static _Noreturn void fail(int hold, enum spawn_step step, int error) {
-    struct fact_spawn_failed failure = {.step = (int32_t)step, .error = error};
+/* ── the child: in the guard's memory, so no libc that sets errno ─────────────────────────────────────────────── */
+
+struct errand {
+    const struct spec *spec;
+    struct child_stdio stdio;
+    int hold;      /* the child's end */
+    int hold_ours; /* the guard's, which the child has a copy of */
+    pid_t guard;
+};
+
+static _Noreturn void leave(int code) {
+    for (;;)
+        KERNEL(SYS_exit_group, code);
+}
+
+static _Noreturn void fail(int hold, enum spawn_step step, long error) {
+    struct fact_spawn_failed failure = {.step = (int32_t)step, .error = (int32_t)-error};
     /* If the guard is gone there is nobody left to tell. */
-    if (send(hold, &failure, sizeof failure, MSG_NOSIGNAL) < 0)
-        _exit(126);
-    _exit(127);
+    leave(KERNEL(SYS_sendto, hold, (long)&failure, sizeof failure, MSG_NOSIGNAL) < 0 ? 126 : 127);
 }
 
 static const char *find_path(char *const *env) {
@@ -35,23 +55,22 @@ static const char *find_path(char *const *env) {
 }
 
 /* execve says ENOENT both for a missing program and for a missing interpreter of an existing one. Tell them apart. */
-static void try_exec(const char *file, const struct spec *spec, enum spawn_step *step) {
-    execve(file, spec->argv, spec->env);
-    int error = errno;
-    if (error == ENOENT && access(file, F_OK) == 0)
+static long try_exec(const char *file, const struct spec *spec, enum spawn_step *step) {
+    const long error = KERNEL(SYS_execve, (long)file, (long)spec->argv, (long)spec->env);
+    if (error == -ENOENT && KERNEL(SYS_faccessat, AT_FDCWD, (long)file, F_OK) == 0)
         *step = STEP_INTERPRETER;
-    errno = error;
+    return error;
 }
 
 static _Noreturn void exec_program(const struct spec *spec, int hold) {
     const char *name = spec->argv[0];
     enum spawn_step step = STEP_EXEC;
     if (strchr(name, '/') != NULL || name[0] == '\0') {
-        try_exec(name, spec, &step);
-        fail(hold, step, errno);
+        const long refused = try_exec(name, spec, &step);
+        fail(hold, step, refused);
     }
     char file[4096];
-    int error = ENOENT;
+    long error = -ENOENT;
     const size_t name_length = strlen(name);
     for (const char *at = find_path(spec->env);; at++) {
         size_t length = strcspn(at, ":");
@@ -59,13 +78,13 @@ static _Noreturn void exec_program(const struct spec *spec, int hold) {
             memcpy(file, at, length);
             file[length] = '/';
             memcpy(file + length + (length > 0), name, name_length + 1); /* an empty entry is the working directory */
-            try_exec(file, spec, &step);
-            if (errno != ENOENT && errno != ENOTDIR && errno != EACCES)
-                fail(hold, STEP_EXEC, errno);
+            const long refused = try_exec(file, spec, &step);
+            if (refused != -ENOENT && refused != -ENOTDIR && refused != -EACCES)
+                fail(hold, STEP_EXEC, refused);
             if (step == STEP_INTERPRETER)
-                fail(hold, step, errno);
-            if (errno == EACCES)
-                error = EACCES;
+                fail(hold, step, refused);
+            if (refused == -EACCES)
+                error = -EACCES;
         }
         at += length;
         if (*at == '\0')
@@ -73,11 +92,40 @@ static _Noreturn void exec_program(const struct spec *spec, int hold) {
     }
 }
 
+static void check(long result, int hold, enum spawn_step step) {
+    if (result < 0)
+        fail(hold, step, result);
+}
+
+static _Noreturn void become_command(const void *context) {
+    const struct errand errand = *(const struct errand *)context;
+    const struct spec *spec = errand.spec;
+    const int hold = errand.hold;
+    KERNEL(SYS_close, errand.hold_ours);
+    /* Set from the guard's only thread: it fires when that thread, and so the guard, dies. */
+    check(KERNEL(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL), hold, STEP_SETUP);
+    if (KERNEL(SYS_getppid, 0) != errand.guard)
+        leave(126); /* the guard died before the line above */
+    check(KERNEL(SYS_setpgid, 0, 0), hold, STEP_SETUP);
+    check(KERNEL(SYS_dup3, errand.stdio.out, 1, 0), hold, STEP_STDIO);
+    check(KERNEL(SYS_dup3, errand.stdio.err, 2, 0), hold, STEP_STDIO);
+    char go;
+    if (KERNEL(SYS_recvfrom, hold, (long)&go, 1) != 1)
+        leave(126); /* never told to go on: the command does not run */
+    const unsigned char none[SIGNAL_SET_SIZE] = {0};
+    KERNEL(SYS_rt_sigprocmask, SIG_SETMASK, (long)none, 0, sizeof none);
+    if (spec->cwd != NULL)
+        check(KERNEL(SYS_chdir, (long)spec->cwd), hold, STEP_CHDIR);
+    exec_program(spec, hold);
+}
+
+/* ── the guard ────────────────────────────────────────────────────────────────────────────────────────────────── */
+
 struct disposition { /* the kernel's own layout; all zeros is SIG_DFL on every architecture */
     void (*handler)(int);
     unsigned long flags;
     void (*restorer)(void);
-    unsigned char mask[8];
+    unsigned char mask[SIGNAL_SET_SIZE];
 };
 
 void spawn_reset_signals(void) {
@@ -89,44 +137,38 @@ void spawn_reset_signals(void) {
     }
 }
 
-static void unblock_signals(void) {
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+static pid_t fork_copying(struct clone_args arguments, const struct errand *errand) {
+    const long pid = syscall(SYS_clone3, &arguments, sizeof arguments);
+    if (pid == 0)
+        become_command(errand);
+    return (pid_t)pid;
 }
 
-static _Noreturn void become_command(const struct spec *spec, struct child_stdio stdio, int hold, pid_t guard) {
-    /* Set from the guard's only thread: it fires when that thread, and so the guard, dies. */
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
-        fail(hold, STEP_SETUP, errno);
-    if (getppid() != guard)
-        _exit(126); /* the guard died before the line above */
-    if (setpgid(0, 0) < 0)
-        fail(hold, STEP_SETUP, errno);
-    if (dup2(stdio.out, 1) < 0 || dup2(stdio.err, 2) < 0)
-        fail(hold, STEP_STDIO, errno);
-    char go;
-    if (recv(hold, &go, 1, 0) != 1)
-        _exit(126); /* never told to go on: the command does not run */
-    unblock_signals();
-    if (spec->cwd != NULL && chdir(spec->cwd) < 0)
-        fail(hold, STEP_CHDIR, errno);
-    exec_program(spec, hold);
+/*
+ * In our memory where that is safe. A leaf with a memory limit may be without memory before exec, and the kernel then
+ * kills every process that shares the memory of the one it has chosen.
+ */
+static pid_t fork_with(struct clone_args arguments, const struct cgroup *cgroup, const struct errand *errand) {
+    return MAY_SHARE && !cgroup_keeps_memory(cgroup) ? fork_sharing(arguments, become_command, errand)
+                                                     : fork_copying(arguments, errand);
 }
 
-/* fork(), straight into the cgroup where the kernel can: entering it later takes a lock that all forks share. */
-static pid_t fork_into(struct cgroup *cgroup) {
+/* Straight into the cgroup where the kernel can: entering it later takes a lock that all forks share. */
+static pid_t fork_into(struct cgroup *cgroup, const struct errand *errand) {
     struct clone_args arguments = {.exit_signal = SIGCHLD};
-    if (cgroup->unified.leaf >= 0) {
+    cgroup->entered_at_clone = cgroup->unified.leaf >= 0;
+    if (cgroup->entered_at_clone) {
         arguments.flags = CLONE_INTO_CGROUP;
         arguments.cgroup = (uint64_t)cgroup->unified.leaf;
-        cgroup->entered_at_clone = true;
-        long pid = syscall(SYS_clone3, &arguments, sizeof arguments);
-        if (pid >= 0 || errno == EAGAIN || errno == ENOMEM)
-            return (pid_t)pid;
-        cgroup->entered_at_clone = false;
     }
-    return fork();
+    pid_t pid = fork_with(arguments, cgroup, errand);
+    if (pid >= 0 || errno == EAGAIN || errno == ENOMEM)
+        return pid;
+    cgroup->entered_at_clone = false; /* an old kernel, or a container that forbids clone3 */
+    pid = fork();
+    if (pid == 0)
+        become_command(errand);
+    return pid;
 }
 
 bool spawn_held(struct spawned *spawned, const struct spec *spec, struct cgroup *cgroup, struct child_stdio stdio,
@@ -136,13 +178,11 @@ bool spawn_held(struct spawned *spawned, const struct spec *spec, struct cgroup 
         *failure = (struct fact_spawn_failed){STEP_SETUP, errno};
         return false;
     }
-    pid_t guard = getpid();
+    /* Still there when the child reads it, however late: it outlives this function. */
+    static struct errand errand;
+    errand = (struct errand){.spec = spec, .stdio = stdio, .hold = ends[1], .hold_ours = ends[0], .guard = getpid()};
     const uint64_t before = clock_boot() / TICK_NS;
-    spawned->pid = fork_into(cgroup);
-    if (spawned->pid == 0) {
-        close(ends[0]);
-        become_command(spec, stdio, ends[1], guard);
-    }
+    spawned->pid = fork_into(cgroup, &errand);
     int error = errno;
     /* The kernel stamped the child in between, with the same clock: one tick on both sides of it is its tick, too. */
     spawned->start_ticks = clock_boot() / TICK_NS == before ? before : 0;

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -216,3 +218,24 @@ def test_the_guard_keeps_no_directory_busy(tmp_path: Path, monkeypatch: pytest.M
         assert os.readlink(f"/proc/{run.command_pid}/cwd") == str(tmp_path)
         run.live.close_input()
         assert outcome_of(run.settle()) == ("succeeded", "exit")
+
+
+@contextmanager
+def unanswered(path: Path) -> Iterator[Path]:
+    """A program whose loading waits, as on a file system that does not answer: somebody has a lease on it."""
+    shutil.copy("/bin/true", path)
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # how the kernel asks for the lease
+    try:
+        with path.open("rb+") as file:
+            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            yield path
+    finally:
+        signal.signal(signal.SIGIO, before)
+
+
+def test_clocks_go_on_while_the_program_cannot_be_loaded(tmp_path: Path) -> None:
+    with unanswered(tmp_path / "program") as program:
+        result = holdfast.run([program], timeout=0.3, grace=20)
+    assert outcome_of(result) == ("timed_out", "deadline")
+    assert_all_gone(result.report)
+    assert outcome_of(holdfast.run([program], timeout=60)) == ("succeeded", "exit"), "without the lease it is loaded"
