@@ -51,7 +51,8 @@ export async function extend(runId: string): Promise<void> {
   if (report !== undefined) tell(`The deadline is ${text.trim()} later`);
 }
 
-function secondsOf(text: string): number | null {
+/** `90s`, `10m`, `2h`; without a unit seconds. Null: no duration, or none at all. */
+export function secondsOf(text: string): number | null {
   const found = /^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$/.exec(text);
   if (found === null) return null;
   const unit = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 }[found[2] ?? "s"] ?? 1;

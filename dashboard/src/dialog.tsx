@@ -76,6 +76,7 @@ function Ask({ asked }: { asked: Question }) {
     input.current?.focus();
   }, []);
   const end = (value: string | null) => {
+    dialog.current?.close(); // gives the focus back to where it was
     question.value = null;
     asked.answer(value);
   };

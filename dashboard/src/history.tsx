@@ -1,5 +1,5 @@
 // What ended: charts over time, and a search through names and through the logs themselves.
-import { useSignal } from "@preact/signals";
+import { signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { ask, query } from "./api.ts";
 import { attempt } from "./dialog.tsx";
@@ -16,6 +16,10 @@ const SPANS: [string, string, number][] = [
   ["30d", "last 30 days", 30 * 86400],
 ];
 const STATUSES = ["succeeded", "failed", "timed_out", "cancelled", "lost"];
+// What is drawn does not change its colours by itself when the system goes from light to dark.
+const darkness = window.matchMedia("(prefers-color-scheme: dark)");
+const isDark = signal(darkness.matches);
+darkness.addEventListener("change", (event) => (isDark.value = event.matches));
 
 export function HistoryPage() {
   const { parameters } = place.value;
@@ -78,7 +82,7 @@ function Charts({ seconds }: { seconds: number }) {
       isGone = true;
       clear();
     };
-  }, [statistics.value]);
+  }, [statistics.value, isDark.value]);
   const found = statistics.value;
   const total = found === null ? 0 : Object.values(found.outcomes).reduce((sum, one) => sum + one, 0);
   return (

@@ -220,7 +220,7 @@ export function LogView({ runId, isLive, wakes }: { runId: string; isLive: boole
         target.value = null;
       }
     } else if (sticks.value && !only.value) view.scrollTop = view.scrollHeight;
-  }, [log.lines.value, target.value]);
+  }, [log.lines.value, target.value, sticks.value]);
 
   const jump = async (offset: number) => {
     sticks.value = false;

@@ -1,68 +1,26 @@
 // One run: what it is, what happened and what decided, what runs now, what it wrote; and what can be done.
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
 import { cancelRuns, copyAsCommand, extend, sendInput } from "./actions.ts";
-import { ask, ProblemError, runPath } from "./api.ts";
 import { clock, count, duration, plain, size } from "./format.ts";
 import { LogView } from "./log.tsx";
 import { Bar, commandOf, Labels, nameOf, Outcome } from "./parts.tsx";
 import { link, runLink } from "./router.ts";
 import { isWaiting } from "./runs.tsx";
-import { changed, connection, now, numbers, runs, take, touched } from "./store.ts";
+import { useStory } from "./story.ts";
 import { TimelineView } from "./timeline.tsx";
-import type { ProcessTree, Report, RunSpec, Timeline } from "./types.ts";
+import type { ProcessTree, Report } from "./types.ts";
 
 export function RunPage({ runId }: { runId: string }) {
-  const report = useSignal<Report | null>(null);
-  const timeline = useSignal<Timeline | null>(null);
-  const tree = useSignal<ProcessTree | null>(null);
-  const spec = useSignal<Record<string, unknown> | null>(null);
-  const problem = useSignal<ProblemError | null>(null);
-  changed.value;
-  now.value;
-
-  const look = async () => {
-    try {
-      const [found, told] = await Promise.all([ask<Report>("GET", runPath(runId)), ask<Timeline>("GET", runPath(runId, "/timeline"))]);
-      report.value = found;
-      timeline.value = told;
-      take(found);
-      if (spec.value === null) spec.value = (await ask<RunSpec>("GET", runPath(runId, "/spec"))).spec;
-      problem.value = null;
-    } catch (error) {
-      if (error instanceof ProblemError && error.status !== 0) problem.value = error;
-    }
-  };
-  const mine = touched.value.runId === runId ? touched.value.count : 0;
-  const state = runs.get(runId)?.state;
-  const isOpen = connection.value.state === "open";
-  useEffect(() => {
-    if (isOpen) void look();
-  }, [mine, state, isOpen]);
-  // The tree comes with the numbers' stream: one look per look.
-  const live = numbers.get(runId);
-  useEffect(() => {
-    if (live === undefined) {
-      tree.value = null;
-      return;
-    }
-    ask<ProcessTree>("GET", runPath(runId, "/processes")).then(
-      (found) => (tree.value = found),
-      () => undefined,
-    );
-    if (report.value?.state !== "settled") ask<Timeline>("GET", runPath(runId, "/timeline")).then((found) => (timeline.value = found), () => undefined);
-  }, [live]);
-
-  if (problem.value !== null)
+  const { report: found, timeline, tree, spec, problem, live, wakes } = useStory(runId);
+  if (problem !== null)
     return (
       <main id="main" class="page">
         <h1>Run {plain(runId)}</h1>
-        <p>{problem.value.message}</p>
-        <p class="dim">{problem.value.remedy}</p>
+        <p>{problem.message}</p>
+        <p class="dim">{problem.remedy}</p>
         <a href="#/">All runs</a>
       </main>
     );
-  const found = report.value;
   if (found === null)
     return (
       <main id="main" class="page">
@@ -79,7 +37,7 @@ export function RunPage({ runId }: { runId: string }) {
         <h1>{nameOf(found)}</h1>
         <Outcome run={found} waiting={isWaiting(found)} />
         <span class="grow" />
-        <Buttons report={found} spec={spec.value} />
+        <Buttons report={found} spec={spec} />
       </div>
       {found.reason !== null && <p class="reason">{plain(found.reason)}</p>}
       {found.problem && <p class="reason bad">{plain(found.problem)}</p>}
@@ -98,19 +56,19 @@ export function RunPage({ runId }: { runId: string }) {
           )}
         </div>
       )}
-      {isLive && spec.value !== null && (spec.value["stdin"] === "pipe" || spec.value["pty"] === true) && <InputBox runId={runId} />}
+      {isLive && spec !== null && (spec["stdin"] === "pipe" || spec["pty"] === true) && <InputBox runId={runId} />}
       <div class="columns">
         <section aria-label="Evidence">
           <h2>Evidence</h2>
-          {timeline.value !== null && <TimelineView timeline={timeline.value} />}
+          {timeline !== null && <TimelineView timeline={timeline} />}
         </section>
         <section aria-label="Report">
           <h2>Report</h2>
           <Facts report={found} />
-          {tree.value !== null && tree.value.processes.length > 0 && <Tree tree={tree.value} />}
+          {isLive && tree !== null && tree.processes.length > 0 && <Tree tree={tree} />}
         </section>
       </div>
-      <LogView key={runId} runId={runId} isLive={isLive} wakes={mine + (isOpen ? 0.5 : 0)} />
+      <LogView key={runId} runId={runId} isLive={isLive} wakes={wakes} />
       <details>
         <summary>Report as JSON</summary>
         <pre class="json">{JSON.stringify(found, null, 2)}</pre>

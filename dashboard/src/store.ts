@@ -44,10 +44,16 @@ let failures = 0;
 let attempts = 0;
 let timer: number | undefined;
 let scheduled = false;
+let day: number | null = null; // when the one began whose failures are counted
 
-/** Milliseconds since the epoch by the daemon's clock. */
+/** Milliseconds since the epoch by the daemon's clock, as of the last tick: what is drawn with it is drawn again. */
 export function daemonNow(): number {
   return now.value + skewMs;
+}
+
+/** The same, exactly. */
+export function daemonTime(): number {
+  return Date.now() + skewMs;
 }
 
 function announce(): void {
@@ -207,9 +213,7 @@ async function load(): Promise<void> {
   loading.value = runs.size === 0;
   try {
     await loadLive();
-    const midnight = new Date();
-    midnight.setHours(0, 0, 0, 0);
-    const today = ask<Statistics>("GET", `/v1/statistics${query({ since: midnight.toISOString(), slices: 1 })}`);
+    const counted = countFailures();
     let cursor: string | null = null;
     for (let limit = 100; runs.size < MOST; limit = 1000) {
       const page: RunPage = await ask("GET", `/v1/runs${query({ limit, cursor: cursor ?? undefined })}`);
@@ -219,9 +223,23 @@ async function load(): Promise<void> {
       if (cursor === null) break;
     }
     more.value = cursor !== null;
-    failedToday.value = (await today).outcomes["failed"] ?? 0;
+    await counted;
   } catch (error) {
     lost(error instanceof ProblemError ? error.message : String(error));
+  }
+}
+
+/** Of today, which ends while a page is open. */
+async function countFailures(): Promise<void> {
+  const midnight = new Date();
+  midnight.setHours(0, 0, 0, 0);
+  day = midnight.getTime();
+  try {
+    const today = await ask<Statistics>("GET", `/v1/statistics${query({ since: midnight.toISOString(), slices: 1 })}`);
+    failedToday.value = today.outcomes["failed"] ?? 0;
+  } catch (error) {
+    if (!(error instanceof ProblemError) || error.status === 0) throw error;
+    failedToday.value = null; // our clock may be ahead of the daemon's: its day has not begun
   }
 }
 
@@ -261,6 +279,7 @@ function disconnect(): void {
 setInterval(() => {
   if (document.hidden) return;
   now.value = Date.now();
+  if (connection.value.state === "open" && day !== null && new Date().setHours(0, 0, 0, 0) !== day) countFailures().catch(() => undefined);
   if (connection.value.state === "open" && looks !== null && Date.now() - lastHeard > SILENT_MS) lost("nothing was heard for a while");
 }, 1000);
 

@@ -1,5 +1,6 @@
 // What goes over the wire, made from the daemon's OpenAPI document (clients/typescript/scripts/build).
 export type {
+  Activity,
   Closing,
   Doctor,
   Done,
