@@ -70,6 +70,22 @@ class Dashboard:
         found = self.page.evaluate(script, [method, path, None if body is None else json.dumps(body), sent])
         return int(found)
 
+    def looks(self, place: Locator, what: str) -> str:
+        """A property of its computed style: what is really seen."""
+        found = place.evaluate("(one, what) => getComputedStyle(one).getPropertyValue(what)", what)
+        return str(found)
+
+    def colour(self, name: str) -> str:
+        """One of the page's own colours (`--name`) as computed styles have it."""
+        script = """(name) => {
+          const probe = document.body.appendChild(document.createElement('i'));
+          probe.style.color = `var(--${name})`;
+          const found = getComputedStyle(probe).color;
+          probe.remove();
+          return found;
+        }"""
+        return str(self.page.evaluate(script, name))
+
     def picture(self, name: str) -> None:
         """Keep a picture of what is seen."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,136 @@
+"""The page of one run: its buttons, its drawing, and that it asks only when something is different."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import expect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..support.daemons import Daemon
+    from .driving import Dashboard
+
+STUBBORN = ["sh", "-c", "trap '' INT TERM; trap : USR1; echo ready; while :; do sleep 600 & wait; done"]
+# Passes over SIGINT, ends with 0 at SIGTERM; says something before its deadline, at the warning and after.
+TOO_LATE = """trap '' INT; trap 'echo saved; exit 0' TERM; trap 'echo hurry' USR1
+echo ready; while :; do read -r x; done"""
+FACTS = ["start", "warn", "limit decided", "rung", "rung", "exit late", "tree", "drain", "tree"]
+GROWS = 'echo ready; while read -r x; do sleep 600 & echo "got $x"; done'
+LEFT = "(all) => all.map((one) => one.getBoundingClientRect().left)"
+# So many looks at the live runs later, the page has had about as many.
+LOOKS = """(wanted) => new Promise((done) => {
+  const source = new EventSource('/v1/processes?every_s=0.5');
+  let seen = 0;
+  source.addEventListener('processes', () => {
+    if (++seen < wanted) return;
+    source.close();
+    done();
+  });
+})"""
+
+
+def test_cancel_now_ends_at_once_what_a_cancel_would_wait_for(running: Daemon, visit: Callable[..., Dashboard]) -> None:
+    run_id = running.submit(STUBBORN, name="stubborn", ladder="TERM:1h,KILL")["run_id"]
+    running.until_output(run_id)
+    dashboard = visit(running)
+    dashboard.go(f"/runs/{run_id}")
+    page, dialog = dashboard.page, dashboard.page.get_by_role("dialog")
+    page.get_by_role("button", name="Cancel now").click()
+    expect(dialog).to_contain_text(f"Cancel run {run_id} now?")
+    expect(dialog).to_contain_text("The whole tree gets SIGKILL at once")
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    assert running.report(run_id)["status"] is None, "it was asked for nothing yet"
+    # A cancel is not enough for this one: it would have an hour.
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    dialog.get_by_role("button", name="Cancel", exact=True).click()
+    expect(page.locator(".title")).to_contain_text("stopping")
+    expect(page.locator(".title")).to_contain_text("cancelled · user")
+    expect(page.locator(".moments")).to_contain_text("SIGTERM")
+    expect(page.get_by_role("button", name="Cancel", exact=True)).to_be_disabled()
+    assert running.report(run_id)["state"] == "stopping"
+    page.get_by_role("button", name="Cancel now").click()
+    dialog.get_by_role("textbox", name="Reason").fill("no time")
+    dialog.get_by_role("button", name="Cancel now").click()
+    expect(page.locator(".title .stopping")).to_have_count(0)
+    expect(page.get_by_role("button", name="Cancel now")).to_be_disabled()
+    report = running.wait(run_id)
+    assert (report["status"], report["cause"], report["escalated"]) == ("cancelled", "user", True)
+    assert report["tree"] == "gone"
+    expect(page.locator(".facts")).to_contain_text("yes, SIGKILL was needed")
+    expect(page.get_by_role("heading", name="Process tree now")).to_have_count(0)
+    assert dashboard.faults == []
+
+
+def test_the_drawing_has_every_fact_in_its_place(running: Daemon, visit: Callable[..., Dashboard]) -> None:
+    run_id = running.submit(
+        ["sh", "-c", TOO_LATE], stdin="pipe", timeout_s=1.6, warn_before_s=0.4, ladder="INT:50ms,TERM:1h,KILL"
+    )["run_id"]
+    dashboard = visit(running)
+    dashboard.go(f"/runs/{run_id}")
+    page = dashboard.page
+    dots = page.locator(".track .dot")
+    expect(dots).to_have_count(len(FACTS))  # they came while it was looked at
+    assert [
+        one.removeprefix("dot ").strip() for one in dots.evaluate_all("(all) => all.map((one) => one.className)")
+    ] == FACTS
+    places = dots.evaluate_all(LEFT)
+    assert places == sorted(set(places)), "each is to be told apart from the one before"
+    assert dots.all_inner_texts() == [str(number + 1) for number in range(len(FACTS))]
+    # What decided stands out in drawing and list, and what came after it is hatched.
+    decided = page.locator(".track .decided")
+    expect(decided).to_have_attribute("title", re.compile("its deadline of 1.6s passed$"))
+    assert dashboard.looks(decided, "background-color") == dashboard.colour("ink")
+    assert dashboard.looks(dots.first, "background-color") == dashboard.colour("page")
+    (after,) = page.locator(".track .after").evaluate_all(LEFT)
+    assert places[1] < after <= places[2] + 20
+    # Output: as it started and at the warning, then what was too late.
+    ticks = page.locator(".track .tick:not(.late)").evaluate_all(LEFT)
+    (late,) = page.locator(".track .tick.late").evaluate_all(LEFT)
+    assert len(ticks) == 2
+    assert ticks == sorted(ticks)
+    assert ticks[-1] < after < late
+    expect(page.locator(".moments li")).to_have_count(len(FACTS))
+    dashboard.picture("timeline")
+
+
+def test_nothing_is_asked_again_while_nothing_is_different(running: Daemon, visit: Callable[..., Dashboard]) -> None:
+    run_id = running.submit(["sh", "-c", GROWS], stdin="pipe", timeout_s=3600)["run_id"]
+    running.until_output(run_id)
+    dashboard = visit(running)
+    page = dashboard.page
+    page.route("**/v1/processes", lambda route: route.continue_(url=f"{route.request.url}?every_s=0.5"))
+    page.reload()
+    dashboard.go(f"/runs/{run_id}")
+    expect(page.locator(".title")).to_contain_text("waiting for input")
+    expect(page.locator(".processes li")).to_have_count(1)
+    expect(page.locator(".track .tick")).to_have_count(1)
+    page.evaluate(LOOKS, 2)
+    before = len(dashboard.requests)
+    page.evaluate(LOOKS, 3)
+    asked = [one.rpartition("/")[2] for one in dashboard.requests[before:] if run_id in one]
+    assert asked in ([], ["processes"])  # at most to see that what was busy before is not any more
+    # What is different is seen: a process more, and what it said, without reading the whole record again.
+    page.get_by_role("textbox", name="Send input").fill("x")
+    page.keyboard.press("Enter")
+    expect(page.locator(".processes li")).to_have_count(2)
+    expect(page.locator(".processes")).to_contain_text("sleep 600")
+    expect(page.locator(".track .tick")).to_have_count(2)
+    assert [one for one in dashboard.requests[before:] if one.endswith("/timeline")] == []
+
+
+def test_facts_that_have_no_event_are_seen_when_they_are_due(running: Daemon, visit: Callable[..., Dashboard]) -> None:
+    run_id = running.submit(STUBBORN, timeout_s=3600, warn_before_s=3599, ladder="INT:500ms,TERM:1h,KILL")["run_id"]
+    dashboard = visit(running)
+    dashboard.go(f"/runs/{run_id}")
+    moments = dashboard.page.locator(".moments")
+    expect(moments).to_contain_text("warned of its deadline")
+    running.cancel(run_id)
+    expect(moments).to_contain_text("SIGINT sent")
+    expect(moments).to_contain_text("SIGTERM sent")
+    assert running.report(run_id)["state"] == "stopping"
+    running.cancel(run_id, now=True)
+    expect(moments).to_contain_text("settled")
