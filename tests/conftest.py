@@ -29,8 +29,16 @@ FAILED = pytest.StashKey[bool]()
 
 def pytest_sessionstart() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever stops us still gets everything cleaned up
+    _be_interruptible()
     become_subreaper()
     OWN_GROUPS.enter()
+
+
+def _be_interruptible() -> None:
+    """A shell's background job ignores some signals, as does one under nohup, and so would all children of tests."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

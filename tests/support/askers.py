@@ -137,7 +137,7 @@ class Surfaces:
             try:
                 answer = {"result": host.answer(number)}
             except RpcError as error:
-                answer = {"error": {"code": error.code, "data": error.data}}
+                answer = {"error": {"code": error.code, "message": str(error), "data": error.data}}
             said.append(Said(run, "sidecar wait", answered(answer)))
         return said + [Said(run, "sidecar report", reported(host.call("report", run_id=run.run_id))) for run in runs]
 

@@ -92,7 +92,10 @@ def reported(fields: Mapping[str, Any]) -> Cells:
 def answered(answer: Mapping[str, Any]) -> Cells:
     """A JSON-RPC answer: `result`, or `error` with `code` and `data`."""
     if "error" in answer:
-        return {"JSON-RPC": str(answer["error"]["code"]), **carried(answer["error"]["data"])}
+        error = answer["error"]
+        if "status" not in error["data"]:
+            return {"error": repr(error)}  # of the call and not of the run: nobody agreed to that
+        return {"JSON-RPC": str(error["code"]), **carried(error["data"])}
     return {"JSON-RPC": "result", **carried(answer["result"])}
 
 
