@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import socket
+from socket import AF_UNIX, SOCK_SEQPACKET
 from typing import TYPE_CHECKING
 
 import anyio
 import pytest
 
 from holdfast import Supervisor, durable
-from holdfast.state import recovery
+from holdfast.state import recovery, rundir
 from holdfast.state.directory import StateDirectory
 from tests.support.durable import DurableRun, HeldLock
 
@@ -38,6 +41,34 @@ def test_another_reader_at_work_is_no_guard(tmp_path: Path, child: Children, mon
 
         monkeypatch.setattr(recovery, "finish", finish_slowly)
         with other:
+            assert durable.recover(state, run.run_id)
+    assert looks == 3
+
+
+@pytest.mark.guard
+def test_a_guard_that_is_dying_is_no_guard(tmp_path: Path, child: Children, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owners see the end of their connections before its lock and its socket are gone."""
+    state = StateDirectory.open(str(tmp_path / "state"))
+    finish, looks = recovery.finish, 0
+    with DurableRun(state, child("ignores_term")) as run, socket.socket(AF_UNIX, SOCK_SEQPACKET) as still_open:
+        run.until_ready()
+        run.kill_guard()  # and not reaped: it has exited, as far as anybody can see
+        path = os.path.join(run.record_path(), rundir.SOCKET)
+        os.unlink(path)
+        still_open.bind(path)
+        still_open.listen()
+        lock = HeldLock(run.record_path())
+
+        def finish_and_close(state: StateDirectory, run_id: str) -> Recovered | None:
+            nonlocal looks
+            looks += 1
+            if looks == 3:
+                still_open.close()
+                lock.__exit__(None, None, None)
+            return finish(state, run_id)
+
+        monkeypatch.setattr(recovery, "finish", finish_and_close)
+        with lock:
             assert durable.recover(state, run.run_id)
     assert looks == 3
 

@@ -12,7 +12,16 @@ from pathlib import Path
 import pytest
 
 from holdfast import identity
-from holdfast.identity import ProcessIdentity, boot_id, is_alive, is_safe_target, is_same, parse_stat, read_identity
+from holdfast.identity import (
+    ProcessIdentity,
+    boot_id,
+    is_alive,
+    is_exiting,
+    is_safe_target,
+    is_same,
+    parse_stat,
+    read_identity,
+)
 
 # The main thread ends by the bare system call; the other one sees it become a zombie, says so, and waits for stdin.
 MAIN_THREAD_GONE = """
@@ -79,6 +88,16 @@ def test_a_zombie_is_dead(child: subprocess.Popen[bytes]) -> None:
     wait_for_zombie(child)
     assert read_identity(child.pid) == known  # still in /proc
     assert is_alive(known) is False
+
+
+def test_whether_a_process_is_on_its_way_out(child: subprocess.Popen[bytes]) -> None:
+    assert is_exiting(child.pid) is False
+    child.kill()
+    wait_for_zombie(child)
+    assert is_exiting(child.pid) is True
+    child.wait()
+    assert is_exiting(child.pid) is None
+    assert is_exiting(0) is None
 
 
 def test_a_zombie_whose_other_threads_live_is_alive() -> None:

@@ -9,6 +9,7 @@ from _socket import AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_SEQP
 from .errors import HoldfastError, RunNotFoundError, SpecError
 from .guard.control import hello
 from .guard.launch import Durable, GuardHandle, beginning, launch
+from .identity import is_exiting
 from .live import LiveRun
 from .records import TYPE_CHECKING
 from .spec import make_spec
@@ -100,8 +101,11 @@ def adopt(state: StateDirectory, run_id: str) -> LiveRun:
         time.sleep(0.005)  # between the guard's start and its first word, or its end and its last: there is no event
 
 
-def recover(state: StateDirectory, run_id: str, *, within_s: float = 10.0) -> bool:
-    """See to it that this run's record has an end; waits (bounded) while somebody else is at it. False: it goes on."""
+def recover(state: StateDirectory, run_id: str, *, guard_pid: int = 0, within_s: float = 10.0) -> bool:
+    """See to it that this run's record has an end; waits (bounded) while somebody else is at it. False: it goes on.
+
+    `guard_pid`: for a run that may not have said it on record yet.
+    """
     from .state import recovery
     from .state.record import Record
 
@@ -113,12 +117,11 @@ def recover(state: StateDirectory, run_id: str, *, within_s: float = 10.0) -> bo
                 record.read()
                 if record.reader.ended or time.monotonic() > deadline:
                     return record.reader.ended
-                # The lock is a guard's, or that of another reader who is finishing the record: only guards listen.
-                if record.guard != "gone" and _is_listening(record):
+                if _goes_on(record, guard_pid):
                     return False
         except RunNotFoundError:
             return True  # pruned: over, and its record gone
-        time.sleep(0.005)  # another reader holds the lock: there is nothing to wait on
+        time.sleep(0.005)  # another reader holds the lock, or a guard is dying: there is nothing to wait on
 
 
 def _owner(state: StateDirectory, spec: RunSpec, record: Record, control: socket) -> LiveRun:
@@ -143,6 +146,18 @@ def _connect(record: Record) -> socket | None:
     except OSError:
         pass  # gone meanwhile, or it takes no more owners: end of file tells
     return connected
+
+
+def _goes_on(record: Record, guard_pid: int) -> bool:
+    """Whether its guard lives, and not only its lock or its socket."""
+    # The lock is a guard's, or that of another reader who is finishing the record: only guards listen.
+    if record.guard == "gone" or not _is_listening(record):
+        return False
+    # A guard that was killed is still listening for a moment after its owners were told of its end.
+    started = record.outcome.started
+    exiting = is_exiting(guard_pid or (0 if started is None else int(started.detail["guard_pid"])))
+    # Not to be seen: it was reaped after we looked, and then nobody listens any more; or it is in another namespace.
+    return _is_listening(record) if exiting is None else not exiting
 
 
 def _is_listening(record: Record) -> bool:

@@ -11,6 +11,7 @@ import os
 
 from .records import NamedTuple
 
+_PF_EXITING = 0x4
 _boot_id: str | None = None
 
 
@@ -70,6 +71,19 @@ def is_alive(identity: ProcessIdentity) -> bool | None:
     if stat.state in "Xx" or (stat.state == "Z" and not _has_other_threads(identity.pid)):
         return False
     return True if now is not None and identity.boot_id is not None else None
+
+
+def is_exiting(pid: int) -> bool | None:
+    """Whether the process with this PID is on its way out, or dead and not reaped; None when there is none to be seen.
+
+    The kernel closes what a process had open one by one: its peers are told of its end before all of it is closed.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            fields = file.read(4096).rpartition(b")")[2].split()
+        return bool(int(fields[6]) & _PF_EXITING)
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def is_safe_target(pid: int) -> bool:

@@ -390,7 +390,7 @@ class LiveRun:
         if self.state is not None:
             from .durable import recover
 
-            if recover(self.state, self.spec.run_id):
+            if recover(self.state, self.spec.run_id, guard_pid=self.guard_pid):
                 self.refresh()
                 return
             remedy = "it has all the owners it can take: try again later"
