@@ -47,7 +47,7 @@ struct agent {
     struct note usage; /* user_us, system_us, max_rss_kib of everybody reaped */
 };
 
-static struct agent agent = {.in = -1, .out = -1, .listener = -1, .attached = -1, .spawned = {.hold = -1}};
+static struct agent agent = {.in = -1, .out = -1, .listener = -1, .attached = -1};
 
 static void say(struct note note) {
     note.mark = NOTE_MARK;
@@ -261,7 +261,7 @@ static void add_usage(const struct rusage *usage) {
 static void leader_exited(int status) {
     struct fact_spawn_failed failure;
     agent.leader = 0;
-    if (spawn_poll(&agent.spawned, &failure) == SPAWN_FAILED) {
+    if (spawn_has_failed(&agent.spawned, &failure)) {
         tell_failure(&failure);
     } else {
         struct note exited = agent.usage; /* those of the command, and of children of it that came to us before */
@@ -316,7 +316,8 @@ static bool handle(const struct note *note) {
     case NOTE_SPEC:
         return take_spec(note->count);
     case NOTE_GO:
-        return spawn_release(&agent.spawned) || true; /* it is dead already: that is what will be told */
+        spawn_release(); /* if it is dead already, that is what will be told */
+        return true;
     case NOTE_ASK:
         tell_reach(note, tree_ask(note->signal));
         return true;
@@ -345,8 +346,7 @@ static void hear(void) {
     close(agent.in); /* nobody listens: nothing may go on here */
     agent.in = -1;
     agent.killing = true;
-    if (agent.spawned.hold >= 0)
-        shutdown(agent.spawned.hold, SHUT_RDWR); /* one that is still held never runs */
+    spawn_forbid(); /* one that is still held never runs */
 }
 
 static void press(void) {

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "descriptors.h"
 #include "procfs.h"
 
 enum { NESTING_MAX = 16, LET_GO_ROUNDS = 64 };
@@ -196,18 +197,6 @@ static void remove_group(struct group *group, const char *name) {
     remove_tree(group->base, name, NESTING_MAX);
     close(group->base);
     group->base = group->leaf = -1;
-}
-
-/* Out of the way of the numbers that the next run's descriptors have. False: there is none left up there. */
-static bool raise_descriptor(int *fd) {
-    if (*fd >= GUARD_FD_FIRST_FREE)
-        return true;
-    int raised = fcntl(*fd, F_DUPFD_CLOEXEC, GUARD_FD_FIRST_FREE);
-    if (raised < 0)
-        return false;
-    close(*fd);
-    *fd = raised;
-    return true;
 }
 
 void cgroup_keep(struct cgroup *cgroup, const struct spec *spec) {

@@ -92,8 +92,10 @@ static void agent_met(struct run *run) {
     if (run->phase != PHASE_HELD)
         return;
     inside_send_spec(&run->inside, &run->spec);
-    if (!spawn_release(&run->spawned)) /* the client that attaches; the command itself waits for STARTED */
+    if (run->inside.client_left) /* the client that attaches; the command itself waits for STARTED */
         lose_container(run, CONTAINER_REFUSED);
+    else
+        spawn_release();
 }
 
 static void command_held(struct run *run, const struct note *note) {

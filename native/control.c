@@ -112,24 +112,30 @@ void control_drop(struct control *control, int index) {
     control->owners[index] = (struct owner){.fd = -1};
 }
 
-/* The descriptors arrive at any number; the guard has them where it has always had them. */
-static bool put_in_place(const int *arrived, size_t count) {
-    static const int place[NEXT_COUNT] = {0, GUARD_FD_JOURNAL, GUARD_FD_HEARTBEAT};
-    bool done = count >= NEXT_HEARTBEAT && count <= NEXT_COUNT;
-    int moved[NEXT_COUNT];
-    for (size_t i = 0; i < count; i++) {
-        /* First out of the way: one of them may have arrived where another belongs. */
-        moved[i] = fcntl(arrived[i], F_DUPFD_CLOEXEC, GUARD_FD_FIRST_FREE);
-        done = done && moved[i] >= 0;
-        close(arrived[i]);
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (done && i < NEXT_COUNT)
-            done = dup3(moved[i], place[i], place[i] == 0 ? 0 : O_CLOEXEC) >= 0;
-        if (moved[i] >= 0)
-            close(moved[i]);
-    }
+/*
+ * The guard has them where it has always had them. The kernel gives each the lowest number that is free: the journal
+ * comes first, and the last run's is closed, so it is in its place already; stdin's is never free.
+ */
+static bool put_in_place(int arrived, enum next_descriptor which) {
+    static const int place[NEXT_COUNT] = {GUARD_FD_JOURNAL, GUARD_FD_STDIN, GUARD_FD_HEARTBEAT};
+    const int to = place[which];
+    if (arrived == to)
+        return to != GUARD_FD_STDIN;
+    const bool done = dup3(arrived, to, to == GUARD_FD_STDIN ? 0 : O_CLOEXEC) == to;
+    close(arrived);
     return done;
+}
+
+static bool put_all_in_place(const int *arrived, size_t count, uint64_t which) {
+    bool done = (which & 1u << NEXT_JOURNAL) != 0;
+    size_t next = 0;
+    for (int i = 0; i < NEXT_COUNT; i++) {
+        if ((which & 1u << i) == 0)
+            continue;
+        done = next < count && put_in_place(arrived[next], (enum next_descriptor)i) && done;
+        next++;
+    }
+    return done && next == count;
 }
 
 enum control_news control_next(struct control *control, char *spec, size_t *length) {
@@ -157,7 +163,7 @@ enum control_news control_next(struct control *control, char *spec, size_t *leng
                 return CONTROL_GONE; /* not all of it: what pads the buffer has room for one descriptor more */
             memcpy(arrived, CMSG_DATA(header), count * sizeof(int));
             *length = (size_t)got - sizeof frame;
-            return put_in_place(arrived, count) ? CONTROL_REQUEST : CONTROL_GONE;
+            return put_all_in_place(arrived, count, frame.at_ns) ? CONTROL_REQUEST : CONTROL_GONE;
         }
         if (frame.type != PACKET_READ) { /* a request that crossed the end of the last run */
             struct packet_answer answer = {.error = ESRCH};

@@ -5,6 +5,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "frame.h"
+
 void close_between(unsigned first, unsigned last, unsigned flags) {
     if (syscall(SYS_close_range, first, last, flags) == 0)
         return;
@@ -17,4 +19,15 @@ void close_between(unsigned first, unsigned last, unsigned flags) {
         else
             close((int)fd);
     }
+}
+
+bool raise_descriptor(int *fd) {
+    if (*fd >= GUARD_FD_FIRST_FREE)
+        return true;
+    int raised = fcntl(*fd, F_DUPFD_CLOEXEC, GUARD_FD_FIRST_FREE);
+    if (raised < 0)
+        return false;
+    close(*fd);
+    *fd = raised;
+    return true;
 }

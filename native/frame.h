@@ -267,8 +267,9 @@ struct packet_wake {
     uint64_t journal_length;
 };
 
-/* Descriptors the guard is started with. 0 is the command's stdin. */
+/* Descriptors the guard is started with; the first is the command's stdin. */
 enum guard_fd {
+    GUARD_FD_STDIN = 0,
     GUARD_FD_JOURNAL = 3,
     GUARD_FD_CONTROL = 4,
     GUARD_FD_SPEC = 5,
@@ -279,8 +280,8 @@ enum guard_fd {
     GUARD_FD_FIRST_FREE = 10,
 };
 
-/* What comes with PACKET_NEXT, in this order; NEXT_HEARTBEAT may be missing. */
-enum next_descriptor { NEXT_STDIN, NEXT_JOURNAL, NEXT_HEARTBEAT, NEXT_COUNT };
+/* What comes with PACKET_NEXT, in this order. Its ticket has a bit for each that is there; without stdin it is /dev/null. */
+enum next_descriptor { NEXT_JOURNAL, NEXT_STDIN, NEXT_HEARTBEAT, NEXT_COUNT };
 /* The longest spec that fits into the packet; a run with a longer one gets a guard of its own. */
 enum { NEXT_SPEC_MAX = 32 * 1024 };
 

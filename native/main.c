@@ -60,12 +60,15 @@ static int take_signals(void) {
     return sigprocmask(SIG_SETMASK, &all, NULL) < 0 ? -1 : fd;
 }
 
-/* Watches the process that started us: a fork of it may keep the control socket open after it has died. */
+/*
+ * Watches the process that started us: a fork of it may keep the control socket open after it has died. For each run
+ * anew, or not: whoever started us does so once.
+ */
 static bool watch_owner(void) {
-    run.owner_process = -1;
     if ((run.spec.options.flags & SPEC_OWNED) == 0 || run.spec.options.owner_pid <= 0)
         return true;
-    run.owner_process = (int)syscall(SYS_pidfd_open, run.spec.options.owner_pid, 0);
+    if (run.owner_process < 0)
+        run.owner_process = (int)syscall(SYS_pidfd_open, run.spec.options.owner_pid, 0);
     return getppid() == run.spec.options.owner_pid; /* otherwise it died before we looked, and the number is nobody's */
 }
 
@@ -80,8 +83,9 @@ static void hand_over_stdin(void) {
         tcsetpgrp(0, run.leader);
     }
     dup2(1, 0);
-    if (chdir("/") < 0) /* the command has its directory; we would only keep its file system busy */
-        return;
+    static bool is_out_of_the_way;
+    if (!is_out_of_the_way) /* the command has its directory; we would only keep its file system busy */
+        is_out_of_the_way = chdir("/") == 0;
 }
 
 /* ── requests ─────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -332,7 +336,6 @@ static bool open_stdio(struct child_stdio *stdio) {
 static void prepare(void) {
     struct child_stdio stdio = {-1, -1};
     struct fact_spawn_failed failure = {.step = STEP_SETUP};
-    run.spawned.hold = -1;
     inside_none(&run.inside);
     output_prepare(&run.output, &run.journal, &run.spec.options);
     bool held = open_stdio(&stdio);
@@ -405,9 +408,9 @@ static void take_early_signals(int signals) {
 }
 
 /* Waits for the next run. False: there will be none. */
-static bool wait_for_next(int signals, int owner_process) {
+static bool wait_for_next(int signals) {
     struct pollfd watched[] = {
-        {run.control.owners[0].fd, POLLIN, 0}, {owner_process, POLLIN, 0}, {signals, POLLIN, 0}};
+        {run.control.owners[0].fd, POLLIN, 0}, {run.owner_process, POLLIN, 0}, {signals, POLLIN, 0}};
     enum control_news news = CONTROL_NOTHING;
     size_t length = 0;
     while (news == CONTROL_NOTHING && early.ssi_signo == 0 && watched[1].revents == 0) {
@@ -433,16 +436,14 @@ static bool begin_again(int signals) {
         close(run.input);
     if (flags & SPEC_IDLE_HEARTBEAT)
         close(GUARD_FD_HEARTBEAT);
-    if (run.spawned.hold >= 0)
-        close(run.spawned.hold);
     const struct control control = run.control;
     const struct cgroup cgroup = run.cgroup;
-    const int owner_process = run.owner_process;
-    run = (struct run){.control = control, .cgroup = cgroup};
+    int owner_process = run.owner_process;
+    if (owner_process >= 0 && !raise_descriptor(&owner_process))
+        return false;
+    run = (struct run){.control = control, .cgroup = cgroup, .owner_process = owner_process};
     early.ssi_signo = 0;
-    const bool again = wait_for_next(signals, owner_process);
-    if (owner_process >= 0)
-        close(owner_process);
+    const bool again = wait_for_next(signals);
     if (again)
         show_run(run.spec.run_id);
     return again;
@@ -460,6 +461,7 @@ int main(int argc, char **argv) {
     spawn_reset_signals();
     control_open(&run.control, GUARD_FD_CONTROL);
     cgroup_none(&run.cgroup);
+    run.owner_process = -1;
     if (!spec_read(&run.spec, GUARD_FD_SPEC))
         return GUARD_BAD_SPEC;
     close(GUARD_FD_SPEC);

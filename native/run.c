@@ -190,7 +190,7 @@ static void leader_exited(struct run *run, int wait_status, const struct rusage 
     run->leader = 0;
     if (is_inside(run))
         return; /* the runtime's client: how the command ended, the agent tells */
-    if (spawn_poll(&run->spawned, &failure) == SPAWN_FAILED && run->phase == PHASE_RUNNING) {
+    if (spawn_has_failed(&run->spawned, &failure) && run->phase == PHASE_RUNNING) {
         run_spawn_failed(run, &failure);
         return;
     }
@@ -331,15 +331,14 @@ void run_start(struct run *run) {
         inside_say(&run->inside, NOTE_GO, 0, 0);
         return;
     }
-    if (!spawn_release(&run->spawned))
-        run_reap(run); /* it is already dead: that is what will be recorded */
+    spawn_release(); /* one that is dead already: its SIGCHLD is on the way, and that is what will be recorded */
 }
 
 void run_exec_answered(struct run *run) {
     struct fact_spawn_failed failure;
     if (is_inside(run))
         return; /* a client that could not be executed has ended: its exit is looked at */
-    if (spawn_poll(&run->spawned, &failure) == SPAWN_FAILED && run->phase == PHASE_RUNNING)
+    if (spawn_has_failed(&run->spawned, &failure) && run->phase == PHASE_RUNNING)
         run_spawn_failed(run, &failure);
 }
 

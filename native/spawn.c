@@ -2,12 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <linux/sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -30,20 +32,34 @@ enum { KERNEL_SIGNALS = 64, SIGNAL_SET_SIZE = KERNEL_SIGNALS / 8 };
 struct errand {
     const struct spec *spec;
     struct child_stdio stdio;
-    int hold;      /* the child's end */
-    int hold_ours; /* the guard's, which the child has a copy of */
     pid_t guard;
 };
+
+enum word { WAIT, GO, NEVER };
+
+/* What guard and child tell each other. A mapping that a child which is a copy shares as well. */
+static struct {
+    _Atomic uint32_t word;
+    _Atomic bool failed;
+    struct fact_spawn_failed failure; /* to be read when it has failed */
+} *held;
 
 static _Noreturn void leave(int code) {
     for (;;)
         KERNEL(SYS_exit_group, code);
 }
 
-static _Noreturn void fail(int hold, enum spawn_step step, long error) {
-    struct fact_spawn_failed failure = {.step = (int32_t)step, .error = (int32_t)-error};
-    /* If the guard is gone there is nobody left to tell. */
-    leave(KERNEL(SYS_sendto, hold, (long)&failure, sizeof failure, MSG_NOSIGNAL) < 0 ? 126 : 127);
+static _Noreturn void fail(enum spawn_step step, long error) {
+    held->failure = (struct fact_spawn_failed){.step = (int32_t)step, .error = (int32_t)-error};
+    atomic_store(&held->failed, true);
+    leave(127);
+}
+
+static bool may_go(void) {
+    uint32_t word;
+    while ((word = atomic_load(&held->word)) == WAIT)
+        KERNEL(SYS_futex, (long)&held->word, FUTEX_WAIT, WAIT);
+    return word == GO;
 }
 
 static const char *find_path(char *const *env) {
@@ -62,12 +78,12 @@ static long try_exec(const char *file, const struct spec *spec, enum spawn_step 
     return error;
 }
 
-static _Noreturn void exec_program(const struct spec *spec, int hold) {
+static _Noreturn void exec_program(const struct spec *spec) {
     const char *name = spec->argv[0];
     enum spawn_step step = STEP_EXEC;
     if (strchr(name, '/') != NULL || name[0] == '\0') {
         const long refused = try_exec(name, spec, &step);
-        fail(hold, step, refused);
+        fail(step, refused);
     }
     char file[4096];
     long error = -ENOENT;
@@ -80,43 +96,40 @@ static _Noreturn void exec_program(const struct spec *spec, int hold) {
             memcpy(file + length + (length > 0), name, name_length + 1); /* an empty entry is the working directory */
             const long refused = try_exec(file, spec, &step);
             if (refused != -ENOENT && refused != -ENOTDIR && refused != -EACCES)
-                fail(hold, STEP_EXEC, refused);
+                fail(STEP_EXEC, refused);
             if (step == STEP_INTERPRETER)
-                fail(hold, step, refused);
+                fail(step, refused);
             if (refused == -EACCES)
                 error = -EACCES;
         }
         at += length;
         if (*at == '\0')
-            fail(hold, STEP_EXEC, error);
+            fail(STEP_EXEC, error);
     }
 }
 
-static void check(long result, int hold, enum spawn_step step) {
+static void check(long result, enum spawn_step step) {
     if (result < 0)
-        fail(hold, step, result);
+        fail(step, result);
 }
 
 static _Noreturn void become_command(const void *context) {
     const struct errand errand = *(const struct errand *)context;
     const struct spec *spec = errand.spec;
-    const int hold = errand.hold;
-    KERNEL(SYS_close, errand.hold_ours);
     /* Set from the guard's only thread: it fires when that thread, and so the guard, dies. */
-    check(KERNEL(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL), hold, STEP_SETUP);
+    check(KERNEL(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL), STEP_SETUP);
     if (KERNEL(SYS_getppid, 0) != errand.guard)
         leave(126); /* the guard died before the line above */
-    check(KERNEL(SYS_setpgid, 0, 0), hold, STEP_SETUP);
-    check(KERNEL(SYS_dup3, errand.stdio.out, 1, 0), hold, STEP_STDIO);
-    check(KERNEL(SYS_dup3, errand.stdio.err, 2, 0), hold, STEP_STDIO);
-    char go;
-    if (KERNEL(SYS_recvfrom, hold, (long)&go, 1) != 1)
-        leave(126); /* never told to go on: the command does not run */
+    check(KERNEL(SYS_setpgid, 0, 0), STEP_SETUP);
+    check(KERNEL(SYS_dup3, errand.stdio.out, 1, 0), STEP_STDIO);
+    check(KERNEL(SYS_dup3, errand.stdio.err, 2, 0), STEP_STDIO);
+    if (!may_go())
+        leave(126); /* the command does not run */
     const unsigned char none[SIGNAL_SET_SIZE] = {0};
     KERNEL(SYS_rt_sigprocmask, SIG_SETMASK, (long)none, 0, sizeof none);
     if (spec->cwd != NULL)
-        check(KERNEL(SYS_chdir, (long)spec->cwd), hold, STEP_CHDIR);
-    exec_program(spec, hold);
+        check(KERNEL(SYS_chdir, (long)spec->cwd), STEP_CHDIR);
+    exec_program(spec);
 }
 
 /* ── the guard ────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -173,43 +186,48 @@ static pid_t fork_into(struct cgroup *cgroup, const struct errand *errand) {
 
 bool spawn_held(struct spawned *spawned, const struct spec *spec, struct cgroup *cgroup, struct child_stdio stdio,
                 struct fact_spawn_failed *failure) {
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
-        *failure = (struct fact_spawn_failed){STEP_SETUP, errno};
-        return false;
+    if (held == NULL) {
+        void *shared = mmap(NULL, sizeof *held, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (shared == MAP_FAILED) {
+            *failure = (struct fact_spawn_failed){STEP_SETUP, errno};
+            return false;
+        }
+        held = shared;
     }
+    atomic_store(&held->word, WAIT);
+    atomic_store(&held->failed, false);
     /* Still there when the child reads it, however late: it outlives this function. */
     static struct errand errand;
-    errand = (struct errand){.spec = spec, .stdio = stdio, .hold = ends[1], .hold_ours = ends[0], .guard = getpid()};
+    errand = (struct errand){.spec = spec, .stdio = stdio, .guard = getpid()};
     const uint64_t before = clock_boot() / TICK_NS;
     spawned->pid = fork_into(cgroup, &errand);
     int error = errno;
     /* The kernel stamped the child in between, with the same clock: one tick on both sides of it is its tick, too. */
     spawned->start_ticks = clock_boot() / TICK_NS == before ? before : 0;
-    close(ends[1]);
+    spawned->failed = false;
     if (spawned->pid < 0) {
-        close(ends[0]);
         *failure = (struct fact_spawn_failed){STEP_FORK, error};
         return false;
     }
     cgroup_take(cgroup, spawned->pid);
-    spawned->hold = ends[0];
-    spawned->failed = false;
     return true;
 }
 
-bool spawn_release(const struct spawned *spawned) { return send(spawned->hold, "g", 1, MSG_NOSIGNAL) == 1; }
+static void tell(enum word word) {
+    if (held == NULL)
+        return;
+    atomic_store(&held->word, word);
+    syscall(SYS_futex, &held->word, FUTEX_WAKE, 1);
+}
 
-enum spawn_news spawn_poll(struct spawned *spawned, struct fact_spawn_failed *failure) {
-    if (spawned->hold < 0)
-        return SPAWN_RUNNING;
-    ssize_t got = recv(spawned->hold, failure, sizeof *failure, MSG_DONTWAIT);
-    if (got < 0 && errno == ECONNRESET) /* it failed before it read our go-ahead; what it said is behind this */
-        got = recv(spawned->hold, failure, sizeof *failure, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
-        return SPAWN_PENDING;
-    close(spawned->hold);
-    spawned->hold = -1;
-    spawned->failed = got == (ssize_t)sizeof *failure;
-    return spawned->failed ? SPAWN_FAILED : SPAWN_RUNNING;
+void spawn_release(void) { tell(GO); }
+
+void spawn_forbid(void) { tell(NEVER); }
+
+bool spawn_has_failed(struct spawned *spawned, struct fact_spawn_failed *failure) {
+    if (held == NULL || spawned->failed || !atomic_load(&held->failed))
+        return false;
+    spawned->failed = true;
+    *failure = held->failure;
+    return true;
 }

@@ -1,8 +1,8 @@
 /*
  * Starting the command in two steps. First a child is forked that has everything but the program: process group,
- * cgroup, descriptors, a parent-death signal. It waits on a socket. Only when STARTED, with its identity, is in the journal is
- * it told to go on; if the guard dies before that, the socket says end-of-file and the command never runs.
- * The same socket then reports why exec failed, or closes because exec succeeded.
+ * cgroup, descriptors, a parent-death signal. It waits for a word of ours. Only when STARTED, with its identity, is in the
+ * journal is it told to go on; if the guard dies before that, it dies with it and the command never runs. Where guard and
+ * child share that word, the child leaves the reason when exec fails, and exits. One child is held at a time.
  */
 #ifndef HOLDFAST_SPAWN_H
 #define HOLDFAST_SPAWN_H
@@ -17,8 +17,7 @@
 
 struct spawned {
     pid_t pid;
-    int hold;    /* our end of the socket; -1 once exec has answered */
-    bool failed; /* and what it said: the command never ran */
+    bool failed; /* it has said that exec failed: the command never ran */
     uint64_t start_ticks; /* when it was forked, as /proc has it; 0: to be looked up there */
 };
 
@@ -38,10 +37,11 @@ void spawn_reset_signals(void);
 /* False: nothing runs, and `failure` says at which step and why. */
 bool spawn_held(struct spawned *spawned, const struct spec *spec, struct cgroup *cgroup, struct child_stdio stdio,
                 struct fact_spawn_failed *failure);
-bool spawn_release(const struct spawned *spawned);
+/* What the child that is held is told; one that is dead does not mind. */
+void spawn_release(void);
+void spawn_forbid(void);
 
-enum spawn_news { SPAWN_PENDING, SPAWN_RUNNING, SPAWN_FAILED };
-/* Asks without waiting whether exec has succeeded. */
-enum spawn_news spawn_poll(struct spawned *spawned, struct fact_spawn_failed *failure);
+/* True once, when exec has failed; the child exits then. */
+bool spawn_has_failed(struct spawned *spawned, struct fact_spawn_failed *failure);
 
 #endif

@@ -61,7 +61,7 @@ def test_a_large_environment(inside: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["ignores_term", "leader_exits_on_term", "forks_on_term", "storms", "daemonises"])
 def test_the_ladder(inside: dict[str, Any], child: Children, name: str) -> None:
-    report = holdfast.run(child(name), timeout=0.3, grace=0.1, **inside).report
+    report = holdfast.run(child(name), timeout=0.3, grace=0.1, kill_wait=60, **inside).report
     assert (report["status"], report["tree"], report["escalated"]) == ("timed_out", "gone", True)
 
 

@@ -100,9 +100,9 @@ def hello() -> bytes:
     return _packet(HELLO, b"", 0)
 
 
-def next_run(spec: bytes) -> bytes:
-    """Give a guard that has ended a run another one; the descriptors come with it. Not answered."""
-    return _packet(NEXT, spec, 0)
+def next_run(spec: bytes, descriptors: int) -> bytes:
+    """Give a guard that has ended a run another one; `descriptors`, one bit for each, come with it. Not answered."""
+    return _packet(NEXT, spec, descriptors)
 
 
 def decode(packet: bytes) -> Answer | Wake | None:

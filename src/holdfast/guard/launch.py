@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 FD_STDIN, FD_JOURNAL, FD_CONTROL, FD_SPEC, FD_INPUT, FD_LISTEN, FD_DIRECTORY, FD_HEARTBEAT = 0, 3, 4, 5, 6, 7, 8, 9
 FIRST_FREE = 10
+_NEXT_DESCRIPTORS = (FD_JOURNAL, FD_STDIN, FD_HEARTBEAT)  # what a guard that is used again gets, as far as there is any
 _ENDS_WITHIN_MS = 30_000
 LONGEST_RUN_ID = 20
 _ROOM_FOR_AN_ID = " " * LONGEST_RUN_ID  # where a guard that is used again shows which run it keeps
@@ -185,14 +186,16 @@ class _Launching:
 
     def hand_to(self, idle: IdleGuard, spec: bytes) -> bool:
         """Give the run to a guard that has none; False when it is gone after all, or the spec is too long for that."""
-        if FD_STDIN not in self.given:
-            self.give(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), FD_STDIN)
-        order = (FD_STDIN, FD_JOURNAL, FD_HEARTBEAT)
-        rights = (SOL_SOCKET, SCM_RIGHTS, array("i", [self.given[number] for number in order if number in self.given]))
+        given, coming, bits = self.given, array("i"), 0
+        for bit, number in enumerate(_NEXT_DESCRIPTORS):
+            if number in given:
+                bits |= 1 << bit
+                coming.append(given[number])
         try:
             if len(spec) > NEXT_SPEC_MAX:
                 raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
-            idle.control.sendmsg([next_run(spec)], [rights], MSG_DONTWAIT | MSG_NOSIGNAL)
+            rights = (SOL_SOCKET, SCM_RIGHTS, coming)
+            idle.control.sendmsg([next_run(spec, bits)], [rights], MSG_DONTWAIT | MSG_NOSIGNAL)
         except OSError:
             idle.end()
             return False
@@ -228,7 +231,7 @@ class _Launching:
                 self.hand_over(writing, FD_INPUT)
             return writing
         if stdin == "null":
-            self.actions.append((os.POSIX_SPAWN_OPEN, FD_STDIN, "/dev/null", os.O_RDONLY, 0))
+            self.actions.append((os.POSIX_SPAWN_DUP2, 1, FD_STDIN))
         else:
             self.give(_open_source(self.spec), FD_STDIN)
         return None
