@@ -123,7 +123,9 @@ function nextDue(told: Told, live: RunNow, spec: Spec | null, isDecided: boolean
     if (facts.lastIndexOf("warned") > facts.lastIndexOf("extended")) return null;
     return Date.parse(live.deadline_at) - before * 1000;
   }
+  if (facts.includes("exited")) return null;
   const sent = told.moments.filter((one) => one.fact === "signalled");
+  if (sent.length === 0) return told.askedAt; // the verdict is told before the ladder is begun
   const wait = secondsOf(String(spec["ladder"] ?? "").split(",")[sent.length - 1]?.split(":")[1] ?? "");
   const last = sent.at(-1)?.at_s;
   return wait === null || last == null ? null : told.askedAt - (told.now_s - last - wait) * 1000;

@@ -2,14 +2,15 @@
 import { duration, size } from "./format.ts";
 import type { Timeline } from "./types.ts";
 
-/** Places from 0 to 1. Half by time, half by order: what happens within a moment at the end can still be told apart. */
-export function scale(times: number[], end: number): (at: number) => number {
-  const points = [...new Set([...times, end])].sort((a, b) => a - b);
+/** Places from 0 to 1 of moments in order, and of any time. Half by time, half by order: what happens at once, or within
+ * a moment at the end, can still be told apart. */
+export function scale(times: number[], end: number): { places: number[]; x: (at: number) => number } {
+  const points = end > (times.at(-1) ?? -1) ? [...times, end] : times;
   const begin = points[0] ?? 0;
   const places = points.map(
     (at, order) => 0.5 * (end > begin ? (at - begin) / (end - begin) : 0) + 0.5 * (points.length > 1 ? order / (points.length - 1) : 0),
   );
-  return (at) => {
+  const x = (at: number) => {
     let low = 0;
     while (low < points.length - 2 && points[low + 1]! <= at) low++;
     const from = points[low]!;
@@ -17,6 +18,7 @@ export function scale(times: number[], end: number): (at: number) => number {
     const part = to > from ? Math.min(1, Math.max(0, (at - from) / (to - from))) : 0;
     return places[low]! + part * ((places[low + 1] ?? places[low]!) - places[low]!);
   };
+  return { places, x };
 }
 
 const KINDS: Record<string, string> = {
@@ -41,18 +43,16 @@ export function TimelineView({ timeline }: { timeline: Timeline }) {
   if (moments.length === 0) return <p class="empty">Nothing has happened yet: it waits in the queue.</p>;
   const times = moments.map((one) => one.at_s ?? 0);
   const end = Math.max(timeline.now_s ?? 0, ...times, ...activity.map((one) => one.at_s), 0.001);
-  const x = scale(times, end);
+  const { places, x } = scale(times, end);
   const most = Math.max(1, ...activity.map((one) => one.bytes));
-  const started = moments.find((one) => one.fact === "started")?.at_s;
-  const exited = moments.find((one) => one.fact === "exited")?.at_s ?? (timeline.now_s != null ? end : undefined);
-  const decided = moments.find((one) => one.mark === "decided")?.at_s;
+  const started = places[moments.findIndex((one) => one.fact === "started")];
+  const exited = places[moments.findIndex((one) => one.fact === "exited")] ?? 1;
+  const decided = places[moments.findIndex((one) => one.mark === "decided")];
   return (
     <div class="timeline">
       <div class="track" role="img" aria-label={`Drawing of ${moments.length} facts over ${duration(end)}; the list below tells them`}>
-        {started != null && (
-          <div class="span command" style={{ left: pct(x(started)), width: pct(Math.max(0.002, x(exited ?? end) - x(started))) }} />
-        )}
-        {decided != null && <div class="after" style={{ left: pct(x(decided)) }} />}
+        {started !== undefined && <div class="span command" style={{ left: pct(started), width: pct(Math.max(0.002, exited - started)) }} />}
+        {decided !== undefined && <div class="after" style={{ left: pct(decided) }} />}
         {activity.map((one, place) => (
           <div
             key={place}
@@ -65,7 +65,7 @@ export function TimelineView({ timeline }: { timeline: Timeline }) {
           <div
             key={place}
             class={`dot ${KINDS[one.fact] ?? ""} ${one.mark}`}
-            style={{ left: pct(x(one.at_s ?? 0)), top: `${place % 2 === 0 ? 46 : 68}px` }}
+            style={{ left: pct(places[place]!), top: `${place % 2 === 0 ? 46 : 68}px` }}
             title={`${duration(one.at_s)}: ${one.words}`}
           >
             {place + 1}
