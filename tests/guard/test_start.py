@@ -146,6 +146,17 @@ def test_a_held_child_that_is_killed_was_no_command(tmp_path: Path, monkeypatch:
     assert_all_gone(result.report)
 
 
+def test_a_held_child_goes_with_its_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_GUARD", str(guard_that_stops_while_it_holds(tmp_path)))
+    with Driven(["touch", str(tmp_path / "ran")]) as run:
+        run.wait_for(lambda: state_of(run.live.guard_pid) == "T", "stopped guard")
+        (held,) = descendants(run.live.guard_pid)
+        os.kill(run.live.guard_pid, signal.SIGKILL)
+        assert wait_exited(held)
+        assert "started" not in kinds(run.facts)
+    assert not (tmp_path / "ran").exists()
+
+
 def test_control_a_held_child_that_is_let_go_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_GUARD", str(guard_that_stops_while_it_holds(tmp_path)))
     with Driven(["touch", str(tmp_path / "ran")]) as run:
