@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from textual.containers import VerticalScroll
 
 from holdfast.errors import RequestError
 from holdfast.guard import control
@@ -90,6 +91,25 @@ async def test_output_is_followed_and_only_its_end_is_read(state: StateDirectory
             assert run.handle.input is not None
             os.write(run.handle.input, b"go\n")
             await top.until_text("\nmore")
+
+
+async def test_the_end_is_shown_however_late_it_is_laid_out(
+    state: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scroll at the change finds the old layout on a busy machine: here always."""
+    scroll_end = VerticalScroll.scroll_end
+
+    def scroll_at_once(self: VerticalScroll, **options: Any) -> None:
+        scroll_end(self, **{**options, "immediate": True})
+
+    monkeypatch.setattr(VerticalScroll, "scroll_end", scroll_at_once)
+    script = "seq 1 500; echo ready; read x; seq 501 900; sleep 600"
+    with live(state, ["sh", "-c", script], stdin="pipe") as run:
+        async with watching(DirectorySource(state)) as top:
+            await top.until_text("\n499\n500\nready")
+            assert run.handle.input is not None
+            os.write(run.handle.input, b"go\n")
+            await top.until_text("\n899\n900")
 
 
 async def test_cancel_needs_a_yes(state: StateDirectory) -> None:

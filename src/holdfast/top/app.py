@@ -29,7 +29,7 @@ from .source import Snapshot
 from .table import RunTable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
@@ -53,6 +53,18 @@ t   nested runs below the run that started them, or not
 a   with the runs that ended, or without
 
 q   quit; no run ends by that"""
+
+
+class _Detail(Static):
+    """Tells when its size is another: only then is its end where one can scroll to."""
+
+    def __init__(self, resized: Callable[[], None]) -> None:
+        super().__init__(id="text", markup=False)
+        self._resized = resized
+
+    def on_resize(self) -> None:
+        """It was laid out, whenever that was: a scroll that was asked for at the change may have come before."""
+        self._resized()
 
 
 class Top(App[None]):
@@ -109,7 +121,7 @@ class Top(App[None]):
         yield RunTable(id="runs")
         yield Static(id="title", markup=False)
         with VerticalScroll(id="detail"):
-            yield Static(id="text", markup=False)
+            yield _Detail(self.keep_to_end)
         yield Footer(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
@@ -183,10 +195,13 @@ class Top(App[None]):
     def _put(self, text: Text) -> None:
         if not self._is_there:
             return
-        base = self.screen_stack[0]
-        base.query_one("#text", Static).update(text)
-        if self.shows == "log" and self.follows:
-            base.query_one("#detail", VerticalScroll).scroll_end(animate=False)
+        self.screen_stack[0].query_one("#text", Static).update(text)
+        self.keep_to_end()
+
+    def keep_to_end(self) -> None:
+        """While the log is followed, its end is what is seen."""
+        if self._is_there and self.shows == "log" and self.follows:
+            self.screen_stack[0].query_one("#detail", VerticalScroll).scroll_end(animate=False)
 
     @property
     def _table(self) -> RunTable:
