@@ -62,7 +62,7 @@ def test_what_exits_in_time_is_no_leftover() -> None:
 
 def test_a_process_is_there_until_it_is_reaped() -> None:
     process = subprocess.Popen(["sleep", "100"])
-    assert state_of(process.pid) in {"R", "S"}
+    assert state_of(process.pid) not in {None, "Z", "X"}  # whatever it does: it may still wait for its program's pages
     assert not wait_exited(process.pid, 0)
     process.send_signal(signal.SIGKILL)
     assert wait_exited(process.pid)
