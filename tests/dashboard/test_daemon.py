@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -82,6 +83,21 @@ def test_open_says_what_to_do_about_a_daemon_on_its_socket_only(tmp_path: Path) 
     assert told.returncode == 125
     assert "--listen 127.0.0.1:7300" in told.stderr
     assert told.stdout == ""
+
+
+@pytest.mark.parametrize("only", [False, True], ids=["opened", "printed"])
+def test_open_prints_the_link_and_opens_it(running: Daemon, tmp_path: Path, *, only: bool) -> None:
+    browser, seen = tmp_path / "browser", tmp_path / "seen"
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > "{seen}"\n')
+    browser.chmod(0o755)
+    command = [sys.executable, "-m", "holdfast.cli.main", "open", "--state-dir", str(running.state_dir)]
+    command += ["--print"] if only else []
+    environment = {**os.environ, "BROWSER": f"{browser} %s"}
+    told = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    assert told.stdout.startswith(f"http://127.0.0.1:{port_of(running)}/#login=")
+    assert told.stderr == ""
+    assert seen.exists() is not only
+    assert only or seen.read_text() == told.stdout.strip()
 
 
 def test_it_comes_back_after_the_daemon_was_killed(
