@@ -24,7 +24,7 @@ from holdfast.projections.report import report
 from holdfast.spec import new_run_id
 
 from .projections import table
-from .support.askers import LABELS, SESSION, Surfaces, surfaces
+from .support.askers import GRACE_S, LABELS, SESSION, Surfaces, surfaces
 from .support.daemons import BOUND_S, daemon
 from .support.hooks import Hook
 from .support.surfaces import Said, Watched, agreed, disagreements, reported, spanned
@@ -47,7 +47,7 @@ EVERYWHERE = {
     *("TypeScript run", "TypeScript result", "TypeScript daemon", "TypeScript sidecar"),
 }
 STARTERS = ("daemon", "library", "ACP", "TypeScript")
-TIMEOUT_S = 1.5  # long enough for a shell to set its trap
+TIMEOUT_S = 5.0  # long enough for a shell to set its trap
 # At SIGTERM it waits at the gate ($0), so that there is time to ask before it is over.
 COMMANDS = {
     LATE: "trap 'read -r _ <\"$0\"; echo late; exit 0' TERM",
@@ -134,13 +134,13 @@ class Scene:
     async def _start(self, starter: str, argv: list[str], timeout_s: float | None) -> str:
         match starter:
             case "daemon":
-                options: dict[str, Any] = {"timeout_s": timeout_s, "grace_s": BOUND_S, "labels": LABELS}
+                options: dict[str, Any] = {"timeout_s": timeout_s, "grace_s": GRACE_S, "labels": LABELS}
                 submit = partial(self.asked.daemon.submit, argv, on_verdict={"url": self.hook.url}, **options)
                 return str((await anyio.to_thread.run_sync(submit))["run_id"])
             case "library":
                 tracer = self.provider.get_tracer("tests")
                 run = await otel.start(
-                    self.asked.library, argv, tracer=tracer, timeout=timeout_s, grace=BOUND_S, labels=LABELS
+                    self.asked.library, argv, tracer=tracer, timeout=timeout_s, grace=GRACE_S, labels=LABELS
                 )
                 self.owned[run.run_id] = run
                 return run.run_id
@@ -152,7 +152,7 @@ class Scene:
                 return str(made.terminal_id)
             case _:
                 run_id = new_run_id()
-                times = {"forceKillAfterDelay": BOUND_S * 1000}
+                times = {"forceKillAfterDelay": GRACE_S * 1000}
                 times |= {} if timeout_s is None else {"timeout": timeout_s * 1000}
                 self.asked.node("start", run_id=run_id, argv=argv, options={**times, "labels": LABELS})
                 return run_id
@@ -268,6 +268,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         scene.close()
 
 
+@pytest.mark.timeout(600)  # a hundred interpreters: more than a minute where others are busy, too
 @pytest.mark.anyio
 async def test_every_surface_says_the_same_in_whatever_order_they_are_asked(scene: Scene, tmp_path: Path) -> None:
     asked = scene.asked

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SESSION = "editor"
 LABELS = {"via": "mcp"}  # an MCP server answers for such runs only
+GRACE_S = 600.0  # everybody is asked while the trees unwind, however long that takes: the gates end it
 
 
 class Surfaces:
@@ -237,7 +238,7 @@ async def surfaces(state: Path) -> AsyncIterator[Surfaces]:
         asked.mcp = await stack.enter_async_context(over_stdio(state, extensions=[TasksClient()]))
         asked.library = await stack.enter_async_context(holdfast.Supervisor(state_dir=state))
         asked.terminals = await stack.enter_async_context(
-            holdfast.acp.Terminals(state_dir=state, grace=BOUND_S, labels=LABELS)
+            holdfast.acp.Terminals(state_dir=state, grace=GRACE_S, labels=LABELS)
         )
         asked.agent = await stack.enter_async_context(connected(asked.terminals))
         yield asked
