@@ -7,6 +7,7 @@ and the document is written; so none of the three can say something else than th
 from __future__ import annotations
 
 import asyncio
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -117,10 +118,11 @@ def decode_query(request: Request, wanted: type[msgspec.Struct]) -> Any:
         raise bodies.invalid(error) from None
 
 
-def list_fields(wanted: type[msgspec.Struct]) -> set[str]:
+@cache
+def list_fields(wanted: type[msgspec.Struct]) -> frozenset[str]:
     """The fields of which there may be several."""
     kinds = {field.name: msgspec.inspect.type_info(field.type) for field in msgspec.structs.fields(wanted)}
-    return {name for name, kind in kinds.items() if isinstance(kind, msgspec.inspect.ListType)}
+    return frozenset(name for name, kind in kinds.items() if isinstance(kind, msgspec.inspect.ListType))
 
 
 def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
