@@ -45,7 +45,10 @@ class HttpTransport:
     async def __call__(self, server: MCPServer, stop: anyio.Event) -> None:
         """Serve until `stop`; calls that are waiting then get a moment, and are cancelled."""
         app = _Walled(server.streamable_http_app(host=self._host), self._security)
-        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=_CONNECTIONS_S, access_log=False)
+        # By name: uvicorn would take the faster parser where it is installed, and that one has no bound for a head.
+        config = uvicorn.Config(
+            app, http="h11", log_level="warning", timeout_graceful_shutdown=_CONNECTIONS_S, access_log=False
+        )
         serving = _Serving(config)
 
         async def end_at_stop() -> None:

@@ -1,36 +1,49 @@
-"""One connection: uvicorn's protocol with three bounds more.
+"""One connection: uvicorn's protocol with bounds and rules of ours.
 
-Who is at the other end, how long a request's head may take, and refusals that are problem JSON like all others. uvicorn
-has no limit for the time until the head of a request is whole: a client that sends a byte a minute keeps its descriptor
-for ever. The body's limit is in `body.py`: by then there is a route that knows how much it wants.
+Who is at the other end, how long a request's head may take and may be, and refusals that are problem JSON like all
+others. uvicorn has no limit for the time until the head of a request is whole: a client that sends a byte a minute
+keeps its descriptor for ever. Its parser keeps whatever is not whole yet (a head, trailers) however much that is, and
+takes an offer to upgrade for the end of HTTP on this connection. The body's limits are in `body.py`: by then there is a
+route that knows how much it wants.
+
+Several requests may come at once; they are answered one after the other. When the client goes away, all of them are
+told, not only the last one.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import socket
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import h11
 import msgspec
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .problems import MALFORMED, MEDIA_TYPE, PREFIX, Problem
 
 if TYPE_CHECKING:
     import asyncio
 
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
 HEAD_S = 10.0  # unless the application says otherwise, in `state.head_s`
+LONGEST_HEAD = 64 << 10  # bytes, or a little more: what comes in one piece is looked at as a whole
 ABORT = "holdfast.abort"  # in the state of each request's scope: cuts the connection, whatever is still to be sent
 CROWDED = "holdfast.crowded"  # there, too: this one came when there were too many
 _PEER = struct.Struct("iII")
+_OFFER = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
 
 
-class Connection(H11Protocol):
+class Connection(HttpToolsProtocol):
     """Give it to uvicorn as `http=Connection`."""
 
     _head_timer: asyncio.TimerHandle | None = None
+    _pending = 0  # bytes that have come since anything was whole: a head, a piece of a body, a request
+    _is_past_head = False
+    _is_refused = False  # what else comes is not looked at
+    _asked: tuple[RequestResponseCycle, ...] = ()  # requests; the first that is not answered is the one at work
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Close at once when another user is at the other end; root may do what it wants anyway."""
@@ -51,31 +64,82 @@ class Connection(H11Protocol):
         self._arm()
 
     def data_received(self, data: bytes) -> None:
-        """A head has begun, and has to be whole in time; what follows it is the route's."""
-        if self._head_timer is None and self.conn.their_state is h11.IDLE:
+        """What comes while nothing is answered has to become a whole head in time; a request's body is the route's."""
+        if self._is_refused:
+            return
+        if self._head_timer is None and (self.cycle is None or self.cycle.response_complete):
             self._arm()
+        if not self._pending and not self._is_past_head:
+            # We speak nothing else, so an offer is left alone. The parser would give a request that makes one no body.
+            head, end, rest = data.partition(b"\r\n\r\n")
+            data = _OFFER.sub(b"", head) + end + rest
+        self._pending += len(data)
         super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:
-            self._disarm()
+        if self._pending > LONGEST_HEAD and not self._is_refused:
+            self.send_400_response(f"more than {LONGEST_HEAD} bytes, and the head is not whole")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Trailers come here, too: they are nothing that a route or a wall should take for the head."""
+        if not self._is_past_head:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """A request begins. ValueError, of which the parser makes a refusal: it is not clear whom or what it asks."""
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (hosts == 0 and self.parser.get_http_version() != "1.0"):
+            raise ValueError("a request has one Host")
+        if self.parser.should_upgrade():  # CONNECT, or an offer in a head that came in pieces
+            raise ValueError("nothing but HTTP is spoken here")
+        super().on_headers_complete()
+        self._disarm()
+        self._pending, self._is_past_head = 0, True
+        self._asked = (*self._unanswered(), self.cycle)
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of it."""
+        self._pending = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """What comes next is a head."""
+        self._pending, self._is_past_head = 0, False
+        super().on_message_complete()
+
+    def shutdown(self) -> None:
+        """Close after what is being answered."""
+        for cycle in self._unanswered():
+            cycle.keep_alive = False
+        super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is left of it."""
         self._disarm()
+        for cycle in self._unanswered():
+            cycle.disconnected = True
+            cycle.message_event.set()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP gets the same kind of answer as everything else that is wrong."""
-        problem = Problem(PREFIX + MALFORMED.word, MALFORMED.title, 400, msg)
-        headers = [("content-type", MEDIA_TYPE), ("connection", "close")]
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            events: tuple[Any, ...] = (
-                h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
-                h11.Data(data=msgspec.json.encode(problem)),
-                h11.EndOfMessage(),
+        """What is no HTTP gets the same kind of answer as everything else that is wrong.
+
+        When it came behind a whole request, that one is answered, and then the connection ends.
+        """
+        self._is_refused = True
+        unanswered = self._unanswered()
+        if unanswered and not unanswered[0].more_body:
+            unanswered[0].keep_alive = False
+            return
+        if not unanswered or not unanswered[0].response_started:
+            body = msgspec.json.encode(Problem(PREFIX + MALFORMED.word, MALFORMED.title, 400, msg))
+            head = (
+                f"HTTP/1.1 400 Bad Request\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n"
+                "connection: close\r\n\r\n"
             )
-            for event in events:
-                self.transport.write(self.conn.send(event) or b"")
+            self.transport.write(head.encode() + body)
         self.transport.close()
+
+    def _unanswered(self) -> tuple[RequestResponseCycle, ...]:
+        return tuple(cycle for cycle in self._asked if not cycle.response_complete)
 
     def _arm(self) -> None:
         # The application is all that uvicorn hands on to its connections.
@@ -89,7 +153,7 @@ class Connection(H11Protocol):
 
     def _too_slow(self) -> None:
         self._head_timer = None
-        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+        if not self.transport.is_closing():
             self.transport.abort()
 
 
