@@ -53,9 +53,10 @@ def test_a_guard_that_is_dying_is_no_guard(tmp_path: Path, child: Children, monk
     with DurableRun(state, child("ignores_term")) as run, socket.socket(AF_UNIX, SOCK_SEQPACKET) as still_open:
         run.until_ready()
         run.kill_guard()  # and not reaped: it has exited, as far as anybody can see
-        path = os.path.join(run.record_path(), rundir.SOCKET)
-        os.unlink(path)
-        still_open.bind(path)
+        os.unlink(os.path.join(run.record_path(), rundir.SOCKET))
+        directory = os.open(run.record_path(), os.O_RDONLY | os.O_DIRECTORY)
+        still_open.bind(f"/proc/self/fd/{directory}/{rundir.SOCKET}")  # its path may be longer than an address can be
+        os.close(directory)
         still_open.listen()
         lock = HeldLock(run.record_path())
 
