@@ -165,7 +165,7 @@ enum control_news control_next(struct control *control, char *spec, size_t *leng
             *length = (size_t)got - sizeof frame;
             return put_all_in_place(arrived, count, frame.at_ns) ? CONTROL_REQUEST : CONTROL_GONE;
         }
-        if (frame.type != PACKET_READ) { /* a request that crossed the end of the last run */
+        if (frame.type != PACKET_READ && frame.type != PACKET_GO) { /* a request that crossed the end of the last run */
             struct packet_answer answer = {.error = ESRCH};
             send_packet(&control->owners[0], PACKET_ANSWER, frame.at_ns, &answer, sizeof answer, -1);
         }

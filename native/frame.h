@@ -235,6 +235,7 @@ enum packet {
     PACKET_CLOSE_INPUT = 69, /* the guard closes its own copy */
     PACKET_HEARTBEAT = 70,
     PACKET_NEXT = 71,   /* another run: its spec, and the descriptors NEXT_*; only to a guard that has ended one; no answer */
+    PACKET_GO = 73,     /* the run that came with PACKET_NEXT may start; no answer */
     PACKET_ANSWER = 80, /* struct packet_answer */
     PACKET_WAKE = 81,   /* struct packet_wake */
 };

@@ -144,6 +144,9 @@ static void handle(const struct request *request) {
     case PACKET_GIVE_INPUT:
         give_input(request);
         return;
+    case PACKET_GO:
+        run.awaits_go = false;
+        return;
     case PACKET_STOP:
         error = stop_requested(request);
         break;
@@ -282,6 +285,12 @@ static void wait_for_something(struct pollfd *watched) {
     poll_present(watched, &timeout);
 }
 
+/* In a container it starts when its agent holds the command. */
+static void start_if_it_may(void) {
+    if (run.phase == PHASE_HELD && run.spec.container == NULL && !run.awaits_go)
+        run_start(&run);
+}
+
 /* One turn: what the kernel reports first, requests next, then output, and clocks last: see the rule in run.h. */
 static void turn(int signals) {
     struct pollfd watched[WATCH_COUNT];
@@ -304,6 +313,7 @@ static void turn(int signals) {
         if (watched[WATCH_CONTROL + i].revents)
             serve(i);
     }
+    start_if_it_may();
     if (watched[WATCH_LISTENER].revents && run.phase != PHASE_ENDED)
         welcome();
     bool quiet = true;
@@ -377,13 +387,12 @@ static int keep_run(int signals) {
     if (run.phase == PHASE_HELD && early.ssi_signo != 0)
         take_signal(&early);
     if (run.phase == PHASE_HELD)
-        serve(0);
-    if (run.phase == PHASE_HELD)
         drain_signals(signals);
+    if (run.phase == PHASE_HELD)
+        serve(0);
     if (!owner_lives && run.control.owners[0].fd >= 0 && run.phase != PHASE_ENDED)
         owner_left(0);
-    if (run.phase == PHASE_HELD && run.spec.container == NULL)
-        run_start(&run); /* in a container: when its agent holds the command, in the loop */
+    start_if_it_may(); /* or later, in the loop */
     if (run.phase != PHASE_ENDED)
         run_announce(&run);
     while (run.phase != PHASE_ENDED)
@@ -441,7 +450,7 @@ static bool begin_again(int signals) {
     int owner_process = run.owner_process;
     if (owner_process >= 0 && !raise_descriptor(&owner_process))
         return false;
-    run = (struct run){.control = control, .cgroup = cgroup, .owner_process = owner_process};
+    run = (struct run){.control = control, .cgroup = cgroup, .owner_process = owner_process, .awaits_go = true};
     early.ssi_signo = 0;
     const bool again = wait_for_next(signals);
     if (again)

@@ -50,6 +50,7 @@ struct run {
     struct fact_end usage; /* of everybody reaped so far */
     bool reap_again;      /* there were more dead than we take at once */
     bool wake_owners;     /* something they wait for has been recorded */
+    bool awaits_go;       /* its owner is still looking whether we may start it: PACKET_GO */
     size_t rung;          /* the next one to climb */
     uint64_t started_ns;  /* 0: the command was never let go */
     uint64_t deadline_ns; /* from the start, as extended */

@@ -208,7 +208,7 @@ async def test_the_runs_of_a_guard_have_one_cgroup_and_it_goes_with_the_guard() 
     assert not exists(leaves[0])
 
 
-STUBBORN = ["sh", "-c", "trap '' TERM; sleep 1000"]
+STUBBORN: dict[str, object] = {"timeout": 0.1, "ladder": "CONT:100ms,KILL"}  # nothing ends it but the last rung
 SHOW_CGROUP = ["sh", "-c", "stat -c %i /sys/fs/cgroup/unified$(sed -n 's,^0::,,p' /proc/self/cgroup)"]
 
 
@@ -228,7 +228,7 @@ async def test_the_run_after_one_that_was_killed_lives() -> None:
     """The kernel kills what is cloned into a cgroup that was killed before: such a one is not kept."""
     async with Supervisor() as supervisor:
         for _ in range(5):
-            first, killed = await guard_of(supervisor, "sh", "-c", "trap '' TERM; sleep 1000", timeout=0.1, grace=0.1)
+            first, killed = await guard_of(supervisor, "sleep", "1000", **STUBBORN)
             second, after = await guard_of(supervisor, "echo", "still there")
             assert (killed.status, killed.outcome.escalated) == ("timed_out", True)
             assert (first, after.status, after.stdout) == (second, "succeeded", b"still there\n")
@@ -255,7 +255,7 @@ async def test_a_killed_guard_leaves_nobody_in_its_cgroup(before: int) -> None:
         if before > 0:
             await guard_of(supervisor, "true")
         if before > 1:
-            await guard_of(supervisor, *STUBBORN, timeout=0.1, grace=0.1)
+            await guard_of(supervisor, "sleep", "1000", **STUBBORN)
         run = await supervisor.start(
             ["sh", "-c", "env -i setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo $!; wait"]
         )
@@ -287,7 +287,7 @@ async def test_a_later_run_of_a_guard_is_nobodys_orphan(before: int, prefix: lis
 async def test_an_idle_guard_that_was_killed_leaves_no_cgroup() -> None:
     needs_cgroup()
     async with Supervisor() as supervisor:
-        await guard_of(supervisor, *STUBBORN, timeout=0.1, grace=0.1)
+        await guard_of(supervisor, "sleep", "1000", **STUBBORN)
         guard, result = await guard_of(supervisor, "true")
         os.kill(guard, signal.SIGKILL)
         assert wait_exited(guard)

@@ -189,7 +189,9 @@ class LiveRun:
         window_bytes = WINDOW_BYTES if windowed else ENDLESS
         if idle is not None and (told := spec_for_idle(spec)) is not None:
             spec = told
-            handle = launch(spec, wake_output=wake_output, window_bytes=window_bytes, again=True, idle=idle.take())
+            handle = launch(spec, wake_output=wake_output, window_bytes=window_bytes, idle=idle)
+            if handle.first_run == spec.run_id:  # a new guard
+                idle = idle.for_now()
         else:
             idle = None
             handle = launch(spec, wake_output=wake_output, window_bytes=window_bytes, window_size=window_size)

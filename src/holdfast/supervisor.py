@@ -128,11 +128,11 @@ class Supervisor:
             remedy = "give the supervisor a state_dir, or use lifetime='owner'"
             message = f"a run of lifetime {spec.lifetime!r} needs a directory to be found in"
             raise SpecError(message, field="lifetime", run_id=spec.run_id, remedy=remedy)
-        if self._idle is not None:
-            self._idle = self._idle.for_now()
         live = LiveRun.start(
             spec, windowed=not keep_output, window_size=window_size, state=self._state, idle=self._idle
         )
+        if live.idle is not None:
+            self._idle = live.idle
         return self._begin(live, self._pump, self._group)
 
     async def adopt(self, run_id: str) -> Run:

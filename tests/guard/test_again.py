@@ -16,7 +16,7 @@ from holdfast.guard.idle import IdleGuards
 from holdfast.live import LiveRun
 from holdfast.spec import make_spec
 
-from ..support.processes import state_of, wait_exited
+from ..support.processes import descendants, state_of, wait_exited
 from ..support.shimmed import guard_whose_kills_are_done
 
 if TYPE_CHECKING:
@@ -111,6 +111,39 @@ def test_a_request_that_comes_behind_the_end_does_not_send_the_guard_away(idle: 
     with started(idle, "true") as second:
         assert settle(second) == ("succeeded", "exit")
         assert second.guard_pid == guard
+
+
+@pytest.mark.parametrize("may_have_it", [False, True])
+def test_a_guard_starts_nothing_before_it_may(
+    may_have_it: bool, idle: IdleGuards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a guard may have the next run is looked at while it forks: it holds the command as long as that takes."""
+    ran = tmp_path / "ran"
+    with started(idle, "true") as first:
+        assert settle(first) == ("succeeded", "exit")
+        guard = first.guard_pid
+        first.part_from_guard()
+    held: list[int] = []
+
+    def look(_: IdleGuards) -> bool:
+        if not held:  # the first look, of two when it may not
+            end = time.monotonic() + BOUND_S
+            while not held:
+                assert time.monotonic() < end
+                os.sched_yield()
+                held.extend(pid for pid in descendants(guard) if state_of(pid) == "S")
+            assert not ran.exists()
+        return may_have_it
+
+    monkeypatch.setattr(IdleGuards, "is_current", property(look))
+    with started(idle, "sh", "-c", 'echo "$PPID" >>"$0"', str(ran)) as second:
+        assert settle(second) == ("succeeded", "exit")
+        assert (second.guard_pid == guard) is may_have_it
+        assert ran.read_text() == f"{second.guard_pid}\n"
+        assert wait_exited(held[0])
+        others = second.idle
+    assert others is not None
+    others.close()
 
 
 def test_a_signal_ends_an_idle_guard(idle: IdleGuards) -> None:

@@ -22,6 +22,7 @@ CLOSE_INPUT = 69
 HEARTBEAT = 70
 NEXT = 71
 HELLO = 72  # means nothing to a guard, which answers that, too
+GO = 73
 ANSWER = 80
 WAKE = 81
 
@@ -103,6 +104,11 @@ def hello() -> bytes:
 def next_run(spec: bytes, descriptors: int) -> bytes:
     """Give a guard that has ended a run another one; `descriptors`, one bit for each, come with it. Not answered."""
     return _packet(NEXT, spec, descriptors)
+
+
+def go() -> bytes:
+    """Let it start that run. Not answered."""
+    return _packet(GO, b"", 0)
 
 
 def decode(packet: bytes) -> Answer | Wake | None:

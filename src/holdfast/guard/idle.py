@@ -64,13 +64,17 @@ class IdleGuards:
         self._look = look
         self._is_closed = look is None
 
+    @property
+    def is_current(self) -> bool:
+        """Whether this process still looks the same."""
+        return self._look is not None and self._look == fingerprint()
+
     def for_now(self) -> IdleGuards:
         """This set, or a new one when this process has changed since."""
-        look = fingerprint()
-        if look is not None and look == self._look:
+        if self.is_current:
             return self
         self.close()
-        return IdleGuards(look)
+        return IdleGuards(fingerprint())
 
     @property
     def has_room(self) -> bool:
@@ -78,7 +82,7 @@ class IdleGuards:
         return not self._is_closed and len(self._guards) < MOST_IDLE
 
     def take(self) -> IdleGuard | None:
-        """One that passes on what a new one would."""
+        """One that passes on what a new one would, if the set is current: to be looked at before it starts anything."""
         return self._guards.pop() if self._guards else None
 
     def give(self, guard: IdleGuard) -> None:

@@ -42,7 +42,7 @@ from ..records import TYPE_CHECKING, NamedTuple
 from ..spec import _printable as printable
 from ..spec import public_spec
 from . import containment, parts
-from .control import NEXT_SPEC_MAX, next_run, stop
+from .control import NEXT_SPEC_MAX, go, next_run, stop
 
 if TYPE_CHECKING:
     from _socket import socket
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from ..spec import RunSpec
-    from .idle import IdleGuard
+    from .idle import IdleGuard, IdleGuards
 
 FD_STDIN, FD_JOURNAL, FD_CONTROL, FD_SPEC, FD_INPUT, FD_LISTEN, FD_DIRECTORY, FD_HEARTBEAT = 0, 3, 4, 5, 6, 7, 8, 9
 FIRST_FREE = 10
@@ -100,8 +100,7 @@ def launch(
     window_bytes: int = 0,
     window_size: tuple[int, int] | None = None,
     durable: Durable | None = None,
-    again: bool = False,
-    idle: IdleGuard | None = None,
+    idle: IdleGuards | None = None,
 ) -> GuardHandle:
     """Start a guard for this spec and return without waiting for anything it does.
 
@@ -109,10 +108,9 @@ def launch(
     there is no guard to start. ResourceError: no descriptors, processes or memory. In each case nothing is left: no
     descriptor, no process.
 
-    `again`: the guard may keep another run after this one. `idle`: it is such a guard that gets this one, and is ended
-    when it cannot be had; then a new one is started.
+    `idle`: one of these gets the run if it can have it, and a new guard goes there when it has ended this one.
     """
-    launching = _Launching(spec, durable, again=again)
+    launching = _Launching(spec, durable, again=idle is not None)
     try:
         return launching.run(wake_output, window_bytes, window_size, idle)
     except OSError as error:
@@ -150,7 +148,7 @@ class _Launching:
         wake_output: bool,
         window_bytes: int,
         window_size: tuple[int, int] | None,
-        idle: IdleGuard | None,
+        idle: IdleGuards | None,
     ) -> GuardHandle:
         spec = self.spec
         journal_fd, trusted, begun = self.open_journal()
@@ -165,11 +163,13 @@ class _Launching:
             again=self.again,
         )
         input_fd = self.open_stdin(window_size)
-        if idle is not None and self.hand_to(idle, encoded):
-            self.close_theirs()
-            return GuardHandle(
-                idle.control, journal_fd, idle.pidfd, idle.pid, input_fd, heartbeat, trusted, begun, idle.first_run
-            )
+        if idle is not None and (used := idle.take()) is not None:
+            if self.hand_to(used, encoded, idle):
+                self.close_theirs()
+                return GuardHandle(
+                    used.control, journal_fd, used.pidfd, used.pid, input_fd, heartbeat, trusted, begun, used.first_run
+                )
+            os.ftruncate(journal_fd, trusted)  # without what it recorded of a run that it was not to start
         os.write(self.give(_memory_file("holdfast-spec"), FD_SPEC), encoded)
         control = self.open_control()
         pid = self.pid = os.posix_spawn(
@@ -184,8 +184,11 @@ class _Launching:
         self.close_theirs()  # before the next descriptor is asked for, so that this one is not the one too many
         return GuardHandle(control, journal_fd, _pidfd(pid), pid, input_fd, heartbeat, trusted, begun, spec.run_id)
 
-    def hand_to(self, idle: IdleGuard, spec: bytes) -> bool:
-        """Give the run to a guard that has none; False when it is gone after all, or the spec is too long for that."""
+    def hand_to(self, guard: IdleGuard, spec: bytes, idle: IdleGuards) -> bool:
+        """Give the run to a guard that has none; False when it cannot have it: then it started nothing, and is gone.
+
+        Whether it may have it, is looked at while it forks: it starts nothing before it is told so.
+        """
         given, coming, bits = self.given, array("i"), 0
         for bit, number in enumerate(_NEXT_DESCRIPTORS):
             if number in given:
@@ -195,11 +198,17 @@ class _Launching:
             if len(spec) > NEXT_SPEC_MAX:
                 raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
             rights = (SOL_SOCKET, SCM_RIGHTS, coming)
-            idle.control.sendmsg([next_run(spec, bits)], [rights], MSG_DONTWAIT | MSG_NOSIGNAL)
+            guard.control.sendmsg([next_run(spec, bits)], [rights], MSG_DONTWAIT | MSG_NOSIGNAL)
+            if idle.is_current:
+                guard.control.send(go(), MSG_DONTWAIT | MSG_NOSIGNAL)
+                return True
         except OSError:
-            idle.end()
-            return False
-        return True
+            pass  # it is gone after all, or the spec is too long for that
+        except BaseException:
+            guard.end()
+            raise
+        guard.end()
+        return False
 
     def open_journal(self) -> tuple[int, int, bytes]:
         """Our own reading side, how long it is already, and what it begins with if it is in memory."""
