@@ -34,11 +34,11 @@ from .admission import keys_of
 from .intake import wall_time
 from .store import statements
 from .submission import Submission
+from .tasks import Tasks
 from .tracked import Tracked
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Coroutine
 
     from ..state.directory import StateDirectory
     from .log import Log
@@ -76,7 +76,7 @@ class Recovery:
         self._state = service.state
         self._log = log
         self._queued = self._too_old = self._followed = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(lambda error: log.warning(f"the recovery of a run failed: {error}"))
 
     async def run(self, budget_s: float, unless: asyncio.Event) -> Recovered:
         """Find everything again, unless that is cut short. StateError: the daemon's own file cannot be read."""
@@ -84,7 +84,7 @@ class Recovery:
         active = await self._service.store.read(lambda c: c.execute(_SQL["active"]).fetchall())
         for run_id, _queued_ns, key in active:
             self._follow_later(run_id, key)
-        self._spawn(self._rows(rows, {run_id for run_id, _, _ in active}))
+        self._tasks.begin(self._rows(rows, {run_id for run_id, _, _ in active}))
         end = asyncio.get_running_loop().time() + budget_s
         cut_short = asyncio.ensure_future(unless.wait())
         while self._tasks and not cut_short.done() and (left := end - asyncio.get_running_loop().time()) > 0:
@@ -95,9 +95,7 @@ class Recovery:
 
     async def stop(self) -> None:
         """What is not done by now is the next daemon's."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()
 
     # Runs that were queued.
 
@@ -116,8 +114,8 @@ class Recovery:
                 self._queue(row)
             else:
                 self._scheduler.admission.occupy(row.run_id, keys_of(None, None, None))
-                self._spawn(self._move(row))
-        self._spawn(self._others({*active, *(row.run_id for row in rows)}))
+                self._tasks.begin(self._move(row))
+        self._tasks.begin(self._others({*active, *(row.run_id for row in rows)}))
 
     def _queue(self, row: Row) -> None:
         age_s = max(0.0, (time.time_ns() - row.queued_ns) / 1e9)
@@ -148,7 +146,7 @@ class Recovery:
 
     def _end(self, tracked: Tracked, cause: str, reason: str) -> None:
         self._scheduler.end_in_queue(tracked.run_id, unstarted.stopped(cause, reason))
-        self._spawn(_settled(tracked))
+        self._tasks.begin(_settled(tracked))
 
     async def _move(self, row: Row) -> None:
         """It was started: what is left to do is what follows."""
@@ -175,7 +173,7 @@ class Recovery:
     def _follow_later(self, run_id: str, key: str | None) -> None:
         # Room is taken at once: nothing may start in its place while it is looked for.
         self._scheduler.admission.occupy(run_id, keys_of(key, None, None))
-        self._spawn(self._follow(run_id, key))
+        self._tasks.begin(self._follow(run_id, key))
 
     async def _follow(self, run_id: str, key: str | None) -> None:
         while True:
@@ -206,16 +204,6 @@ class Recovery:
                 self._log.warning(entry.problem, run_id=entry.run_id)
             elif entry.run_id not in known and entry.report.get("queued_at") is not None:
                 self._follow_later(entry.run_id, None)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._log.warning(f"the recovery of a run failed: {error}")
 
 
 def discard_if_never_ran(state: StateDirectory, run_id: str) -> bool:

@@ -24,11 +24,12 @@ from ..errors import HoldfastError, RunExistsError, SessionClosedError
 from . import unstarted
 from .admission import Admission, Waiting
 from .store import statements
+from .tasks import Tasks
 from .tracked import Tracked
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
     from ..state.directory import StateDirectory
     from .admission import Limits
@@ -60,7 +61,7 @@ class Scheduler:
         self._engine = engine
         self._events = events
         self._log = log
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(lambda error: log.error(f"this is a defect in Holdfast, please report it: {error!r}"))
         self._tries: dict[str, int] = {}
         self._all_settled: asyncio.Event | None = None
 
@@ -84,7 +85,7 @@ class Scheduler:
         if tracked is None or tracked.run is not None or tracked.final is not None:
             return False
         if self.admission.withdraw(run_id) is not None:
-            self._spawn(self._end_in_queue(tracked, ending))
+            self._tasks.begin(self._end_in_queue(tracked, ending))
         elif tracked.ending is None:
             tracked.ending = ending  # it is about to be started, or just being ended: whoever has it looks at this
         return True
@@ -93,7 +94,7 @@ class Scheduler:
         """Start whatever may start."""
         while self.is_open and (chosen := self.admission.take_next()) is not None:
             tracked = self.runs[chosen.run_id]
-            self._spawn(self._start(tracked, chosen))
+            self._tasks.begin(self._start(tracked, chosen))
 
     async def _start(self, tracked: Tracked, waiting: Waiting) -> None:
         assert tracked.spec is not None
@@ -141,14 +142,14 @@ class Scheduler:
         if tries >= _TRIES:
             self._tries.pop(tracked.run_id)
             code = getattr(error, "errno", None)
-            self._spawn(self._end_in_queue(tracked, unstarted.not_started(code or 5)))
+            self._tasks.begin(self._end_in_queue(tracked, unstarted.not_started(code or 5)))
             return
         self.admission.vacate(tracked.run_id)
         asyncio.get_running_loop().call_later(_RETRY_S * tries, self._try_again, tracked, waiting)
 
     def _try_again(self, tracked: Tracked, waiting: Waiting) -> None:
         if tracked.ending is not None:
-            self._spawn(self._end_in_queue(tracked, tracked.ending))
+            self._tasks.begin(self._end_in_queue(tracked, tracked.ending))
         elif tracked.final is None:
             self.admission.enqueue(waiting)
             self.pump()
@@ -176,7 +177,7 @@ class Scheduler:
         self.runs[tracked.run_id] = tracked
         if tracked.managed:
             self.admission.occupy(tracked.run_id, tracked.keys)
-        self._spawn(self._follow(tracked, run))
+        self._tasks.begin(self._follow(tracked, run))
 
     async def _follow(self, tracked: Tracked, run: EngineRun) -> None:
         for told in self.on_started:
@@ -257,9 +258,7 @@ class Scheduler:
         self.is_open = False
         for tracked in self.runs.values():
             tracked.forget_expiry()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()
 
     # Telling.
 
@@ -278,16 +277,6 @@ class Scheduler:
                 self._log.warning(f"not written down: {error}", run_id=run_id)
 
         self._store.post(action, done)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._log.error(f"this is a defect in Holdfast, please report it: {error!r}")
 
 
 def _end_rows(run_id: str) -> Callable[[sqlite3.Connection], None]:

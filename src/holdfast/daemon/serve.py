@@ -38,6 +38,7 @@ from .scheduler import Scheduler
 from .service import Parts, Service, limits_of
 from .signals import Signals
 from .store import Store, statements
+from .tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -95,7 +96,7 @@ class _Daemon:
         self._effective = effective
         self._log = log
         self._notifier = Notifier(os.environ)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = Tasks(lambda error: log.error(f"this is a defect in Holdfast, please report it: {error!r}"))
 
     @property
     def _config(self) -> Config:
@@ -150,9 +151,9 @@ class _Daemon:
         app = self._app(service)
         app.state.logins.addresses = listener.addresses[1:]
         await listener.serve(app, self._config)
-        closing.push_async_callback(self._stop_tasks)
-        self._begin(self._keep_watchdog_quiet())
-        self._begin(self._retain(service))
+        closing.push_async_callback(self._tasks.stop)
+        self._tasks.begin(self._keep_watchdog_quiet())
+        self._tasks.begin(self._retain(service))
         service.scheduler.is_open = True
         service.scheduler.pump()
         for address in listener.addresses:
@@ -203,14 +204,6 @@ class _Daemon:
         self._notifier.ready("settings read again")
 
     # What goes on beside.
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(asyncio.create_task(work))
-
-    async def _stop_tasks(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _keep_watchdog_quiet(self) -> None:
         while self._notifier.watchdog_s is not None:

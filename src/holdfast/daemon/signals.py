@@ -35,8 +35,7 @@ class Signals:
             signal.signal(number, signal.SIG_IGN)
         signal.set_wakeup_fd(-1)
         self._loop.remove_reader(self._receives)
-        self._receives.close()
-        self._sends.close()
+        # Not closed: another thread may have been interrupted before that, and be about to write its byte.
 
     def _call(self) -> None:
         came = Counter(self._receives.recv(4096))
