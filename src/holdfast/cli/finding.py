@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 
 from ..durable import recover
 from ..errors import RunNotFoundError, StateError
+from ..projections.exit_code import OWN_FAILURE
 from ..state import recovery, rundir
 from ..state.directory import DAEMON_SOCKET
 from ..state.entry import Filters
 from ..state.record import Record, resolve
 from . import messages
+from .command import die_with_reader, open_state
 from .options import Option, Parsed, UsageError, pair
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from typing import Any
 
     from ..state.directory import StateDirectory
     from ..state.entry import Entry
@@ -126,6 +129,31 @@ def read_record(state: StateDirectory, run_id: str) -> Record:
         record.close()
         raise
     return record
+
+
+def tell(
+    given: Parsed, command: str, record: Callable[[Record], None], queued: Callable[[dict[str, Any]], None]
+) -> int:
+    """Tell of the run that is named, by its record or by its report from the queue; the exit code, damage told of."""
+    text = only_run(given, command)
+    state = open_state(given)
+    die_with_reader()
+    try:
+        run_id = find(state, text)
+    except StateError as error:
+        if (waiting := queued_id(error)) is None:
+            raise
+        from .queued import queued_report
+
+        queued(queued_report(state, waiting))
+        return 0
+    with read_record(state, run_id) as found:
+        record(found)
+        damage = damage_of(found)
+    if damage is None:
+        return 0
+    messages.say(damage)
+    return OWN_FAILURE
 
 
 def damage_of(record: Record) -> str | None:

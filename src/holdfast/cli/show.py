@@ -4,52 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..errors import StateError
-from ..projections.exit_code import OWN_FAILURE
-from . import messages
-from .command import JSON, Command, die_with_reader, open_state, put, show_json
-from .finding import damage_of, find, only_run, queued_id, read_record
+from .command import JSON, Command, put, show_json
+from .finding import damage_of, tell
 from .plain import command_line, local_time, plain, size, span
 
 if TYPE_CHECKING:
-    from ..state.directory import StateDirectory
     from ..state.record import Record
     from .options import Parsed
 
 
 def act(given: Parsed) -> int:
-    text = only_run(given, "show")
-    state = open_state(given)
-    die_with_reader()
-    try:
-        run_id = find(state, text)
-    except StateError as error:
-        if (queued := queued_id(error)) is None:
-            raise
-        return _show_queued(state, queued, given)
-    with read_record(state, run_id) as record:
+    def show(record: Record) -> None:
         waiting = None if record.reader.ended else record.stdin.is_waited_for()
         report = {**record.report(), "run_id": record.run_id, "waiting_for_input": waiting}
-        damage = damage_of(record)
         if given.has("--json"):
+            damage = damage_of(record)
             show_json({**report, "guard": record.guard} | ({"problem": damage} if damage else {}))
         else:
             put(_text(report, record))
-    if damage is None:
-        return 0
-    messages.say(damage)
-    return OWN_FAILURE
 
+    def show_queued(report: dict[str, Any]) -> None:
+        if given.has("--json"):
+            show_json({**report, "waiting_for_input": None, "guard": "none"})
+        else:
+            put(_text(report, None))
 
-def _show_queued(state: StateDirectory, run_id: str, given: Parsed) -> int:
-    from .queued import queued_report
-
-    report = queued_report(state, run_id)
-    if given.has("--json"):
-        show_json({**report, "waiting_for_input": None, "guard": "none"})
-    else:
-        put(_text(report, None))
-    return 0
+    return tell(given, "show", show, show_queued)
 
 
 def _text(report: dict[str, Any], record: Record | None) -> str:

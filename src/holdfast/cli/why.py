@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..errors import StateError
 from ..journal.reader import JournalReader
 from ..live import CHUNKS_BYTES
-from ..projections.exit_code import OWN_FAILURE
-from . import messages
-from .command import JSON, Command, die_with_reader, open_state, put, show_json
-from .finding import damage_of, find, only_run, queued_id, read_record
+from .command import JSON, Command, put, show_json
+from .finding import tell
 from .plain import command_line, plain, utc_time
 from .timeline import Event, spells, timeline
 
@@ -18,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..journal.reader import Chunk
-    from ..state.directory import StateDirectory
     from ..state.record import Record
     from .options import Parsed
 
@@ -26,39 +22,23 @@ _MARKS = {"decided": "=>", "late": " ~", "": "  "}
 
 
 def act(given: Parsed) -> int:
-    text = only_run(given, "why")
-    state = open_state(given)
-    die_with_reader()
-    try:
-        run_id = find(state, text)
-    except StateError as error:
-        if (queued := queued_id(error)) is None:
-            raise
-        return _tell_queued(state, queued, given)
-    with read_record(state, run_id) as record:
+    def tell_it(record: Record) -> None:
         reader = record.reader
         events = timeline(reader.header, reader.facts, record.outcome, spells(_output(record)))
-        damage = damage_of(record)
         if given.has("--json"):
             _show_json(record, events)
         else:
             put(_text(record, events))
-    if damage is None:
-        return 0
-    messages.say(damage)
-    return OWN_FAILURE
 
+    def tell_queued(report: dict[str, Any]) -> None:
+        """Nothing has happened to it yet, and that is the answer."""
+        if given.has("--json"):
+            show_json(_told(report["run_id"], report, []))
+        else:
+            run = f"run {report['run_id']}: {command_line(report['argv'])}"
+            put(f"{run}\nqueued since {plain(report['queued_at'])}\n")
 
-def _tell_queued(state: StateDirectory, run_id: str, given: Parsed) -> int:
-    """Nothing has happened to it yet, and that is the answer."""
-    from .queued import queued_report
-
-    report = queued_report(state, run_id)
-    if given.has("--json"):
-        show_json(_told(run_id, report, []))
-    else:
-        put(f"run {run_id}: {command_line(report['argv'])}\nqueued since {plain(report['queued_at'])}\n")
-    return 0
+    return tell(given, "why", tell_it, tell_queued)
 
 
 def _output(record: Record) -> Iterator[Chunk]:
