@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 _ROOT = Path("/sys/fs/cgroup/freezer")
+_BOUND_S = 20.0
 
 
 def why_no_freezer() -> str | None:
@@ -35,8 +39,20 @@ class Freezer:
     ) -> None:
         self.thaw()
         for line in (self.path / "cgroup.procs").read_text().split():  # alive: let it go where it came from
-            (_ROOT / "cgroup.procs").write_text(line)
-        self.path.rmdir()
+            with contextlib.suppress(ProcessLookupError):
+                (_ROOT / "cgroup.procs").write_text(line)
+        self._remove()
+
+    def _remove(self) -> None:
+        """Somebody who is dying is listed no more, and in it all the same until it is done."""
+        end = time.monotonic() + _BOUND_S
+        while True:
+            try:
+                return self.path.rmdir()
+            except OSError as error:
+                if error.errno != errno.EBUSY or time.monotonic() > end:
+                    raise
+            os.sched_yield()
 
     def freeze(self, pid: int) -> None:
         """Freeze a process and return when it is frozen."""
