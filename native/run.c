@@ -184,13 +184,16 @@ void run_record_exited(struct run *run, const struct fact_exited *exited) {
     journal_fact(&run->journal, FACT_EXITED, exited, sizeof *exited);
 }
 
+/* Whether that the command never ran is still to be decided: a child may fail before it is told to go on. */
+static bool may_fail(const struct run *run) { return run->phase == PHASE_RUNNING || run->phase == PHASE_HELD; }
+
 /* Records how the leader ended. */
 static void leader_exited(struct run *run, int wait_status, const struct rusage *usage) {
     struct fact_spawn_failed failure;
     run->leader = 0;
     if (is_inside(run))
         return; /* the runtime's client: how the command ended, the agent tells */
-    if (spawn_has_failed(&run->spawned, &failure) && run->phase == PHASE_RUNNING) {
+    if (spawn_has_failed(&run->spawned, &failure) && may_fail(run)) {
         run_spawn_failed(run, &failure);
         return;
     }
@@ -338,7 +341,7 @@ void run_exec_answered(struct run *run) {
     struct fact_spawn_failed failure;
     if (is_inside(run))
         return; /* a client that could not be executed has ended: its exit is looked at */
-    if (spawn_has_failed(&run->spawned, &failure) && run->phase == PHASE_RUNNING)
+    if (spawn_has_failed(&run->spawned, &failure) && may_fail(run))
         run_spawn_failed(run, &failure);
 }
 

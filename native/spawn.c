@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -157,13 +158,29 @@ static pid_t fork_copying(struct clone_args arguments, const struct errand *erra
     return (pid_t)pid;
 }
 
+/* Before 5.16 a signal that dumps core ends every process in the same memory, whoever it was sent to. */
+static bool kernel_spares_us(void) {
+    static enum { UNKNOWN, SPARES, ENDS } known;
+    struct utsname host;
+    unsigned major = 0, minor = 0;
+    if (known == UNKNOWN) {
+        char *rest = uname(&host) == 0 ? host.release : NULL;
+        if (rest != NULL)
+            major = (unsigned)strtoul(rest, &rest, 10);
+        if (rest != NULL && *rest == '.')
+            minor = (unsigned)strtoul(rest + 1, NULL, 10);
+        known = major > 5 || (major == 5 && minor >= 16) ? SPARES : ENDS;
+    }
+    return known == SPARES;
+}
+
 /*
- * In our memory where that is safe. A leaf with a memory limit may be without memory before exec, and the kernel then
- * kills every process that shares the memory of the one it has chosen.
+ * In our memory where that is safe. In a cgroup with a memory limit there may be no memory left before exec, and the
+ * kernel then kills every process that shares the memory of the one it has chosen.
  */
-static pid_t fork_with(struct clone_args arguments, const struct cgroup *cgroup, const struct errand *errand) {
-    return MAY_SHARE && !cgroup_keeps_memory(cgroup) ? fork_sharing(arguments, become_command, errand)
-                                                     : fork_copying(arguments, errand);
+static pid_t fork_with(struct clone_args arguments, const struct errand *errand) {
+    const bool shares = MAY_SHARE && errand->spec->options.memory_bytes == 0 && kernel_spares_us();
+    return shares ? fork_sharing(arguments, become_command, errand) : fork_copying(arguments, errand);
 }
 
 /* Straight into the cgroup where the kernel can: entering it later takes a lock that all forks share. */
@@ -174,7 +191,7 @@ static pid_t fork_into(struct cgroup *cgroup, const struct errand *errand) {
         arguments.flags = CLONE_INTO_CGROUP;
         arguments.cgroup = (uint64_t)cgroup->unified.leaf;
     }
-    pid_t pid = fork_with(arguments, cgroup, errand);
+    pid_t pid = fork_with(arguments, errand);
     if (pid >= 0 || errno == EAGAIN || errno == ENOMEM)
         return pid;
     cgroup->entered_at_clone = false; /* an old kernel, or a container that forbids clone3 */

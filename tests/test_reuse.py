@@ -6,6 +6,8 @@ import os
 import resource
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import anyio
 import pytest
@@ -294,6 +296,44 @@ async def test_an_idle_guard_that_was_killed_leaves_no_cgroup() -> None:
         assert exists(leaf_of(result)), "control: it could not remove it itself"
         await guard_of(supervisor, "true")
         assert not exists(leaf_of(result))
+
+
+async def test_a_guard_is_taken_for_what_it_was_started_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever changes us in the very moment a guard is started has changed us, and not that guard."""
+    spawn, before = os.posix_spawn, os.umask(0o22)
+
+    def spawn_and_change(*arguments: Any, **options: Any) -> int:
+        pid = spawn(*arguments, **options)
+        os.umask(0o77)
+        return pid
+
+    try:
+        async with Supervisor() as supervisor:
+            with monkeypatch.context() as patched:
+                patched.setattr(os, "posix_spawn", spawn_and_change)
+                _, first = await guard_of(supervisor, "sh", "-c", "umask")
+            _, second = await guard_of(supervisor, "sh", "-c", "umask")
+    finally:
+        os.umask(before)
+    assert (first.stdout, second.stdout) == (b"0022\n", b"0077\n")
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_a_supervisor_in_a_thread_passes_on_what_that_thread_has() -> None:
+    one = min(os.sched_getaffinity(0))
+    show = ["sh", "-c", "sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status"]
+
+    async def both() -> list[bytes]:
+        async with Supervisor() as supervisor:
+            _, before = await guard_of(supervisor, *show)
+            os.sched_setaffinity(0, {one})
+            _, after = await guard_of(supervisor, *show)
+            return [before.stdout, after.stdout]
+
+    with ThreadPoolExecutor(1) as thread:
+        before, after = thread.submit(anyio.run, both).result()
+    assert before != after
+    assert after == b"%d\n" % one
 
 
 async def test_the_recorded_identity_is_the_one_in_proc() -> None:

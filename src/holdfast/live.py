@@ -190,13 +190,13 @@ class LiveRun:
         if idle is not None and (told := spec_for_idle(spec)) is not None:
             spec = told
             handle = launch(spec, wake_output=wake_output, window_bytes=window_bytes, idle=idle)
-            if handle.first_run == spec.run_id:  # a new guard
-                idle = idle.for_now()
         else:
             idle = None
             handle = launch(spec, wake_output=wake_output, window_bytes=window_bytes, window_size=window_size)
         live = cls(spec, handle, wake_output=wake_output, windowed=windowed)
-        live.idle = idle
+        if idle is not None:
+            is_new = handle.first_run == spec.run_id
+            live.idle = idle.for_look(handle.look) if is_new else idle
         return live
 
     # What is known.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -11,17 +12,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.guard import control
+from holdfast.guard import control, launch
 from holdfast.guard.idle import IdleGuards
+from holdfast.guard.inheritance import fingerprint
 from holdfast.live import LiveRun
 from holdfast.spec import make_spec
 
-from ..support.processes import descendants, state_of, wait_exited
-from ..support.shimmed import guard_whose_kills_are_done
+from ..support.evidence import kinds, one
+from ..support.processes import descendants, own_children, state_of, wait_exited
+from ..support.shimmed import guard_that_has_no_groups, guard_whose_kills_are_done
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from ..support.children import Children
 
 pytestmark = pytest.mark.guard
 
@@ -31,7 +36,7 @@ BOUND_S = 20.0
 @pytest.fixture
 def idle() -> Iterator[IdleGuards]:
     """The idle guards of this test; all of them have gone at its end."""
-    guards = IdleGuards().for_now()
+    guards = IdleGuards(fingerprint())
     yield guards
     guards.close()
 
@@ -126,13 +131,12 @@ def test_a_guard_starts_nothing_before_it_may(
     held: list[int] = []
 
     def look(_: IdleGuards) -> bool:
-        if not held:  # the first look, of two when it may not
-            end = time.monotonic() + BOUND_S
-            while not held:
-                assert time.monotonic() < end
-                os.sched_yield()
-                held.extend(pid for pid in descendants(guard) if state_of(pid) == "S")
-            assert not ran.exists()
+        end = time.monotonic() + BOUND_S
+        while not held:
+            assert time.monotonic() < end
+            os.sched_yield()
+            held.extend(pid for pid in descendants(guard) if state_of(pid) == "S")
+        assert not ran.exists()
         return may_have_it
 
     monkeypatch.setattr(IdleGuards, "is_current", property(look))
@@ -141,9 +145,61 @@ def test_a_guard_starts_nothing_before_it_may(
         assert (second.guard_pid == guard) is may_have_it
         assert ran.read_text() == f"{second.guard_pid}\n"
         assert wait_exited(held[0])
-        others = second.idle
-    assert others is not None
-    others.close()
+
+
+def test_a_child_that_fails_before_it_may_go_on_is_why_nothing_ran(
+    idle: IdleGuards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_GUARD", str(guard_that_has_no_groups(tmp_path)))
+    with started(idle, "true") as first:
+        assert settle(first) == ("failed", "spawn")
+        guard = first.guard_pid
+        first.part_from_guard()
+
+    def look(_: IdleGuards) -> bool:
+        """Return when the child has failed, and been seen: a guard that sleeps has seen whatever there is."""
+        end = time.monotonic() + BOUND_S
+        while descendants(guard) or state_of(guard) != "S":
+            assert time.monotonic() < end
+            os.sched_yield()
+        return True
+
+    for looked in (lambda _: True, look):
+        monkeypatch.setattr(IdleGuards, "is_current", property(looked))
+        with started(idle, "true") as second:
+            assert settle(second) == ("failed", "spawn")
+            assert second.guard_pid == guard
+            assert one(second.facts, "spawn_failed").detail["error"] == errno.ENOSYS
+            assert kinds(second.facts)[-4:] == ["spawn_failed", "tree", "drained", "end"]
+            assert "exited" not in kinds(second.facts)
+            second.part_from_guard()
+
+
+@pytest.mark.parametrize("used", [False, True], ids=["new", "used"])
+def test_an_interrupt_while_it_is_started_ends_it_at_once(
+    used: bool, idle: IdleGuards, child: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has a handle of it then: what was started is ended, and its guard waits for no other run."""
+    if used:
+        with started(idle, "true") as first:
+            assert settle(first) == ("succeeded", "exit")
+            first.part_from_guard()
+    launching_class = launch._Launching  # noqa: SLF001 - the moment is inside it
+    close = launching_class.close_theirs
+    met: list[int] = []
+
+    def interrupted(launching: launch._Launching) -> None:
+        close(launching)
+        if not met:
+            met.append(launching.pid)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(launching_class, "close_theirs", interrupted)
+    monkeypatch.setattr(launch, "_ENDS_WITHIN_MS", 600_000)  # longer than a test may take
+    with pytest.raises(KeyboardInterrupt), started(idle, *child("ignores_term")):
+        pass
+    assert met[0] > 0
+    assert met[0] not in own_children()
 
 
 def test_a_signal_ends_an_idle_guard(idle: IdleGuards) -> None:

@@ -26,6 +26,11 @@ def guard_whose_kills_are_done(directory: Path) -> Path:
     return _build(directory, "kills", _KILLS)
 
 
+def guard_that_has_no_groups(directory: Path) -> Path:
+    """A guard whose child fails as soon as it is forked, with ENOSYS: it cannot have a process group of its own."""
+    return _build(directory, "groups", _NO_GROUPS)
+
+
 def _build(directory: Path, name: str, shim: str) -> Path:
     header = directory / f"{name}.h"
     header.write_text(shim)
@@ -44,6 +49,11 @@ __attribute__((unused)) static int stopping_dup2(int from, int to) {
     return result;
 }
 #define dup2 stopping_dup2
+"""
+_NO_GROUPS = """
+#include <sys/syscall.h>
+#undef SYS_setpgid
+#define SYS_setpgid 100000
 """
 _SLOW = """
 #include <fcntl.h>

@@ -18,6 +18,8 @@ from .leftovers import leaf_path, remove_leaf
 if TYPE_CHECKING:
     from _socket import socket
 
+    from .inheritance import Look
+
 MOST_IDLE = 32
 _GOES_WITHIN_MS = 5000
 
@@ -59,7 +61,7 @@ class IdleGuards:
 
     __slots__ = ("_guards", "_is_closed", "_look")
 
-    def __init__(self, look: tuple[object, ...] | None = None) -> None:
+    def __init__(self, look: Look | None = None) -> None:
         self._guards: list[IdleGuard] = []
         self._look = look
         self._is_closed = look is None
@@ -69,12 +71,12 @@ class IdleGuards:
         """Whether this process still looks the same."""
         return self._look is not None and self._look == fingerprint()
 
-    def for_now(self) -> IdleGuards:
-        """This set, or a new one when this process has changed since."""
-        if self.is_current:
+    def for_look(self, look: Look | None) -> IdleGuards:
+        """Where a guard goes that was started by a process that looked like this: here, or to a new set instead."""
+        if look is not None and look == self._look:
             return self
         self.close()
-        return IdleGuards(fingerprint())
+        return IdleGuards(look)
 
     @property
     def has_room(self) -> bool:

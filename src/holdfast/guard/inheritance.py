@@ -15,10 +15,13 @@ _ROOM = 8192  # a process in few groups takes 1,500 bytes; asking for much more 
 _LIMITS = tuple(value for name, value in vars(resource).items() if name.startswith("RLIMIT_"))
 
 
-def fingerprint() -> tuple[object, ...] | None:
+Look = tuple[object, ...]
+
+
+def fingerprint() -> Look | None:
     """The value; None when it cannot be told, and then nothing may be used again."""
     try:
-        fd = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open("/proc/thread-self/status", os.O_RDONLY | os.O_CLOEXEC)
         try:
             status = os.read(fd, _ROOM)
         finally:

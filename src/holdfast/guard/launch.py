@@ -26,6 +26,7 @@ from _socket import (
     MSG_DONTWAIT,
     MSG_NOSIGNAL,
     SCM_RIGHTS,
+    SHUT_WR,
     SOCK_CLOEXEC,
     SOCK_SEQPACKET,
     SOL_SOCKET,
@@ -43,6 +44,7 @@ from ..spec import _printable as printable
 from ..spec import public_spec
 from . import containment, parts
 from .control import NEXT_SPEC_MAX, go, next_run, stop
+from .inheritance import fingerprint
 
 if TYPE_CHECKING:
     from _socket import socket
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 
     from ..spec import RunSpec
     from .idle import IdleGuard, IdleGuards
+    from .inheritance import Look
 
 FD_STDIN, FD_JOURNAL, FD_CONTROL, FD_SPEC, FD_INPUT, FD_LISTEN, FD_DIRECTORY, FD_HEARTBEAT = 0, 3, 4, 5, 6, 7, 8, 9
 FIRST_FREE = 10
@@ -86,6 +89,7 @@ class GuardHandle(NamedTuple):
     trusted: int  # the journal up to here was written by us
     beginning: bytes  # and this is it, for a journal in memory
     first_run: str  # the first one this guard kept: its cgroup has that name
+    look: Look | None = None  # of this process when it started a guard that can be used again, if that can be told
 
 
 def guard_path() -> str:
@@ -172,6 +176,7 @@ class _Launching:
             os.ftruncate(journal_fd, trusted)  # without what it recorded of a run that it was not to start
         os.write(self.give(_memory_file("holdfast-spec"), FD_SPEC), encoded)
         control = self.open_control()
+        look = fingerprint() if self.again else None  # before: behind it, this process may have changed
         pid = self.pid = os.posix_spawn(
             guard_path(),
             ["holdfast-guard", spec.run_id, *([_ROOM_FOR_AN_ID] if self.again else [])],
@@ -182,7 +187,9 @@ class _Launching:
             setsigdef=_GUARD_SIGNALS,
         )
         self.close_theirs()  # before the next descriptor is asked for, so that this one is not the one too many
-        return GuardHandle(control, journal_fd, _pidfd(pid), pid, input_fd, heartbeat, trusted, begun, spec.run_id)
+        return GuardHandle(
+            control, journal_fd, _pidfd(pid), pid, input_fd, heartbeat, trusted, begun, spec.run_id, look
+        )
 
     def hand_to(self, guard: IdleGuard, spec: bytes, idle: IdleGuards) -> bool:
         """Give the run to a guard that has none; False when it cannot have it: then it started nothing, and is gone.
@@ -194,6 +201,9 @@ class _Launching:
             if number in given:
                 bits |= 1 << bit
                 coming.append(given[number])
+        # Whatever interrupts us from here on, `abandon` ends it: by then it may have started the run.
+        self.control, self.pid = guard.control, guard.pid
+        self.ours.append(guard.pidfd)
         try:
             if len(spec) > NEXT_SPEC_MAX:
                 raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
@@ -204,9 +214,8 @@ class _Launching:
                 return True
         except OSError:
             pass  # it is gone after all, or the spec is too long for that
-        except BaseException:
-            guard.end()
-            raise
+        self.control, self.pid = None, 0
+        self.ours.pop()
         guard.end()
         return False
 
@@ -311,6 +320,7 @@ class _Launching:
         try:
             # Interrupted in the very call, we do not know its number, but what we send is there when it looks.
             control.send(stop(0, "user", "interrupted while it was started", now=True), MSG_DONTWAIT | MSG_NOSIGNAL)
+            control.shutdown(SHUT_WR)  # nor will there be another run, which it would wait for
             gone = select.poll()
             gone.register(control.fileno(), 0)  # only its end: the guard's words are of no interest
             if not gone.poll(_ENDS_WITHIN_MS) and self.pid:
