@@ -106,16 +106,21 @@ class Daemon:
         try:
             self.calls.startProcess(name, False)
         except xmlrpc.client.Fault as fault:
-            return Answer("failed", "spawn", note=fault.faultString)
+            # A program that has failed before the call returns is called one that could not be started.
+            if not self._has_run(name):
+                return Answer("failed", "spawn", note=fault.faultString)
         end = time.monotonic() + task.timeout_s
         while (info := self.calls.getProcessInfo(name))["statename"] in ("STARTING", "RUNNING"):
             if time.monotonic() >= end and self._stop(name):
                 return stopped("timed_out", None, **_counted(task, place))
             time.sleep(_LOOK_S)
-        if info["spawnerr"] and not info["spawnerr"].startswith("Bad exit code"):
+        if info["spawnerr"] and not self._has_run(name):
             return Answer("failed", "spawn", note=info["spawnerr"])
         more = _counted(task, place)
         return Answer("failed", "signal", **more) if info["exitstatus"] < 0 else ended(info["exitstatus"], **more)
+
+    def _has_run(self, name: str) -> bool:
+        return bool(self.calls.getProcessInfo(name)["spawnerr"].startswith("Bad exit code"))
 
     def _stop(self, name: str) -> bool:
         """Stop it; False when it has ended by itself meanwhile."""
