@@ -20,6 +20,18 @@ async function describe(name) {
   return found?.pm2_env;
 }
 
+// It says that a program has exited while the log is still being written.
+async function written(path) {
+  let size = -1;
+  for (let rested = 0; rested < 3; rested += 1) {
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    const now = fs.statSync(path).size;
+    if (now !== size) rested = -1;
+    size = now;
+  }
+  return size;
+}
+
 async function run(task, argv, place) {
   const name = `p${place.split("/").at(-1)}`;
   try {
@@ -56,7 +68,7 @@ async function run(task, argv, place) {
   found = await describe(name);
   const more = {};
   if (task.stream) {
-    more.stdout_bytes = fs.statSync(`${place}.stdout`).size;
+    more.stdout_bytes = await written(`${place}.stdout`);
     fs.truncateSync(`${place}.stdout`);
   }
   return status ? stopped(status, null, null, more) : ended(found.exit_code ?? null, null, more);
