@@ -28,8 +28,8 @@ from holdfast.journal import facts
 from holdfast.journal.codec import FRAME
 
 from ..support.driven import BOUND_S, Driven
-from ..support.evidence import all_of
-from ..support.processes import descendants, state_of
+from ..support.evidence import all_of, one
+from ..support.processes import state_of
 from ..support.wall_less import wall_less
 
 if TYPE_CHECKING:
@@ -101,10 +101,7 @@ def test_more_signals_than_the_way_in_takes_are_refused_and_nothing_breaks(tmp_p
     options: dict[str, Any] = {"in_container": "box", "container_runtime": wall_less(tmp_path)}
     with Driven(["sleep", "60"], timeout=60, **options) as run:
         run.until("started")
-        lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(run.live.guard_pid)}
-        (agent,) = [
-            pid for pid, line in lines.items() if b"\0hold\0" in line and line.startswith(str(tmp_path).encode())
-        ]
+        agent = one(run.facts, "entered").detail["agent_pid"]
         os.kill(agent, signal.SIGSTOP)
         end = time.monotonic() + BOUND_S
         while state_of(agent) != "T":
