@@ -122,6 +122,7 @@ def _look(row: Row, adapter: subprocess.Popen[bytes], leaf: Leaf, interference: 
                 hung = f"no answer within {row.expect.within_s:g} s" if not talk.ended else "the adapter died"
                 break
             found.append(answer)
+    peak_mib = leaf.peak_mib()
     others = left(leaf, apart(), _LOOK_S if row.expect.statuses else _KILLED_LOOK_S)
     grows = _grows(Path(directory, "shared"))
     interference.undo()
@@ -130,7 +131,7 @@ def _look(row: Row, adapter: subprocess.Popen[bytes], leaf: Leaf, interference: 
     if adapter.poll() is None:
         adapter.kill()
     adapter.wait()
-    peak_mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
+    peak_mib = max(peak_mib, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10)
     return Seen(found, others, later, Path(directory, "mark").exists(), peak_mib, grows, hung)
 
 

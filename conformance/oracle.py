@@ -61,6 +61,10 @@ class Leaf:
         """Every live process, as it is now."""
         return [member for pid in self.pids() if (member := _member(pid)) is not None]
 
+    def peak_mib(self) -> int:
+        """The most memory that a process in it has had; one that has ended is with whoever waited for it."""
+        return max(map(_peak_kib, self.pids()), default=0) >> 10
+
     def close(self) -> None:
         """Kill whatever is there, and remove the cgroup. RuntimeError when something cannot be ended."""
         end = time.monotonic() + _KILL_S
@@ -154,12 +158,20 @@ def _member(pid: int) -> Member | None:
 
 def _minds_sigterm(pid: int) -> bool:
     bit = 1 << (signal.SIGTERM - 1)
+    return any(int(mask, 16) & bit for mask in _status(pid, "SigIgn:", "SigCgt:"))
+
+
+def _peak_kib(pid: int) -> int:
+    return max(map(int, _status(pid, "VmHWM:")), default=0)
+
+
+def _status(pid: int, *names: str) -> list[str]:
+    """The values of these lines of a process's status; of one that is gone, none."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
-        return False
-    masks = (line.split()[1] for line in lines if line.startswith(("SigIgn:", "SigCgt:")))
-    return any(int(mask, 16) & bit for mask in masks)
+        return []
+    return [line.split()[1] for line in lines if line.startswith(names)]
 
 
 @contextlib.contextmanager

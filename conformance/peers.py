@@ -172,7 +172,7 @@ PEERS: tuple[Peer, ...] = (
          _lacks("loop", "thread"), _go),
     Peer("supervisord", "Daemons", "stopasgroup, killasgroup, stopwaitsecs; the caller keeps the time", "supervisord",
          _lacks("input", *_BLOCKING), _supervisor),
-    Peer("pm2", "Daemons", "treekill, kill_timeout; the caller keeps the time", "pm2.mjs",
+    Peer("pm2", "Daemons", "treekill, kill_timeout, output from its bus; the caller keeps the time", "pm2.mjs",
          _lacks("input", *_BLOCKING), _node_package("pm2")),
     Peer("systemd-run", "Daemons", "--wait --pipe, RuntimeMaxSec, KillMode=control-group, TimeoutStopSec",
          "systemd_run", frozenset({"cancel", "idle", "loop"}), _systemd),

@@ -1,8 +1,12 @@
 // pm2 with its daemon, treekill and a kill timeout. It has no deadlines: the caller stops.
 import fs from "node:fs";
 import { createRequire } from "node:module";
+import { setTimeout as sleep } from "node:timers/promises";
 import { ended, serve, stopped } from "./serving.mjs";
 
+const REST_MS = 300;
+const LONGEST_MS = 1000;
+const outputs = new Map();
 const task = JSON.parse(process.argv[2]);
 process.env.PM2_HOME = `${task.directory}/pm2`;
 process.env.PM2_DISABLE_VERSION_CHECK = "true";
@@ -20,20 +24,37 @@ async function describe(name) {
   return found?.pm2_env;
 }
 
-// It says that a program has exited while the log is still being written.
-async function written(path) {
-  let size = -1;
-  for (let rested = 0; rested < 3; rested += 1) {
-    await new Promise((resolve) => setTimeout(resolve, 100));
-    const now = fs.statSync(path).size;
-    if (now !== size) rested = -1;
-    size = now;
+// From the bus, because its log files are closed at the exit, with whatever was still on its way to them.
+class Output {
+  stdout = [];
+  stderr = [];
+  bytes = 0;
+  heard = Date.now();
+
+  constructor(stream) {
+    this.stream = stream;
   }
-  return size;
+
+  take(name, data) {
+    const part = Buffer.from(data);
+    this.heard = Date.now();
+    if (name === "stdout") this.bytes += part.length;
+    if (!this.stream) this[name].push(part);
+  }
+
+  // Nothing says that it is all: it says that a program has exited while output is still coming.
+  async all(longest_ms) {
+    const last = Date.now() + longest_ms;
+    this.heard = Date.now();
+    while (Date.now() < Math.min(last, this.heard + REST_MS)) await sleep(20);
+    return { stdout: Buffer.concat(this.stdout), stderr: Buffer.concat(this.stderr), stdout_bytes: this.bytes };
+  }
 }
 
 async function run(task, argv, place) {
   const name = `p${place.split("/").at(-1)}`;
+  const output = new Output(task.stream);
+  outputs.set(name, output);
   try {
     await call("start", {
       name,
@@ -44,8 +65,8 @@ async function run(task, argv, place) {
       autorestart: false,
       treekill: true,
       kill_timeout: task.grace_s * 1000,
-      out_file: `${place}.stdout`,
-      error_file: `${place}.stderr`,
+      out_file: "/dev/null",
+      error_file: "/dev/null",
       vizion: false,
       pmx: false,
       automation: false,
@@ -62,19 +83,18 @@ async function run(task, argv, place) {
       await call("stop", name);
       break;
     }
-    await new Promise((resolve) => setTimeout(resolve, 10));
+    await sleep(10);
     found = await describe(name);
   }
   found = await describe(name);
-  const more = {};
-  if (task.stream) {
-    more.stdout_bytes = await written(`${place}.stdout`);
-    fs.truncateSync(`${place}.stdout`);
-  }
+  const more = await output.all(task.stream ? task.timeout_s * 1000 : LONGEST_MS);
   return status ? stopped(status, null, null, more) : ended(found.exit_code ?? null, null, more);
 }
 
 await call("connect", false);
+const bus = await call("launchBus");
+bus.on("log:out", ({ process: { name }, data }) => outputs.get(name)?.take("stdout", data));
+bus.on("log:err", ({ process: { name }, data }) => outputs.get(name)?.take("stderr", data));
 await serve(run, Number(fs.readFileSync(`${process.env.PM2_HOME}/pm2.pid`)));
 await call("killDaemon");
 process.exit(0);
