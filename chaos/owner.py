@@ -13,8 +13,9 @@ import select
 import sys
 from typing import TYPE_CHECKING, Any
 
+from holdfast.asked import new_spec
 from holdfast.errors import HoldfastError, SessionClosedError
-from holdfast.live import LiveRun, new_spec
+from holdfast.live import LiveRun
 from holdfast.state.directory import StateDirectory
 
 if TYPE_CHECKING:

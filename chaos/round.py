@@ -8,7 +8,7 @@ import select
 import time
 from typing import TYPE_CHECKING
 
-from holdfast.spec import new_run_id
+from holdfast.run_id import new_run_id
 from holdfast.state.sweep import Sweeper
 
 from .crew import Member

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -13,12 +12,12 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cgroup.h"
 #include "clock.h"
+#include "meeting.h"
 #include "note.h"
 #include "procfs.h"
 #include "spawn.h"
@@ -26,7 +25,7 @@
 #include "sweep.h"
 #include "tree.h"
 
-enum { ATTACH_MS = 1000, SECRET_MAX = 64, FIRST_FREE = 10, NO_AGENT = 125, REAP_AT_ONCE = 1000 };
+enum { ATTACH_MS = 1000, FIRST_FREE = 10, NO_AGENT = 125, REAP_AT_ONCE = 1000 };
 enum { FIRST_PASS_MS = 2, LAST_PASS_MS = 50, STUCK_AFTER_PASSES = 10 };
 
 extern char **environ;
@@ -55,65 +54,6 @@ static void say(struct note note) {
         agent.killing = true; /* nobody listens */
 }
 
-/* ── meeting ──────────────────────────────────────────────────────────────────────────────────────────────────── */
-
-/* Abstract: needs no file system to write to. */
-static socklen_t address_of(const char *meeting, struct sockaddr_un *address) {
-    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    const int length = (int)strcspn(meeting, ":");
-    const int written = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "holdfast-%.*s", length, meeting);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)written);
-}
-
-static const char *secret_of(const char *meeting) { return meeting + strcspn(meeting, ":"); }
-
-static int meeting_place(const char *meeting) {
-    struct sockaddr_un address;
-    socklen_t length = address_of(meeting, &address);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    return fd >= 0 && bind(fd, (struct sockaddr *)&address, length) == 0 && listen(fd, 4) == 0 ? fd : -1;
-}
-
-/* The descriptors of the one that attaches, if it is of our user and knows the secret. */
-static bool receive_stdio(int fd, const char *secret, int *stdio) {
-    char said[SECRET_MAX] = "";
-    struct iovec data = {said, sizeof said - 1};
-    struct ucred peer;
-    socklen_t size = sizeof peer;
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(3 * sizeof(int))];
-    } extra;
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &extra, .msg_controllen = sizeof extra};
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.uid != geteuid() ||
-        recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) < 1)
-        return false;
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    if (header == NULL || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(3 * sizeof(int)))
-        return false;
-    memcpy(stdio, CMSG_DATA(header), 3 * sizeof(int));
-    if (strcmp(said, secret) == 0)
-        return true;
-    for (int i = 0; i < 3; i++)
-        close(stdio[i]);
-    return false;
-}
-
-static bool send_stdio(int fd, const char *secret) {
-    char said[SECRET_MAX];
-    const int length = snprintf(said, sizeof said, "%s", secret);
-    struct iovec data = {said, (size_t)length};
-    const int stdio[] = {0, 1, 2};
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof stdio)];
-    } extra = {0};
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &extra, .msg_controllen = sizeof extra};
-    extra.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof stdio)};
-    memcpy(CMSG_DATA(&extra.header), stdio, sizeof stdio);
-    return length > 0 && length < SECRET_MAX && sendmsg(fd, &message, MSG_NOSIGNAL) == length;
-}
-
 static void block_signals(void) {
     sigset_t all;
     sigfillset(&all);
@@ -121,17 +61,9 @@ static void block_signals(void) {
 }
 
 static int attach(const char *meeting) {
-    struct sockaddr_un address;
-    socklen_t length = address_of(meeting, &address);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), code;
+    int code = NO_AGENT;
     block_signals(); /* what a terminal sends is meant for the command */
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, length) < 0)
-        return NO_AGENT;
-    if (isatty(0))
-        ioctl(0, TIOCNOTTY); /* so that the agent's session can have it */
-    if (!send_stdio(fd, secret_of(meeting)) || recv(fd, &code, sizeof code, 0) != (ssize_t)sizeof code)
-        return NO_AGENT;
-    return code;
+    return meeting_attach(meeting, &code) ? code : NO_AGENT;
 }
 
 /* ── starting ─────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -238,7 +170,7 @@ static void welcome(void) {
         return;
     /* It sends before it waits: one that is silent is somebody else, and nobody waits for it. */
     struct pollfd watched = {fd, POLLIN, 0};
-    if (poll(&watched, 1, ATTACH_MS) != 1 || !receive_stdio(fd, secret_of(agent.meeting), stdio)) {
+    if (poll(&watched, 1, ATTACH_MS) != 1 || !meeting_receive(fd, agent.meeting, stdio)) {
         close(fd);
         return;
     }
@@ -393,7 +325,7 @@ static bool prepare(const char *meeting) {
     agent.out = fcntl(1, F_DUPFD_CLOEXEC, FIRST_FREE);
     agent.signals = signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC);
     agent.meeting = meeting;
-    agent.listener = meeting_place(meeting);
+    agent.listener = meeting_open(meeting);
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = 0; fd < 3; fd++) {
         if (nothing < 0 || dup2(nothing, fd) < 0)

@@ -1,6 +1,6 @@
 /*
  * Owners: the one that started the run, on a socket pair, and later ones that connect to the run directory's socket.
- * This file moves packets; what a request means is decided in main.c.
+ * This file moves packets; what a request means is decided in requests.c.
  */
 #ifndef HOLDFAST_CONTROL_H
 #define HOLDFAST_CONTROL_H

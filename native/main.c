@@ -1,6 +1,7 @@
 /*
  * holdfast-guard: keeps one run. Started by the library with the descriptors of `enum guard_fd`; takes no arguments
- * (the run's id, and room for a later one's, are for those who list processes). As `holdfast-guard inside ...` it is the guard's agent in a container.
+ * (the run's id, and room for a later one's, are for those who list processes). As `holdfast-guard inside ...` it is
+ * the guard's agent in a container.
  * Everything it knows it writes to the journal; its exit code (`enum guard_exit`) decides nothing.
  */
 #include <errno.h>
@@ -16,11 +17,10 @@
 
 #include "agent.h"
 #include "descriptors.h"
+#include "requests.h"
 #include "run.h"
 #include "tree.h"
 
-enum { REQUESTS_AT_ONCE = 64 };
-#define LISTEN_AGAIN_NS 1000000000u
 #define ENTER_WAIT_NS 30000000000u /* a container that lets nobody in for so long will not */
 
 static struct run run;
@@ -86,122 +86,6 @@ static void hand_over_stdin(void) {
     static bool is_out_of_the_way;
     if (!is_out_of_the_way) /* the command has its directory; we would only keep its file system busy */
         is_out_of_the_way = chdir("/") == 0;
-}
-
-/* ── requests ─────────────────────────────────────────────────────────────────────────────────────────────────── */
-
-static int stop_requested(const struct request *request) {
-    const struct owner *owner = &run.control.owners[request->owner];
-    const size_t fixed = sizeof request->body.stop;
-    struct stop stop = {
-        .cause = (enum stop_cause)request->body.stop.cause,
-        .now = request->body.stop.now != 0,
-        .signal = request->body.stop.signal,
-        .by_pid = owner->pid,
-        .by_uid = owner->uid,
-        .reason = request->body.bytes + fixed,
-        .reason_length = request->frame.length > fixed ? request->frame.length - fixed : 0,
-    };
-    if (stop.cause < CAUSE_USER || stop.cause > CAUSE_SUPERSEDED)
-        return EINVAL;
-    return run_stop(&run, &stop);
-}
-
-/*
- * The order that matters: the owner reads, asks, reads again, sleeps. What we recorded before its last look it has seen;
- * what we record after this is announced; and what came in between, while its request was on the way, is announced here.
- */
-static void read_requested(const struct request *request) {
-    if (request->body.read.seen != READ_NO_WAKE) {
-        run.control.owners[request->owner].wants_output = true;
-        if (run.output.recorded_to > request->body.read.seen)
-            control_wake_readers(&run.control, run.journal.length);
-    }
-    if (request->body.read.consumed == 0 || run.output.window == 0 || request->body.read.consumed > run.journal.length)
-        return;
-    run.output.consumed = request->body.read.consumed;
-    journal_release(&run.journal, run.output.consumed);
-}
-
-static void give_input(const struct request *request) {
-    control_answer(&run.control, request, run.input < 0 ? ENOENT : 0, run.input);
-}
-
-static int close_input(void) {
-    if (run.input < 0)
-        return ENOENT;
-    close(run.input);
-    run.input = -1;
-    return 0;
-}
-
-static void handle(const struct request *request) {
-    int error = 0;
-    switch (request->frame.type) {
-    case PACKET_READ:
-        read_requested(request);
-        return;
-    case PACKET_GIVE_INPUT:
-        give_input(request);
-        return;
-    case PACKET_GO:
-        run.awaits_go = false;
-        return;
-    case PACKET_STOP:
-        error = stop_requested(request);
-        break;
-    case PACKET_SIGNAL:
-        error = run_signal(&run, request->body.signal.signal, (enum signal_scope)request->body.signal.scope);
-        break;
-    case PACKET_EXTEND:
-        error = run_extend(&run, request->body.extend.by_ns);
-        break;
-    case PACKET_CLOSE_INPUT:
-        error = close_input();
-        break;
-    case PACKET_HEARTBEAT:
-        activity_seen(&run.activity, clock_now());
-        break;
-    default:
-        error = EINVAL;
-    }
-    journal_flush(&run.journal); /* an answer may be relied on: what it confirms is on record */
-    control_answer(&run.control, request, error, -1);
-}
-
-static void owner_left(int index) {
-    const struct owner owner = run.control.owners[index];
-    control_drop(&run.control, index);
-    if (index == 0)
-        run_owner_gone(&run, owner.pid, owner.uid);
-}
-
-static void serve(int index) {
-    static struct request request;
-    /* Only up to the end of the run: what is behind it may be the next one. */
-    for (int served = 0; served < REQUESTS_AT_ONCE && run.control.owners[index].fd >= 0 && run.phase != PHASE_ENDED;
-         served++) {
-        switch (control_receive(&run.control, index, &request)) {
-        case CONTROL_NOTHING:
-            return;
-        case CONTROL_GONE:
-            owner_left(index);
-            return;
-        case CONTROL_REQUEST:
-            handle(&request);
-        }
-    }
-}
-
-static void welcome(void) {
-    int index = control_accept(&run.control);
-    if (run.control.deaf)
-        timer_set(&run.timers, TIMER_LISTEN, clock_now() + LISTEN_AGAIN_NS);
-    if (index < 0)
-        return;
-    const struct owner *owner = &run.control.owners[index];
-    struct fact_owner came = {.pid = owner->pid, .uid = (int32_t)owner->uid};
-    journal_fact(&run.journal, FACT_OWNER_CAME, &came, sizeof came);
 }
 
 /* ── the loop ─────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -305,17 +189,17 @@ static void turn(int signals) {
         close(run.owner_process);
         run.owner_process = -1;
         if (run.control.owners[0].fd >= 0)
-            serve(0); /* its last words come first: it may have asked for something before it died */
+            requests_serve(&run, 0); /* its last words come first: it may have asked for something before it died */
         if (run.control.owners[0].fd >= 0)
-            owner_left(0);
+            requests_owner_left(&run, 0);
     }
     for (int i = 0; i < OWNERS_MAX && run.phase != PHASE_ENDED; i++) {
         if (watched[WATCH_CONTROL + i].revents)
-            serve(i);
+            requests_serve(&run, i);
     }
     start_if_it_may();
     if (watched[WATCH_LISTENER].revents && run.phase != PHASE_ENDED)
-        welcome();
+        requests_welcome(&run);
     bool quiet = true;
     for (int i = 0; i < STREAM_COUNT && run.phase != PHASE_ENDED; i++) {
         if (watched[WATCH_STREAM + i].revents) {
@@ -389,9 +273,9 @@ static int keep_run(int signals) {
     if (run.phase == PHASE_HELD)
         drain_signals(signals);
     if (run.phase == PHASE_HELD)
-        serve(0);
+        requests_serve(&run, 0);
     if (!owner_lives && run.control.owners[0].fd >= 0 && run.phase != PHASE_ENDED)
-        owner_left(0);
+        requests_owner_left(&run, 0);
     start_if_it_may(); /* or later, in the loop */
     if (run.phase != PHASE_ENDED)
         run_announce(&run);

@@ -18,9 +18,6 @@
 enum { SURVIVORS_TEXT = 6000, READ_AT_ONCE = 8 << 20 };
 #define REAP_SLICE_NS 10000000u
 #define TERMINAL_AGAIN_NS 100000000u
-#define SAMPLE_SHARE 10u /* sampling a huge tree takes at most a tenth of the time */
-
-static bool is_inside(const struct run *run) { return run->inside.state != INSIDE_NONE; }
 
 static int64_t microseconds(struct timeval time) { return (int64_t)time.tv_sec * 1000000 + time.tv_usec; }
 
@@ -66,12 +63,17 @@ static void finish(struct run *run, enum drain_end how) {
     run->phase = PHASE_ENDED;
 }
 
+void run_end_drain(struct run *run, enum drain_end how) {
+    output_read_all(&run->output, READ_AT_ONCE); /* what came while we slept was in time */
+    finish(run, output_at_end(&run->output) ? DRAIN_EOF : how);
+}
+
 /* The tree is gone, given up on, or to be left alone: only output is still of interest. */
 void run_begin_drain(struct run *run, enum tree_end how) {
     char survivors[SURVIVORS_TEXT];
     size_t length = 0;
     struct fact_tree tree = {.how = (int32_t)how};
-    if (is_inside(run)) /* our own children are the runtime's clients: not what is asked here */
+    if (run_is_inside(run)) /* our own children are the runtime's clients: not what is asked here */
         tree.count = how == TREE_SURVIVORS ? run->inside.survivors : 0;
     else if (how != TREE_GONE)
         tree.count = tree_survivors(survivors, sizeof survivors, &length);
@@ -98,7 +100,7 @@ void run_begin_drain(struct run *run, enum tree_end how) {
 
 void run_begin_stop(struct run *run) {
     /* What a command wrote in a container before it exited may still be on its way: then the fence comes with the drain. */
-    const bool passing = is_inside(run) && run->phase == PHASE_LINGERING && !run->inside.client_left;
+    const bool passing = run_is_inside(run) && run->phase == PHASE_LINGERING && !run->inside.client_left;
     run->phase = PHASE_STOPPING;
     run->wake_owners = true;
     memset(&run->timers, 0, sizeof run->timers);
@@ -160,7 +162,7 @@ void run_never_started(struct run *run, const struct fact_spawn_failed *failure)
 bool run_is_deciding(const struct run *run) { return run->phase == PHASE_RUNNING || run->phase == PHASE_LINGERING; }
 
 /* Records what the kernel, or our own sample, says of the budgets. True when one is spent. */
-static bool record_budgets(struct run *run) {
+bool run_record_budgets(struct run *run) {
     struct fact_limit limit;
     struct fact_oom oom;
     switch (budget_check(&run->cgroup, &run->spec.options, &limit)) {
@@ -178,7 +180,7 @@ static bool record_budgets(struct run *run) {
 }
 
 void run_record_exited(struct run *run, const struct fact_exited *exited) {
-    record_budgets(run); /* the kernel killed it for memory, or it gave up without forks: that came before the exit */
+    run_record_budgets(run); /* the kernel killed it for memory, or it gave up without forks: that came before the exit */
     if (run->phase == PHASE_RUNNING && !run->output.drops && output_will_be_over_cap(&run->output))
         record_output_limit(run); /* so did what it wrote */
     journal_fact(&run->journal, FACT_EXITED, exited, sizeof *exited);
@@ -191,7 +193,7 @@ static bool may_fail(const struct run *run) { return run->phase == PHASE_RUNNING
 static void leader_exited(struct run *run, int wait_status, const struct rusage *usage) {
     struct fact_spawn_failed failure;
     run->leader = 0;
-    if (is_inside(run))
+    if (run_is_inside(run))
         return; /* the runtime's client: how the command ended, the agent tells */
     if (spawn_has_failed(&run->spawned, &failure) && may_fail(run)) {
         run_spawn_failed(run, &failure);
@@ -238,11 +240,11 @@ static void add_usage(struct fact_end *total, const struct rusage *usage) {
 
 static void child_changed(struct run *run, pid_t pid, int wait_status, const struct rusage *usage) {
     const bool ended = WIFEXITED(wait_status) || WIFSIGNALED(wait_status);
-    if (ended && !is_inside(run))
+    if (ended && !run_is_inside(run))
         add_usage(&run->usage, usage);
     if (ended)
         inside_reaped(&run->inside, pid, wait_status);
-    if (pid == run->leader && (ended || !is_inside(run)))
+    if (pid == run->leader && (ended || !run_is_inside(run)))
         leader_changed(run, wait_status, usage);
 }
 
@@ -269,7 +271,7 @@ void run_collect(struct run *run) {
 void run_reap(struct run *run) {
     const bool had_leader = run->leader > 0;
     run_collect(run);
-    if (is_inside(run))
+    if (run_is_inside(run))
         container_reap(run);
     else if (run->phase == PHASE_RUNNING && had_leader && run->leader == 0)
         leader_left(run);
@@ -289,7 +291,7 @@ static void record_started(struct run *run) {
         .start_ticks = status.start_ticks,
         .containment = run->cgroup.unified.leaf >= 0 ? CONTAINMENT_CGROUP : CONTAINMENT_SUBREAPER,
     };
-    if (is_inside(run))
+    if (run_is_inside(run))
         started.containment = CONTAINMENT_CONTAINER;
     char path[4096];
     size_t length = 0;
@@ -304,20 +306,6 @@ static void record_started(struct run *run) {
     journal_fact_text(&run->journal, FACT_STARTED, &started, sizeof started, path, length);
 }
 
-static void arm_clocks(struct run *run, uint64_t now) {
-    const struct spec_options *options = &run->spec.options;
-    run->deadline_ns = options->deadline_ns;
-    if (options->deadline_ns > 0)
-        timer_set(&run->timers, TIMER_DEADLINE, clock_after(now, options->deadline_ns));
-    if (options->deadline_ns > options->warn_before_ns && options->warn_before_ns > 0)
-        timer_set(&run->timers, TIMER_WARN, clock_after(now, options->deadline_ns - options->warn_before_ns));
-    activity_start(&run->activity, (options->flags & SPEC_IDLE_HEARTBEAT) ? GUARD_FD_HEARTBEAT : -1, now);
-    if (options->idle_ns > 0)
-        timer_set(&run->timers, TIMER_IDLE, clock_after(now, (options->flags & SPEC_IDLE_CPU) ? options->idle_ns / 4 : options->idle_ns));
-    if (options->memory_bytes > 0 || options->processes > 0)
-        timer_set(&run->timers, TIMER_SAMPLE, now + SAMPLE_EVERY_NS);
-}
-
 void run_start(struct run *run) {
     if (run->leader == 0) { /* somebody killed it while it was held */
         run_never_started(run, &(struct fact_spawn_failed){STEP_SETUP, ESRCH});
@@ -328,8 +316,8 @@ void run_start(struct run *run) {
     run->phase = PHASE_RUNNING;
     run->wake_owners = (run->spec.options.flags & SPEC_LISTEN) != 0; /* of short runs nobody waits for the start */
     run->started_ns = clock_now();
-    arm_clocks(run, run->started_ns);
-    if (is_inside(run)) {
+    run_arm_clocks(run, run->started_ns);
+    if (run_is_inside(run)) {
         run->inside.state = INSIDE_RUNNING;
         inside_say(&run->inside, NOTE_GO, 0, 0);
         return;
@@ -339,91 +327,13 @@ void run_start(struct run *run) {
 
 void run_exec_answered(struct run *run) {
     struct fact_spawn_failed failure;
-    if (is_inside(run))
+    if (run_is_inside(run))
         return; /* a client that could not be executed has ended: its exit is looked at */
     if (spawn_has_failed(&run->spawned, &failure) && may_fail(run))
         run_spawn_failed(run, &failure);
 }
 
-/* ── what others ask for ──────────────────────────────────────────────────────────────────────────────────────── */
-
-int run_stop(struct run *run, const struct stop *stop) {
-    const enum phase before = run->phase;
-    run_reap(run);
-    if (run->phase >= PHASE_DRAINING)
-        return ESRCH;
-    struct fact_stop_asked asked = {(int32_t)stop->cause, stop->signal, stop->by_pid, (int32_t)stop->by_uid};
-    journal_fact_text(&run->journal, FACT_STOP_ASKED, &asked, sizeof asked, stop->reason, stop->reason_length);
-    if (run->phase == PHASE_HELD) {
-        run_begin_quiet_end(run);
-    } else if (run_is_deciding(run)) {
-        if (stop->now)
-            ladder_skip_to_last(run);
-        run_begin_stop(run);
-    } else if (before == PHASE_STOPPING || stop->now) { /* a second request climbs at once */
-        if (stop->now)
-            ladder_skip_to_last(run);
-        ladder_climb(run);
-    }
-    return 0;
-}
-
-int run_extend(struct run *run, uint64_t by_ns) {
-    run_reap(run);
-    const struct spec_options *options = &run->spec.options;
-    if (!run_is_deciding(run))
-        return ESRCH;
-    if (run->deadline_ns == 0)
-        return EINVAL;
-    uint64_t limit = run->deadline_ns + by_ns;
-    if (limit < run->deadline_ns || limit > UINT64_MAX / 4 || (options->ceiling_ns > 0 && limit > options->ceiling_ns))
-        return ERANGE;
-    run->deadline_ns = limit;
-    struct fact_extended extended = {limit};
-    journal_fact(&run->journal, FACT_EXTENDED, &extended, sizeof extended);
-    timer_set(&run->timers, TIMER_DEADLINE, run->started_ns + limit);
-    if (options->warn_before_ns > 0 && limit > options->warn_before_ns)
-        timer_set(&run->timers, TIMER_WARN, run->started_ns + limit - options->warn_before_ns);
-    return 0;
-}
-
-int run_signal(struct run *run, int number, enum signal_scope scope) {
-    run_reap(run);
-    if (number < 1 || number >= NSIG)
-        return EINVAL;
-    if (run->phase >= PHASE_DRAINING || run->phase == PHASE_HELD || (scope == SCOPE_LEADER && run->leader == 0))
-        return ESRCH;
-    if (is_inside(run)) {
-        if (run->inside.unanswered >= INSIDE_UNANSWERED_MAX)
-            return EAGAIN;
-        inside_say(&run->inside, scope == SCOPE_TREE ? NOTE_SIGNAL : NOTE_SIGNAL_ONE, number, -1);
-        return inside_is_reachable(&run->inside) ? 0 : ESRCH;
-    }
-    struct reach reach = {0};
-    if (scope == SCOPE_TREE)
-        reach = tree_signal(number);
-    else if (kill(run->leader, number) == 0)
-        reach.reached = 1;
-    else
-        reach.refused = 1;
-    struct fact_signalled signalled = {.signal = number, .rung = -1, .reached = reach.reached, .refused = reach.refused};
-    journal_fact(&run->journal, FACT_SIGNALLED, &signalled, sizeof signalled);
-    return reach.reached == 0 && reach.refused > 0 ? EPERM : 0;
-}
-
-void run_owner_gone(struct run *run, pid_t pid, uid_t uid) {
-    struct fact_owner owner = {.pid = pid, .uid = (int32_t)uid};
-    run_reap(run);
-    if (run->phase >= PHASE_DRAINING)
-        return;
-    journal_fact(&run->journal, FACT_OWNER_GONE, &owner, sizeof owner);
-    if ((run->spec.options.flags & SPEC_OWNED) && (run_is_deciding(run) || run->phase == PHASE_HELD)) {
-        struct stop stop = {.cause = CAUSE_OWNER, .by_pid = pid, .by_uid = uid, .reason = ""};
-        run_stop(run, &stop);
-    }
-}
-
-/* ── output and clocks ────────────────────────────────────────────────────────────────────────────────────────── */
+/* ── output ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 static void stop_over_output(struct run *run) {
     run_reap(run);
@@ -448,108 +358,4 @@ void run_output(struct run *run, int stream) {
         stop_over_output(run);
     if (run->phase == PHASE_DRAINING && output_at_end(&run->output))
         finish(run, DRAIN_EOF);
-}
-
-static void expire(struct run *run, enum fact fact, uint64_t limit_ns) {
-    struct fact_expired expired = {limit_ns};
-    run_reap(run);
-    if (!run_is_deciding(run))
-        return;
-    journal_fact(&run->journal, fact, &expired, sizeof expired);
-    run_begin_stop(run);
-}
-
-static void check_idle(struct run *run) {
-    const struct spec_options *options = &run->spec.options;
-    const uint64_t now = clock_now();
-    if (output_waits_for_owner(&run->output))
-        activity_seen(&run->activity, now); /* it is its reader that is slow, not the command */
-    const uint64_t reaped_us = (uint64_t)(run->usage.user_us + run->usage.system_us);
-    uint64_t again = activity_check(&run->activity, options, reaped_us, now);
-    if (again > now)
-        timer_set(&run->timers, TIMER_IDLE, again);
-    else
-        expire(run, FACT_IDLE, options->idle_ns);
-}
-
-static void check_budgets(struct run *run) {
-    run_reap(run);
-    if (!run_is_deciding(run))
-        return;
-    const uint64_t before = clock_now();
-    const bool spent = record_budgets(run);
-    const uint64_t after = clock_now(), cost = (after - before) * SAMPLE_SHARE;
-    timer_set(&run->timers, TIMER_SAMPLE, after + (cost > SAMPLE_EVERY_NS ? cost : SAMPLE_EVERY_NS));
-    if (spent)
-        run_begin_stop(run);
-}
-
-static void warn(struct run *run) {
-    run_reap(run);
-    if (!run_is_deciding(run))
-        return;
-    if (is_inside(run)) {
-        inside_say(&run->inside, NOTE_WARN, run->spec.options.warn_signal, 0);
-        return;
-    }
-    struct reach reach = tree_warn(run->spec.options.warn_signal);
-    struct fact_warned warned = {.signal = run->spec.options.warn_signal, .reached = reach.reached};
-    journal_fact(&run->journal, FACT_WARNED, &warned, sizeof warned);
-}
-
-static void end_drain(struct run *run, enum drain_end how) {
-    output_read_all(&run->output, READ_AT_ONCE); /* what came while we slept was in time */
-    finish(run, output_at_end(&run->output) ? DRAIN_EOF : how);
-}
-
-void run_timer(struct run *run, enum timer timer) {
-    timer_off(&run->timers, timer);
-    switch (timer) {
-    case TIMER_WARN:
-        warn(run);
-        break;
-    case TIMER_DEADLINE:
-        expire(run, FACT_DEADLINE, run->deadline_ns);
-        break;
-    case TIMER_IDLE:
-        check_idle(run);
-        break;
-    case TIMER_SAMPLE:
-        check_budgets(run);
-        break;
-    case TIMER_TERMINAL:
-        run_output(run, 0);
-        break;
-    case TIMER_LISTEN:
-        run->control.deaf = false;
-        break;
-    case TIMER_RUNG:
-        run_reap(run);
-        if (run->phase == PHASE_STOPPING)
-            ladder_climb(run);
-        break;
-    case TIMER_KILL_PASS:
-        run_reap(run);
-        if (run->phase == PHASE_STOPPING)
-            ladder_repeat_last(run);
-        break;
-    case TIMER_KILL_WAIT:
-        run_reap(run);
-        if (run->phase == PHASE_STOPPING && is_inside(run))
-            container_give_up(run);
-        else if (run->phase == PHASE_STOPPING)
-            run_begin_drain(run, TREE_SURVIVORS);
-        break;
-    case TIMER_INSIDE:
-        container_overdue(run);
-        break;
-    case TIMER_DRAIN_IDLE:
-        end_drain(run, DRAIN_IDLE);
-        break;
-    case TIMER_DRAIN:
-        end_drain(run, DRAIN_ABSOLUTE);
-        break;
-    case TIMER_COUNT:
-        break;
-    }
 }

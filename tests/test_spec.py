@@ -9,32 +9,17 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from holdfast import spec as spec_module
 from holdfast.errors import SpecError
-from holdfast.spec import (
-    LARGEST_EXEC,
-    LONGEST_STRING,
-    MOST_LABELS,
-    MOST_PIDS,
-    MOST_RUNGS,
-    Rung,
-    RunSpec,
-    check_run_id,
-    format_ladder,
-    make_spec,
-    new_run_id,
-    parse_ladder,
-    public_spec,
-)
+from holdfast.fields import LONGEST_STRING, MOST_LABELS, MOST_PIDS
+from holdfast.ladder import MOST_RUNGS, Rung
+from holdfast.spec import LARGEST_EXEC, RunSpec, make_spec, public_spec
 
 TERM, INT, KILL = int(signal.SIGTERM), int(signal.SIGINT), int(signal.SIGKILL)
 
@@ -429,63 +414,6 @@ def test_the_public_form_is_json_with_the_contracts_names() -> None:
         "in_container": None,
         "container_runtime": None,
     }
-
-
-@pytest.mark.parametrize(
-    ("ladder", "rungs"),
-    [
-        ("INT:2s,TERM:8s,KILL", [(INT, 2.0), (TERM, 8.0), (KILL, 0.0)]),
-        ("INT:2s,TERM:8s", [(INT, 2.0), (TERM, 8.0), (KILL, 0.0)]),
-        ("INT, TERM:8s", [(INT, 7.0), (TERM, 8.0), (KILL, 0.0)]),
-        ("KILL", [(KILL, 0.0)]),
-        ("9", [(KILL, 0.0)]),
-        ("SIGKILL:0", [(KILL, 0.0)]),
-        ([("INT", 2), (15, "8s")], [(INT, 2.0), (TERM, 8.0), (KILL, 0.0)]),
-        ([[signal.SIGINT, 0.5], (KILL, 0)], [(INT, 0.5), (KILL, 0.0)]),
-        ((Rung(TERM, 1.0), Rung(KILL, 0.0)), [(TERM, 1.0), (KILL, 0.0)]),
-    ],
-)
-def test_reads_ladders(ladder: Any, rungs: list[tuple[int, float]]) -> None:
-    assert parse_ladder(ladder, grace_s=7.0) == tuple(rungs)
-    assert make(ladder=ladder, grace=7).ladder == tuple(rungs)
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(sorted(int(number) for number in signal.valid_signals() if number != signal.SIGKILL)),
-            st.integers(min_value=0, max_value=10**12).map(lambda nanoseconds: nanoseconds / 1e9),
-        ),
-        min_size=1,
-        max_size=MOST_RUNGS - 1,
-    )
-)
-def test_a_written_ladder_is_read_back(pairs: list[tuple[int, float]]) -> None:
-    ladder = parse_ladder(pairs)
-    assert ladder[-1] == (KILL, 0.0)
-    assert parse_ladder(format_ladder(ladder)) == ladder
-
-
-def test_the_longest_ladder_is_the_guards() -> None:
-    assert len(parse_ladder([("TERM", 1)] * (MOST_RUNGS - 1))) == MOST_RUNGS
-    header = Path(__file__).parent.parent / "native" / "spec.h"
-    assert f"SPEC_RUNGS_MAX = {MOST_RUNGS} " in header.read_text()
-
-
-def test_run_ids_are_unique_safe_and_sort_by_time() -> None:
-    ids = [new_run_id() for _ in range(1000)]
-    assert len(set(ids)) == 1000
-    assert all(re.fullmatch("[0-9a-hjkmnp-tv-z]{20}", run_id) and check_run_id(run_id) for run_id in ids)
-    assert [run_id[:10] for run_id in ids] == sorted(run_id[:10] for run_id in ids)
-
-
-def test_an_older_run_sorts_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = time.time_ns()
-    ids = []
-    for milliseconds in (0, 1, 31, 32, 1000, 10**9, 10**12):
-        monkeypatch.setattr(time, "time_ns", lambda at=now + milliseconds * 1_000_000: at)
-        ids.append(new_run_id())
-    assert ids == sorted(ids)
 
 
 def test_the_typed_keywords_are_those_of_make_spec() -> None:

@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, Sp
 
 from holdfast import otel
 from holdfast.projections.report import report
-from holdfast.spec import new_run_id
+from holdfast.run_id import new_run_id
 
 from .projections import table
 from .support.askers import GRACE_S, LABELS, SESSION, Surfaces, surfaces

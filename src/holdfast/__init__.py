@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     )
     from .journal.facts import Fact
     from .journal.reader import Chunk
+    from .ladder import Rung
     from .outcome import Outcome
     from .result import Result
-    from .spec import Rung, RunSpec, make_spec
+    from .spec import RunSpec, make_spec
     from .supervisor import Run, Supervisor
     from .sync import run
 
@@ -66,7 +67,7 @@ _HOME = {
     "RunExistsError": "errors",
     "RunNotFoundError": "errors",
     "RunSpec": "spec",
-    "Rung": "spec",
+    "Rung": "ladder",
     "SessionClosedError": "errors",
     "SpecError": "errors",
     "StateError": "errors",

@@ -7,8 +7,9 @@ import time
 from _socket import AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_SEQPACKET, socketpair
 
 from .errors import HoldfastError, RunNotFoundError, SpecError
+from .guard.beginning import beginning
 from .guard.control import hello
-from .guard.launch import Durable, GuardHandle, beginning, launch
+from .guard.launch import Durable, GuardHandle, launch
 from .identity import is_exiting
 from .live import LiveRun
 from .records import TYPE_CHECKING

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping
 
 from .errors import SpecError
 from .records import NamedTuple
-from .spec import check_run_id
+from .run_id import check_run_id
 
 RUN_ID = "HOLDFAST_RUN_ID"
 HEARTBEAT = "HOLDFAST_HEARTBEAT"

@@ -29,27 +29,23 @@ from _socket import AF_UNIX, CMSG_SPACE, MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_NOS
 from itertools import count
 
 from . import outcome as outcomes
-from .environment import parent_run_id
 from .errors import JournalDamagedError, RequestError, SpecError
 from .guard import control
-from .guard.idle import IdleGuard
-from .guard.launch import LONGEST_RUN_ID, launch, set_window_size
+from .guard.idle import IdleGuard, spec_for_idle
+from .guard.launch import launch, set_window_size
 from .journal.facts import CAUSES, Detail, make_fact
 from .journal.reader import JournalReader
 from .records import TYPE_CHECKING, signal
 from .result import Result, report_of
-from .spec import _argv as check_argv
-from .spec import make_spec, new_run_id
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
     from .guard.idle import IdleGuards
     from .guard.launch import GuardHandle
     from .journal.facts import Fact
     from .outcome import Outcome
-    from .spec import RunSpec, SpecOptions, Text
+    from .spec import RunSpec
     from .state.directory import StateDirectory
 
 _NO_SOCKET = socket(AF_UNIX, SOCK_SEQPACKET)  # what a run talks to that has parted from its guard: nobody
@@ -60,45 +56,6 @@ CHUNKS_BYTES = 1 << 20  # how much a consumer takes at once
 STOP_CAUSES = tuple(CAUSES.words.values())
 _MARGIN_S = 3.0
 _TICKETS = count(1)  # of all runs: a guard that is used again may still answer what the last one asked
-
-
-def new_spec(argv: Sequence[Text], options: SpecOptions) -> RunSpec:
-    """The checked spec; a run started inside another run is its child unless the caller says otherwise.
-
-    Options that were checked for the last run are not checked again, as long as they are plain values: a program that
-    starts thousands of runs starts them all alike. SpecError as from `make_spec`.
-    """
-    global _checked
-    if "parent" not in options:
-        options["parent"] = parent_run_id(os.environ)
-    key = tuple([(name, value.__class__, value) for name, value in options.items()])
-    if _checked is not None and _checked[0] == key:
-        arguments = check_argv(argv)
-        if sum(map(len, arguments)) < _SHORT_ARGV:  # more than that is counted, in `make_spec`
-            return _checked[1]._replace(argv=arguments, run_id=new_run_id())
-    spec = make_spec(argv, **options)
-    if "run_id" not in options and all(kind in _PLAIN for _name, kind, _value in key):
-        _checked = (key, spec)
-    return spec
-
-
-_PLAIN = frozenset((str, int, float, bool, type(None)))
-_SHORT_ARGV = 1 << 16
-_checked: tuple[tuple[Any, ...], RunSpec] | None = None
-
-
-def spec_for_idle(spec: RunSpec) -> RunSpec | None:
-    """The spec as a guard can take it that was started earlier; None when it needs a new one.
-
-    Such a guard is not where we are now, so it is told; and a terminal or a life beyond ours is for a guard of its own.
-    """
-    if spec.pty or spec.in_container or spec.lifetime != "owner" or len(spec.run_id) > LONGEST_RUN_ID:
-        return None
-    try:
-        here = os.getcwd()
-    except OSError:
-        return None
-    return spec._replace(cwd=here if spec.cwd is None else os.path.join(here, spec.cwd))
 
 
 class LiveRun:

@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
 
+    from .fields import Text
     from .journal.reader import Chunk
     from .outcome import Outcome
     from .result import Result
-    from .spec import SpecOptions, Text
+    from .spec import SpecOptions
     from .supervisor import Run, Supervisor
 
 

@@ -14,9 +14,9 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from .errors import HoldfastError, RequestError, ResourceError
-from .journal.reader import JournalReader
 from .live import CHUNKS_BYTES
 from .signals import parse_signal
+from .streaming import Output
 from .waiting import Stdin
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from .journal.facts import Fact
-    from .journal.reader import Chunk
     from .live import LiveRun
     from .outcome import Outcome
     from .pump import Pump
@@ -434,47 +433,3 @@ class Run:
     def _check_open(self) -> None:
         if self._live.journal < 0:
             raise HoldfastError("the run was closed", run_id=self.run_id, remedy="ask for its output before close()")
-
-
-class Output:
-    """The chunks of one run in the order they were recorded: an asynchronous iterator with nothing to close."""
-
-    __slots__ = ("_late", "_live", "_reader", "_ready", "_run")
-
-    def __init__(self, run: Run, live: LiveRun, *, late: bool) -> None:
-        self._run = run
-        self._live = live
-        self._late = late
-        self._reader = JournalReader(live.journal, trusted=live.trusted, run_id=run.run_id)
-        self._ready: list[Chunk] = []  # the next one last
-
-    def __aiter__(self) -> Output:
-        return self
-
-    async def __anext__(self) -> Chunk:
-        """HoldfastError when the run was closed meanwhile; JournalError when it cannot be read."""
-        while not self._ready:
-            if not await self._fill():
-                raise StopAsyncIteration
-        return self._ready.pop()
-
-    async def _fill(self) -> bool:
-        """Read on; False at the end."""
-        await checkpoint()
-        live = self._live
-        ended = live.ended  # looked at first: what was recorded before the end is then in what is read next
-        if not self._take():
-            if ended:
-                return False
-            live.arm_output(self._reader.position, release=live.windowed)
-            if not self._take():  # once more after arming: it may be there already
-                await self._run._changed()  # noqa: SLF001 - Output is the other half of Run
-        elif live.windowed and not ended:
-            live.arm_output(self._reader.position, release=True)
-        return True
-
-    def _take(self) -> bool:
-        self._run._check_open()  # noqa: SLF001
-        chunks = self._reader.read(CHUNKS_BYTES)
-        self._ready = [chunk for chunk in reversed(chunks) if self._late or not chunk.late]
-        return bool(chunks)

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from .asked import new_spec
 from .errors import HoldfastError, SpecError
 from .guard.idle import IdleGuards
-from .live import LiveRun, new_spec
+from .live import LiveRun
 from .pump import Pump
-from .supervised import Output, Run
+from .streaming import Output
+from .supervised import Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from .spec import RunSpec, SpecOptions, Text
+    from .fields import Text
+    from .spec import RunSpec, SpecOptions
     from .state.directory import StateDirectory
 
 __all__ = ["Output", "Run", "Supervisor"]

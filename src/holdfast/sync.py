@@ -6,17 +6,19 @@ import select
 from io import BytesIO
 from typing import TYPE_CHECKING
 
+from .asked import new_spec
 from .errors import JournalError, RequestError, SpecError
 from .journal.reader import JournalReader
-from .live import CHUNKS_BYTES, LiveRun, new_spec
+from .live import CHUNKS_BYTES, LiveRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Unpack
 
+    from .fields import Text
     from .journal.reader import Chunk
     from .result import Result
-    from .spec import SpecOptions, Text
+    from .spec import SpecOptions
 
 _KILLED_S = 5.0
 _FIRST_LOOK_MS = 20

@@ -15,7 +15,7 @@ import pytest
 
 from holdfast import environment
 from holdfast.cli.main import main
-from holdfast.spec import new_run_id
+from holdfast.run_id import new_run_id
 from holdfast.state import orphans
 from holdfast.state.directory import StateDirectory
 from tests.state.marked import Marked

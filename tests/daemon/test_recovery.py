@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.daemon.recovery import discard_if_never_ran, remove_probes
 from holdfast.guard import containment
-from holdfast.guard.launch import beginning
+from holdfast.guard.beginning import beginning
 from holdfast.spec import make_spec
 from holdfast.state import rundir
 from holdfast.state.directory import StateDirectory

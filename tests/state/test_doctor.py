@@ -16,7 +16,7 @@ import pytest
 from holdfast import environment
 from holdfast.guard import containment, control
 from holdfast.identity import read_identity
-from holdfast.spec import new_run_id
+from holdfast.run_id import new_run_id
 from holdfast.state import doctor, host, orphans, owner_lock, repair, rundir
 from holdfast.state.directory import StateDirectory
 from holdfast.state.finding import OK, PROBLEM, WARNING

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast.errors import SpecError, StateError, StateVersionError
-from holdfast.spec import new_run_id
+from holdfast.run_id import new_run_id
 from holdfast.state import database, queries, rebuilding, rundir
 from holdfast.state import index as index_module
 from holdfast.state.entry import Filters, look

@@ -20,7 +20,8 @@ from holdfast.guard.leftovers import clean_up
 from holdfast.identity import ProcessIdentity, read_identity
 from holdfast.journal.reader import JournalReader
 from holdfast.live import LiveRun
-from holdfast.spec import make_spec, new_run_id
+from holdfast.run_id import new_run_id
+from holdfast.spec import make_spec
 from holdfast.state import leaves, orphans
 from holdfast.state.accounts import live_guards, token_of
 from holdfast.state.recovery import finish

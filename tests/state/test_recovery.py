@@ -15,7 +15,7 @@ from holdfast.errors import JournalVersionError
 from holdfast.guard import containment
 from holdfast.guard.leftovers import Cleaned
 from holdfast.identity import read_identity
-from holdfast.spec import new_run_id
+from holdfast.run_id import new_run_id
 from holdfast.state import recovery
 from holdfast.state.index import Index
 from holdfast.state.prune import Bounds, prune

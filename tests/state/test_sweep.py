@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from holdfast.errors import StateError
-from holdfast.spec import new_run_id
+from holdfast.run_id import new_run_id
 from holdfast.state import orphans, rundir
 from holdfast.state.index import Index
 from holdfast.state.record import Record

@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 
+from ..asked import new_spec
 from ..environment import STATE_DIR
-from ..live import new_spec
 from ..outcome import decide
 from ..projections.exit_code import OWN_FAILURE, exit_code
 from ..records import TYPE_CHECKING

@@ -11,14 +11,14 @@ from urllib.parse import quote
 
 from ..durations import parse_duration
 from ..errors import RunNotFoundError, SpecError
-from ..spec import check_run_id
+from ..run_id import check_run_id
 from .posting import posted
 from .values import Page, Report
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from ..spec import Duration, Text
+    from ..fields import Duration, Text
     from .posting import SubmitOptions
     from .values import EventFilters, RunFilters
 

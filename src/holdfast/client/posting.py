@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..durations import parse_duration
 from ..errors import SpecError
+from ..fields import STDIN_WORDS
+from ..ladder import format_ladder
 from ..signals import signal_name
-from ..spec import STDIN_WORDS, RunSpec, format_ladder, make_spec
+from ..spec import RunSpec, make_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..spec import Duration, SpecOptions, Text
+    from ..fields import Duration, Text
+    from ..spec import SpecOptions
 
     class SubmitOptions(SpecOptions, total=False):
         """What a run can be posted with: the options of `holdfast.run`, and what is about the queue."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, TypeVar, Unpack
 
-    from ..spec import Duration, Text
+    from ..fields import Duration, Text
     from .calls import Call, Stream, Until
     from .posting import SubmitOptions
     from .values import Event, EventFilters, Page, Records, Report, Reports, RunFilters

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from ..errors import IdempotencyConflictError, QueueFullError, RunExistsError
-from ..spec import check_run_id, new_run_id
+from ..run_id import check_run_id, new_run_id
 from ..state import sessions
 from . import unstarted
 from .admission import keys_of

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import RunExistsError
-from ..guard.launch import beginning
+from ..guard.beginning import beginning
 from ..journal.codec import encode_fact
 from ..projections.report import report as project
 from ..spec import public_spec

@@ -18,9 +18,11 @@ from .leftovers import leaf_path, remove_leaf
 if TYPE_CHECKING:
     from _socket import socket
 
+    from ..spec import RunSpec
     from .inheritance import Look
 
 MOST_IDLE = 32
+LONGEST_RUN_ID = 20  # of a run that a used guard can show in its command line
 _GOES_WITHIN_MS = 5000
 
 
@@ -98,3 +100,17 @@ class IdleGuards:
             guard.control.close()  # all at once, so that they go side by side
         while self._guards:
             self._guards.pop().end()
+
+
+def spec_for_idle(spec: RunSpec) -> RunSpec | None:
+    """The spec as a guard can take it that was started earlier; None when it needs a new one.
+
+    Such a guard is not where we are now, so it is told; and a terminal or a life beyond ours is for a guard of its own.
+    """
+    if spec.pty or spec.in_container or spec.lifetime != "owner" or len(spec.run_id) > LONGEST_RUN_ID:
+        return None
+    try:
+        here = os.getcwd()
+    except OSError:
+        return None
+    return spec._replace(cwd=here if spec.cwd is None else os.path.join(here, spec.cwd))

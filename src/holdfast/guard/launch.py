@@ -18,7 +18,6 @@ from __future__ import annotations
 import errno
 import os
 import select
-import time
 
 # The socket module builds enums for every constant there is: 8 ms. Its C half has all that is needed here.
 from _socket import (
@@ -37,18 +36,15 @@ from fcntl import F_DUPFD_CLOEXEC, fcntl
 
 from ..environment import GUARD
 from ..errors import RESOURCE_ERRNOS, GuardError, ResourceError, SpecError
-from ..identity import boot_id
-from ..journal.codec import journal_preamble
 from ..records import TYPE_CHECKING, NamedTuple
-from ..spec import _printable as printable
-from ..spec import public_spec
 from . import containment, parts
+from .beginning import beginning
 from .control import NEXT_SPEC_MAX, go, next_run, stop
+from .idle import LONGEST_RUN_ID
 from .inheritance import fingerprint
 
 if TYPE_CHECKING:
     from _socket import socket
-    from collections.abc import Callable, Iterable
     from typing import Any, NoReturn
 
     from ..spec import RunSpec
@@ -59,7 +55,6 @@ FD_STDIN, FD_JOURNAL, FD_CONTROL, FD_SPEC, FD_INPUT, FD_LISTEN, FD_DIRECTORY, FD
 FIRST_FREE = 10
 _NEXT_DESCRIPTORS = (FD_JOURNAL, FD_STDIN, FD_HEARTBEAT)  # what a guard that is used again gets, as far as there is any
 _ENDS_WITHIN_MS = 30_000
-LONGEST_RUN_ID = 20
 _ROOM_FOR_AN_ID = " " * LONGEST_RUN_ID  # where a guard that is used again shows which run it keeps
 
 # What the guard takes or waits for must not be ignored; the command's own dispositions the guard resets itself.
@@ -346,48 +341,6 @@ def set_window_size(terminal: int, rows: int, columns: int) -> None:
     from fcntl import ioctl
 
     ioctl(terminal, termios.TIOCSWINSZ, rows.to_bytes(2, "little") + columns.to_bytes(2, "little") + bytes(4))
-
-
-def beginning(spec: RunSpec) -> bytes:
-    """What a journal begins with: preamble, header and the spec, without environment values."""
-    global _known_json
-    known = _known_json  # read once: another thread may replace it
-    key = parts.but_for_names(spec)
-    if known is None or known[0] != key:
-        known = _known_json = (key, _unnamed_json(spec))
-    names = _json({"run_id": spec.run_id, "argv": [printable(argument) for argument in spec.argv]})
-    spec_json = names[:-1] + b", " + known[1][1:]
-    boottime_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    return journal_preamble(spec.run_id, boot_id() or "unknown", time.time_ns(), boottime_ns, spec_json)
-
-
-_known_json: tuple[tuple[object, ...], bytes] | None = None
-
-
-def _unnamed_json(spec: RunSpec) -> bytes:
-    public = public_spec(spec)
-    del public["run_id"], public["argv"]
-    # What is not set is left out.
-    is_set = {name: value for name, value in public.items() if value is not None and value is not False and value != []}
-    return _json(is_set)
-
-
-def _json(value: dict[str, Any]) -> bytes:
-    return "".join(_encode_json(value, 0)).encode()
-
-
-def _json_encoder() -> Callable[[dict[str, Any], int], Iterable[str]]:
-    # The json package compiles regular expressions for its decoder; its encoder in C does without.
-    try:
-        from _json import encode_basestring_ascii, make_encoder
-    except ImportError:
-        import json
-
-        return lambda value, _level: json.dumps(value)
-    return make_encoder(None, repr, encode_basestring_ascii, None, ": ", ", ", False, False, False)
-
-
-_encode_json = _json_encoder()
 
 
 def _pidfd(pid: int) -> int:

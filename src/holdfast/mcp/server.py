@@ -10,7 +10,7 @@ import anyio
 from mcp.server.mcpserver import MCPServer
 from mcp.server.stdio import stdio_server
 
-from ..spec import new_run_id
+from ..run_id import new_run_id
 from ..state.directory import StateDirectory
 from ..supervisor import Supervisor
 from .runs import Runs

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..environment import RUN_ID
 from ..errors import JournalError, RunNotFoundError, SpecError
 from ..guard.leftovers import environment_of
-from ..spec import check_run_id
+from ..run_id import check_run_id
 from . import rundir
 from .record import Record
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import HoldfastError, JournalDamagedError, RequestError, RunNotFoundError
 from ..guard import control
-from ..spec import parse_ladder
+from ..ladder import parse_ladder
 from . import recovery, rundir
 from .directory import StateDirectory, state_error
 from .record import Record

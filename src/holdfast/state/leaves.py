@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..errors import SpecError
 from ..guard import containment
 from ..guard.leftovers import inner_groups, members, remove_leaf
-from ..spec import check_run_id
+from ..run_id import check_run_id
 
 _PREFIX = "holdfast-"
 

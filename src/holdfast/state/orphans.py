@@ -26,7 +26,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..identity import ProcessIdentity, is_alive, is_safe_target, is_same, read_identity
-from ..spec import _CROCKFORD
+from ..run_id import ALPHABET
 from .accounts import Accounts, all_pids, live_guards, read_proc, token_of
 from .leaves import runs_by_member
 
@@ -134,7 +134,7 @@ def _ids(seen: _Seen) -> Iterator[str]:
 def _counts(seen: _Seen, run_id: str, accounts: Accounts) -> bool:
     if seen.token == run_id or accounts.of(run_id) != "unknown":
         return True
-    return len(run_id) == _OWN_ID_LENGTH and set(run_id) <= set(_CROCKFORD)
+    return len(run_id) == _OWN_ID_LENGTH and set(run_id) <= set(ALPHABET)
 
 
 def _is_rooted_in(seen: _Seen, run_id: str) -> bool:

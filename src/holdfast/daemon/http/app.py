@@ -12,7 +12,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.routing import BaseRoute, Route
 
 from ...errors import HoldfastError
-from ...spec import check_run_id, make_spec
+from ...run_id import check_run_id
+from ...spec import make_spec
 from . import (
     login,
     meta,

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ...errors import HoldfastError
-from ...spec import check_run_id
+from ...run_id import check_run_id
 from ..event import wall_time
 from .operation import Call, Operation, answer
 from .output import map_of

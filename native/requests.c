@@ -1,0 +1,206 @@
+#include "requests.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "ladder.h"
+#include "phases.h"
+#include "tree.h"
+
+enum { REQUESTS_AT_ONCE = 64 };
+#define LISTEN_AGAIN_NS 1000000000u
+
+/* ── what can be asked of a run, whoever asks ─────────────────────────────────────────────────────────────────── */
+
+int run_stop(struct run *run, const struct stop *stop) {
+    const enum phase before = run->phase;
+    run_reap(run);
+    if (run->phase >= PHASE_DRAINING)
+        return ESRCH;
+    struct fact_stop_asked asked = {(int32_t)stop->cause, stop->signal, stop->by_pid, (int32_t)stop->by_uid};
+    journal_fact_text(&run->journal, FACT_STOP_ASKED, &asked, sizeof asked, stop->reason, stop->reason_length);
+    if (run->phase == PHASE_HELD) {
+        run_begin_quiet_end(run);
+    } else if (run_is_deciding(run)) {
+        if (stop->now)
+            ladder_skip_to_last(run);
+        run_begin_stop(run);
+    } else if (before == PHASE_STOPPING || stop->now) { /* a second request climbs at once */
+        if (stop->now)
+            ladder_skip_to_last(run);
+        ladder_climb(run);
+    }
+    return 0;
+}
+
+int run_extend(struct run *run, uint64_t by_ns) {
+    run_reap(run);
+    const struct spec_options *options = &run->spec.options;
+    if (!run_is_deciding(run))
+        return ESRCH;
+    if (run->deadline_ns == 0)
+        return EINVAL;
+    uint64_t limit = run->deadline_ns + by_ns;
+    if (limit < run->deadline_ns || limit > UINT64_MAX / 4 || (options->ceiling_ns > 0 && limit > options->ceiling_ns))
+        return ERANGE;
+    run->deadline_ns = limit;
+    struct fact_extended extended = {limit};
+    journal_fact(&run->journal, FACT_EXTENDED, &extended, sizeof extended);
+    timer_set(&run->timers, TIMER_DEADLINE, run->started_ns + limit);
+    if (options->warn_before_ns > 0 && limit > options->warn_before_ns)
+        timer_set(&run->timers, TIMER_WARN, run->started_ns + limit - options->warn_before_ns);
+    return 0;
+}
+
+int run_signal(struct run *run, int number, enum signal_scope scope) {
+    run_reap(run);
+    if (number < 1 || number >= NSIG)
+        return EINVAL;
+    if (run->phase >= PHASE_DRAINING || run->phase == PHASE_HELD || (scope == SCOPE_LEADER && run->leader == 0))
+        return ESRCH;
+    if (run_is_inside(run)) {
+        if (run->inside.unanswered >= INSIDE_UNANSWERED_MAX)
+            return EAGAIN;
+        inside_say(&run->inside, scope == SCOPE_TREE ? NOTE_SIGNAL : NOTE_SIGNAL_ONE, number, -1);
+        return inside_is_reachable(&run->inside) ? 0 : ESRCH;
+    }
+    struct reach reach = {0};
+    if (scope == SCOPE_TREE)
+        reach = tree_signal(number);
+    else if (kill(run->leader, number) == 0)
+        reach.reached = 1;
+    else
+        reach.refused = 1;
+    struct fact_signalled signalled = {.signal = number, .rung = -1, .reached = reach.reached, .refused = reach.refused};
+    journal_fact(&run->journal, FACT_SIGNALLED, &signalled, sizeof signalled);
+    return reach.reached == 0 && reach.refused > 0 ? EPERM : 0;
+}
+
+void run_owner_gone(struct run *run, pid_t pid, uid_t uid) {
+    struct fact_owner owner = {.pid = pid, .uid = (int32_t)uid};
+    run_reap(run);
+    if (run->phase >= PHASE_DRAINING)
+        return;
+    journal_fact(&run->journal, FACT_OWNER_GONE, &owner, sizeof owner);
+    if ((run->spec.options.flags & SPEC_OWNED) && (run_is_deciding(run) || run->phase == PHASE_HELD)) {
+        struct stop stop = {.cause = CAUSE_OWNER, .by_pid = pid, .by_uid = uid, .reason = ""};
+        run_stop(run, &stop);
+    }
+}
+
+/* ── packets ──────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static int stop_requested(struct run *run, const struct request *request) {
+    const struct owner *owner = &run->control.owners[request->owner];
+    const size_t fixed = sizeof request->body.stop;
+    struct stop stop = {
+        .cause = (enum stop_cause)request->body.stop.cause,
+        .now = request->body.stop.now != 0,
+        .signal = request->body.stop.signal,
+        .by_pid = owner->pid,
+        .by_uid = owner->uid,
+        .reason = request->body.bytes + fixed,
+        .reason_length = request->frame.length > fixed ? request->frame.length - fixed : 0,
+    };
+    if (stop.cause < CAUSE_USER || stop.cause > CAUSE_SUPERSEDED)
+        return EINVAL;
+    return run_stop(run, &stop);
+}
+
+/*
+ * The order that matters: the owner reads, asks, reads again, sleeps. What we recorded before its last look it has seen;
+ * what we record after this is announced; and what came in between, while its request was on the way, is announced here.
+ */
+static void read_requested(struct run *run, const struct request *request) {
+    if (request->body.read.seen != READ_NO_WAKE) {
+        run->control.owners[request->owner].wants_output = true;
+        if (run->output.recorded_to > request->body.read.seen)
+            control_wake_readers(&run->control, run->journal.length);
+    }
+    if (request->body.read.consumed == 0 || run->output.window == 0 || request->body.read.consumed > run->journal.length)
+        return;
+    run->output.consumed = request->body.read.consumed;
+    journal_release(&run->journal, run->output.consumed);
+}
+
+static void give_input(struct run *run, const struct request *request) {
+    control_answer(&run->control, request, run->input < 0 ? ENOENT : 0, run->input);
+}
+
+static int close_input(struct run *run) {
+    if (run->input < 0)
+        return ENOENT;
+    close(run->input);
+    run->input = -1;
+    return 0;
+}
+
+static void handle(struct run *run, const struct request *request) {
+    int error = 0;
+    switch (request->frame.type) {
+    case PACKET_READ:
+        read_requested(run, request);
+        return;
+    case PACKET_GIVE_INPUT:
+        give_input(run, request);
+        return;
+    case PACKET_GO:
+        run->awaits_go = false;
+        return;
+    case PACKET_STOP:
+        error = stop_requested(run, request);
+        break;
+    case PACKET_SIGNAL:
+        error = run_signal(run, request->body.signal.signal, (enum signal_scope)request->body.signal.scope);
+        break;
+    case PACKET_EXTEND:
+        error = run_extend(run, request->body.extend.by_ns);
+        break;
+    case PACKET_CLOSE_INPUT:
+        error = close_input(run);
+        break;
+    case PACKET_HEARTBEAT:
+        activity_seen(&run->activity, clock_now());
+        break;
+    default:
+        error = EINVAL;
+    }
+    journal_flush(&run->journal); /* an answer may be relied on: what it confirms is on record */
+    control_answer(&run->control, request, error, -1);
+}
+
+void requests_owner_left(struct run *run, int index) {
+    const struct owner owner = run->control.owners[index];
+    control_drop(&run->control, index);
+    if (index == 0)
+        run_owner_gone(run, owner.pid, owner.uid);
+}
+
+void requests_serve(struct run *run, int index) {
+    static struct request request;
+    /* Only up to the end of the run: what is behind it may be the next one. */
+    for (int served = 0; served < REQUESTS_AT_ONCE && run->control.owners[index].fd >= 0 && run->phase != PHASE_ENDED;
+         served++) {
+        switch (control_receive(&run->control, index, &request)) {
+        case CONTROL_NOTHING:
+            return;
+        case CONTROL_GONE:
+            requests_owner_left(run, index);
+            return;
+        case CONTROL_REQUEST:
+            handle(run, &request);
+        }
+    }
+}
+
+void requests_welcome(struct run *run) {
+    int index = control_accept(&run->control);
+    if (run->control.deaf)
+        timer_set(&run->timers, TIMER_LISTEN, clock_now() + LISTEN_AGAIN_NS);
+    if (index < 0)
+        return;
+    const struct owner *owner = &run->control.owners[index];
+    struct fact_owner came = {.pid = owner->pid, .uid = (int32_t)owner->uid};
+    journal_fact(&run->journal, FACT_OWNER_CAME, &came, sizeof came);
+}

@@ -1,0 +1,120 @@
+/* What each clock of a run means when it is due. Reap first: see the rule in run.h. */
+#include "container.h"
+#include "ladder.h"
+#include "phases.h"
+#include "tree.h"
+
+#define SAMPLE_SHARE 10u /* sampling a huge tree takes at most a tenth of the time */
+
+void run_arm_clocks(struct run *run, uint64_t now) {
+    const struct spec_options *options = &run->spec.options;
+    run->deadline_ns = options->deadline_ns;
+    if (options->deadline_ns > 0)
+        timer_set(&run->timers, TIMER_DEADLINE, clock_after(now, options->deadline_ns));
+    if (options->deadline_ns > options->warn_before_ns && options->warn_before_ns > 0)
+        timer_set(&run->timers, TIMER_WARN, clock_after(now, options->deadline_ns - options->warn_before_ns));
+    activity_start(&run->activity, (options->flags & SPEC_IDLE_HEARTBEAT) ? GUARD_FD_HEARTBEAT : -1, now);
+    if (options->idle_ns > 0)
+        timer_set(&run->timers, TIMER_IDLE, clock_after(now, (options->flags & SPEC_IDLE_CPU) ? options->idle_ns / 4 : options->idle_ns));
+    if (options->memory_bytes > 0 || options->processes > 0)
+        timer_set(&run->timers, TIMER_SAMPLE, now + SAMPLE_EVERY_NS);
+}
+
+static void expire(struct run *run, enum fact fact, uint64_t limit_ns) {
+    struct fact_expired expired = {limit_ns};
+    run_reap(run);
+    if (!run_is_deciding(run))
+        return;
+    journal_fact(&run->journal, fact, &expired, sizeof expired);
+    run_begin_stop(run);
+}
+
+static void check_idle(struct run *run) {
+    const struct spec_options *options = &run->spec.options;
+    const uint64_t now = clock_now();
+    if (output_waits_for_owner(&run->output))
+        activity_seen(&run->activity, now); /* it is its reader that is slow, not the command */
+    const uint64_t reaped_us = (uint64_t)(run->usage.user_us + run->usage.system_us);
+    uint64_t again = activity_check(&run->activity, options, reaped_us, now);
+    if (again > now)
+        timer_set(&run->timers, TIMER_IDLE, again);
+    else
+        expire(run, FACT_IDLE, options->idle_ns);
+}
+
+static void check_budgets(struct run *run) {
+    run_reap(run);
+    if (!run_is_deciding(run))
+        return;
+    const uint64_t before = clock_now();
+    const bool spent = run_record_budgets(run);
+    const uint64_t after = clock_now(), cost = (after - before) * SAMPLE_SHARE;
+    timer_set(&run->timers, TIMER_SAMPLE, after + (cost > SAMPLE_EVERY_NS ? cost : SAMPLE_EVERY_NS));
+    if (spent)
+        run_begin_stop(run);
+}
+
+static void warn(struct run *run) {
+    run_reap(run);
+    if (!run_is_deciding(run))
+        return;
+    if (run_is_inside(run)) {
+        inside_say(&run->inside, NOTE_WARN, run->spec.options.warn_signal, 0);
+        return;
+    }
+    struct reach reach = tree_warn(run->spec.options.warn_signal);
+    struct fact_warned warned = {.signal = run->spec.options.warn_signal, .reached = reach.reached};
+    journal_fact(&run->journal, FACT_WARNED, &warned, sizeof warned);
+}
+
+void run_timer(struct run *run, enum timer timer) {
+    timer_off(&run->timers, timer);
+    switch (timer) {
+    case TIMER_WARN:
+        warn(run);
+        break;
+    case TIMER_DEADLINE:
+        expire(run, FACT_DEADLINE, run->deadline_ns);
+        break;
+    case TIMER_IDLE:
+        check_idle(run);
+        break;
+    case TIMER_SAMPLE:
+        check_budgets(run);
+        break;
+    case TIMER_TERMINAL:
+        run_output(run, 0);
+        break;
+    case TIMER_LISTEN:
+        run->control.deaf = false;
+        break;
+    case TIMER_RUNG:
+        run_reap(run);
+        if (run->phase == PHASE_STOPPING)
+            ladder_climb(run);
+        break;
+    case TIMER_KILL_PASS:
+        run_reap(run);
+        if (run->phase == PHASE_STOPPING)
+            ladder_repeat_last(run);
+        break;
+    case TIMER_KILL_WAIT:
+        run_reap(run);
+        if (run->phase == PHASE_STOPPING && run_is_inside(run))
+            container_give_up(run);
+        else if (run->phase == PHASE_STOPPING)
+            run_begin_drain(run, TREE_SURVIVORS);
+        break;
+    case TIMER_INSIDE:
+        container_overdue(run);
+        break;
+    case TIMER_DRAIN_IDLE:
+        run_end_drain(run, DRAIN_IDLE);
+        break;
+    case TIMER_DRAIN:
+        run_end_drain(run, DRAIN_ABSOLUTE);
+        break;
+    case TIMER_COUNT:
+        break;
+    }
+}

@@ -1,0 +1,43 @@
+"""The spec of what a program asks for: checked once for runs that are alike, and a child of the run it is itself in."""
+
+from __future__ import annotations
+
+import os
+
+from .environment import parent_run_id
+from .fields import check_argv
+from .records import TYPE_CHECKING
+from .run_id import new_run_id
+from .spec import make_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from .fields import Text
+    from .spec import RunSpec, SpecOptions
+
+
+def new_spec(argv: Sequence[Text], options: SpecOptions) -> RunSpec:
+    """The checked spec; a run started inside another run is its child unless the caller says otherwise.
+
+    Options that were checked for the last run are not checked again, as long as they are plain values: a program that
+    starts thousands of runs starts them all alike. SpecError as from `make_spec`.
+    """
+    global _checked
+    if "parent" not in options:
+        options["parent"] = parent_run_id(os.environ)
+    key = tuple([(name, value.__class__, value) for name, value in options.items()])
+    if _checked is not None and _checked[0] == key:
+        arguments = check_argv(argv)
+        if sum(map(len, arguments)) < _SHORT_ARGV:  # more than that is counted, in `make_spec`
+            return _checked[1]._replace(argv=arguments, run_id=new_run_id())
+    spec = make_spec(argv, **options)
+    if "run_id" not in options and all(kind in _PLAIN for _name, kind, _value in key):
+        _checked = (key, spec)
+    return spec
+
+
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+_SHORT_ARGV = 1 << 16
+_checked: tuple[tuple[Any, ...], RunSpec] | None = None
