@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SECRET_FD = 9
 _IN_POSITION_S = 10.0
 _INTO_GRACE_S = 0.9  # the deadline of 0.6 s has passed by then, and the grace of 1.2 s has not
-_STOPPING_S, _STOPPED_S, _BETWEEN_S = 6.0, 0.01, 0.02
+_STOPPING_S, _STOPPED_S, _BETWEEN_S = 6.0, 0.002, 0.004
 
 
 class Interference:

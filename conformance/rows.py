@@ -128,7 +128,7 @@ ROWS: tuple[Row, ...] = (
     _spawn("no-such-directory", "is to run in a directory that is not there", "/bin/true", cwd="{directory}/nowhere")
     ._replace(repeats=6),
     Row("stop-and-continue", 24, "the supervisor is stopped and continued as it starts it", "not wedged",
-        Task((("/bin/true",),) * 20, timeout_s=20.0), SUCCEEDED._replace(begins=None, within_s=8.0),
+        Task((("/bin/true",),) * 40, timeout_s=20.0), SUCCEEDED._replace(begins=None, within_s=8.0),
         (), "stop-and-continue", repeats=12),
     Row("supervisor-terminated", 25, "the supervisor gets SIGTERM mid-run", "the handler runs, nobody left",
         Task(_run("@exits_on_term", 0, "{mark}"), timeout_s=20.0), NOBODY._replace(mark=True),
