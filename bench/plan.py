@@ -85,6 +85,7 @@ _STARTUP = (
     Peer("python3, subprocess.run", "startup", "python_subprocess"),
     Peer("timeout 60 true", "startup", "coreutils_timeout"),
     Peer("holdfast run -- true", "startup", "holdfast_run"),
+    Peer("holdfast run -- true, uv's script", "startup", "holdfast_run_lean"),
 )
 _SUBMIT = (
     Peer(DURABLE, "submitting", "with_library"),

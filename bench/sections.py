@@ -159,7 +159,8 @@ directory the library keeps a run's journal, too. The owner's CPU time of the da
 
 def _startup(results: Results) -> tuple[str, dict[str, str]]:
     text = """## Start-up of the command line
-The installed commands of one environment, bytecode compiled (the first start, which compiles, is not counted).
+The installed commands of one environment, bytecode compiled (the first start, which compiles, is not counted). The
+script of the last row is what uv and pip 26.3 write; an older pip's imports `re` before it comes to Holdfast.
 """
     rows = [
         (

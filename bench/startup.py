@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from .cost import Sample
 
 COMMAND = "/bin/true"
+_LEAN = """\
+#!{interpreter}
+import sys
+from holdfast.cli.main import main
+if __name__ == "__main__":
+    sys.exit(main())
+"""
 
 
 def bare_python(parameters: dict[str, Any]) -> Sample:
@@ -28,6 +35,15 @@ def bare_python(parameters: dict[str, Any]) -> Sample:
 def holdfast_run(parameters: dict[str, Any]) -> Sample:
     """holdfast run -- true, the installed command."""
     return _repeat([console_script(), "run", "--", COMMAND], parameters)
+
+
+def holdfast_run_lean(parameters: dict[str, Any]) -> Sample:
+    """The same with the script that uv and pip 26.3 write; the one of pip 23, of Debian 12, imports `re` first."""
+    script = Path(parameters["bytecode"], "holdfast")
+    script.parent.mkdir(parents=True, exist_ok=True)
+    script.write_text(_LEAN.format(interpreter=sys.executable))
+    script.chmod(0o755)
+    return _repeat([str(script), "run", "--", COMMAND], parameters)
 
 
 def coreutils_timeout(parameters: dict[str, Any]) -> Sample:

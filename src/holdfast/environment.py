@@ -20,10 +20,9 @@ A pattern is a name in which `*` stands for any characters. Names are handled as
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
 
 from .errors import SpecError
-from .records import NamedTuple
+from .records import Iterable, Mapping, NamedTuple
 from .run_id import check_run_id
 
 RUN_ID = "HOLDFAST_RUN_ID"

@@ -7,11 +7,10 @@ environment, paths) is kept as `os.fsdecode` gives it, so `os.fsencode` gives th
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
 
 from .durations import parse_duration, parse_size
 from .errors import SpecError
-from .records import TYPE_CHECKING
+from .records import TYPE_CHECKING, Iterable, Mapping, Sequence
 
 if TYPE_CHECKING:
     from typing import Any

@@ -33,7 +33,7 @@ def boot_id() -> str | None:
     global _boot_id
     if _boot_id is None:
         try:
-            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
                 _boot_id = file.read().strip() or None
         except OSError:
             return None

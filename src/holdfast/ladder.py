@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from .durations import format_duration, parse_duration
 from .errors import SpecError
 from .fields import Duration, listed
-from .records import TYPE_CHECKING, NamedTuple
+from .records import TYPE_CHECKING, Iterable, NamedTuple
 from .records import signal as _signal
 from .signals import parse_signal, signal_name
 

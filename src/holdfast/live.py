@@ -31,7 +31,6 @@ from itertools import count
 from . import outcome as outcomes
 from .errors import JournalDamagedError, RequestError, SpecError
 from .guard import control
-from .guard.idle import IdleGuard, spec_for_idle
 from .guard.launch import launch, set_window_size
 from .journal.facts import CAUSES, Detail, make_fact
 from .journal.reader import JournalReader
@@ -144,7 +143,7 @@ class LiveRun:
             handle = launch_durable(state, spec, wake_output=wake_output, window_size=window_size)
             return cls(spec, handle, wake_output=wake_output, state=state)
         window_bytes = WINDOW_BYTES if windowed else ENDLESS
-        if idle is not None and (told := spec_for_idle(spec)) is not None:
+        if idle is not None and (told := idle.spec_for(spec)) is not None:
             spec = told
             handle = launch(spec, wake_output=wake_output, window_bytes=window_bytes, idle=idle)
         else:
@@ -412,7 +411,7 @@ class LiveRun:
     def part_from_guard(self) -> None:
         """The guard goes to the idle ones. What is known of the run stays."""
         assert self.idle is not None
-        self.idle.give(IdleGuard(self.control, self.pidfd, self.guard_pid, self.first_run))
+        self.idle.give(self.control, self.pidfd, self.guard_pid, self.first_run)
         self.idle, self.control, self.pidfd = None, _NO_SOCKET, -1
 
     def close_control(self) -> None:

@@ -8,14 +8,13 @@ it matters; everything that can be known to be wrong beforehand is a SpecError t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
 
 from . import fields
 from .durations import parse_duration
 from .errors import SpecError
 from .fields import IDLE_COUNTS, Duration, Text, printable
 from .ladder import Ladder, Rung, default_ladder, format_ladder, parse_ladder
-from .records import TYPE_CHECKING, NamedTuple
+from .records import TYPE_CHECKING, Iterable, Mapping, NamedTuple, Sequence
 from .records import signal as _signal
 from .run_id import check_run_id, new_run_id
 from .signals import parse_signal, signal_name

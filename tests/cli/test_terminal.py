@@ -54,8 +54,8 @@ def at_terminal(*arguments: str, **options: object) -> Console:
     return Console(*HOLDFAST, "run", *arguments, **options)  # type: ignore[arg-type]
 
 
-def test_repl_takes_ctrl_c_and_goes_on() -> None:
-    with at_terminal(sys.executable, "-q") as console:
+def test_repl_takes_ctrl_c_and_goes_on(tmp_path: Path) -> None:
+    with at_terminal(sys.executable, "-q", environment={"HOME": str(tmp_path)}) as console:  # it keeps a history there
         console.until(b">>> ")
         console.type(b"6 * 7\r")
         console.until(b"42")

@@ -13,6 +13,7 @@ import select
 from ..records import TYPE_CHECKING, NamedTuple, signal
 from .containment import probe
 from .inheritance import fingerprint
+from .launch import LONGEST_RUN_ID
 from .leftovers import leaf_path, remove_leaf
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from .inheritance import Look
 
 MOST_IDLE = 32
-LONGEST_RUN_ID = 20  # of a run that a used guard can show in its command line
 _GOES_WITHIN_MS = 5000
 
 
@@ -89,9 +89,24 @@ class IdleGuards:
         """One that passes on what a new one would, if the set is current: to be looked at before it starts anything."""
         return self._guards.pop() if self._guards else None
 
-    def give(self, guard: IdleGuard) -> None:
+    def give(self, control: socket, pidfd: int, pid: int, first_run: str) -> None:
         """Keep it for the next run; only while there is room."""
-        self._guards.append(guard)
+        self._guards.append(IdleGuard(control, pidfd, pid, first_run))
+
+    @staticmethod
+    def spec_for(spec: RunSpec) -> RunSpec | None:
+        """The spec as a guard can take it that was started earlier; None when it needs a new one.
+
+        Such a guard is not where we are now, so it is told; and a terminal or a life beyond ours is for a guard of its
+        own.
+        """
+        if spec.pty or spec.in_container or spec.lifetime != "owner" or len(spec.run_id) > LONGEST_RUN_ID:
+            return None
+        try:
+            here = os.getcwd()
+        except OSError:
+            return None
+        return spec._replace(cwd=here if spec.cwd is None else os.path.join(here, spec.cwd))
 
     def close(self) -> None:
         """End every one, and keep none from now on."""
@@ -100,17 +115,3 @@ class IdleGuards:
             guard.control.close()  # all at once, so that they go side by side
         while self._guards:
             self._guards.pop().end()
-
-
-def spec_for_idle(spec: RunSpec) -> RunSpec | None:
-    """The spec as a guard can take it that was started earlier; None when it needs a new one.
-
-    Such a guard is not where we are now, so it is told; and a terminal or a life beyond ours is for a guard of its own.
-    """
-    if spec.pty or spec.in_container or spec.lifetime != "owner" or len(spec.run_id) > LONGEST_RUN_ID:
-        return None
-    try:
-        here = os.getcwd()
-    except OSError:
-        return None
-    return spec._replace(cwd=here if spec.cwd is None else os.path.join(here, spec.cwd))

@@ -18,6 +18,7 @@ from __future__ import annotations
 import errno
 import os
 import select
+import sys
 
 # The socket module builds enums for every constant there is: 8 ms. Its C half has all that is needed here.
 from _socket import (
@@ -31,7 +32,6 @@ from _socket import (
     SOL_SOCKET,
     socketpair,
 )
-from array import array
 from fcntl import F_DUPFD_CLOEXEC, fcntl
 
 from ..environment import GUARD
@@ -40,8 +40,6 @@ from ..records import TYPE_CHECKING, NamedTuple
 from . import containment, parts
 from .beginning import beginning
 from .control import NEXT_SPEC_MAX, go, next_run, stop
-from .idle import LONGEST_RUN_ID
-from .inheritance import fingerprint
 
 if TYPE_CHECKING:
     from _socket import socket
@@ -55,6 +53,7 @@ FD_STDIN, FD_JOURNAL, FD_CONTROL, FD_SPEC, FD_INPUT, FD_LISTEN, FD_DIRECTORY, FD
 FIRST_FREE = 10
 _NEXT_DESCRIPTORS = (FD_JOURNAL, FD_STDIN, FD_HEARTBEAT)  # what a guard that is used again gets, as far as there is any
 _ENDS_WITHIN_MS = 30_000
+LONGEST_RUN_ID = 20  # of a run that a used guard can show in its command line
 _ROOM_FOR_AN_ID = " " * LONGEST_RUN_ID  # where a guard that is used again shows which run it keeps
 
 # What the guard takes or waits for must not be ignored; the command's own dispositions the guard resets itself.
@@ -171,7 +170,7 @@ class _Launching:
             os.ftruncate(journal_fd, trusted)  # without what it recorded of a run that it was not to start
         os.write(self.give(_memory_file("holdfast-spec"), FD_SPEC), encoded)
         control = self.open_control()
-        look = fingerprint() if self.again else None  # before: behind it, this process may have changed
+        look = _look() if self.again else None  # before: behind it, this process may have changed
         pid = self.pid = os.posix_spawn(
             guard_path(),
             ["holdfast-guard", spec.run_id, *([_ROOM_FOR_AN_ID] if self.again else [])],
@@ -191,11 +190,11 @@ class _Launching:
 
         Whether it may have it, is looked at while it forks: it starts nothing before it is told so.
         """
-        given, coming, bits = self.given, array("i"), 0
+        given, coming, bits = self.given, bytearray(), 0
         for bit, number in enumerate(_NEXT_DESCRIPTORS):
             if number in given:
                 bits |= 1 << bit
-                coming.append(given[number])
+                coming += given[number].to_bytes(4, sys.byteorder)
         # Whatever interrupts us from here on, `abandon` ends it: by then it may have started the run.
         self.control, self.pid = guard.control, guard.pid
         self.ours.append(guard.pidfd)
@@ -341,6 +340,12 @@ def set_window_size(terminal: int, rows: int, columns: int) -> None:
     from fcntl import ioctl
 
     ioctl(terminal, termios.TIOCSWINSZ, rows.to_bytes(2, "little") + columns.to_bytes(2, "little") + bytes(4))
+
+
+def _look() -> Look | None:
+    from .inheritance import fingerprint  # here, because one run alone needs none of it
+
+    return fingerprint()
 
 
 def _pidfd(pid: int) -> int:

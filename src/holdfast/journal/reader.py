@@ -14,7 +14,6 @@ backwards, so a verdict once read cannot be overtaken by a frame read later.
 from __future__ import annotations
 
 import os
-from array import array
 from io import BytesIO
 
 from ..errors import JournalDamagedError, JournalVersionError
@@ -32,6 +31,7 @@ from .codec import (
 from .facts import FACTS, HEADER, LATE, MARK, OUTPUT, PREAMBLE, SPEC, STREAMS, VERSION
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Callable
     from typing import Any
 
@@ -249,7 +249,7 @@ class JournalReader:
     def _remember(self, name: str, late: int, offset: int, length: int) -> None:
         if not late and length:
             if name not in self._ranges:
-                self._ranges[name] = array("Q")
+                self._ranges[name] = _no_ranges()
             self._ranges[name].extend((offset, length))
 
     def _count(self, name: str, late: int, length: int) -> None:
@@ -299,3 +299,9 @@ class JournalReader:
             )
         self._decoded[type_] = value  # the first of its kind counts, so it never changes
         return value
+
+
+def _no_ranges() -> array[int]:
+    from array import array  # here, because it brings `collections` along, and many runs write nothing
+
+    return array("Q")
