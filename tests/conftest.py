@@ -79,12 +79,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
-    """After each test there is no process, descriptor or cgroup that was not there before it."""
+    """After each test there is no process, descriptor or cgroup that was not there before, and no run of the user's."""
     monkeypatch.setenv(TOKEN, request.node.name.encode("ascii", "replace").decode()[:200])
+    states = Path(tempfile.gettempdir(), f"holdfast-states-of-nobody-{os.getpid()}")
+    monkeypatch.setenv("XDG_STATE_HOME", str(states))
     before = take_stock()
     yield
     # The traceback of a failed test keeps its frames, and what is open in them: that would be noise.
-    if leftovers := find_leftovers(before, descriptors=FAILED not in request.node.stash):
+    leftovers = find_leftovers(before, descriptors=FAILED not in request.node.stash)
+    if states.exists():
+        shutil.rmtree(states)
+        leftovers.append("runs in the user's own state directory")
+    if leftovers:
         pytest.fail("left behind:\n  " + "\n  ".join(leftovers), pytrace=False)
 
 
