@@ -25,8 +25,10 @@ def beginning(spec: RunSpec) -> bytes:
     key = parts.but_for_names(spec)
     if known is None or known[0] != key:
         known = _known_json = (key, _unnamed_json(spec))
-    names = _json({"run_id": spec.run_id, "argv": [printable(argument) for argument in spec.argv]})
-    spec_json = names[:-1] + b", " + known[1][1:]
+    own: dict[str, Any] = {"run_id": spec.run_id, "argv": [printable(argument) for argument in spec.argv]}
+    if spec.queued_at is not None:
+        own["queued_at"] = spec.queued_at
+    spec_json = _json(own)[:-1] + b", " + known[1][1:]
     boottime_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     return journal_preamble(spec.run_id, boot_id() or "unknown", time.time_ns(), boottime_ns, spec_json)
 
@@ -36,7 +38,7 @@ _known_json: tuple[tuple[object, ...], bytes] | None = None
 
 def _unnamed_json(spec: RunSpec) -> bytes:
     public = public_spec(spec)
-    del public["run_id"], public["argv"]
+    del public["run_id"], public["argv"], public["queued_at"]
     # What is not set is left out.
     is_set = {name: value for name, value in public.items() if value is not None and value is not False and value != []}
     return _json(is_set)

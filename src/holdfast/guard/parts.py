@@ -71,14 +71,15 @@ def encode_spec(
 
 
 def but_for_names(spec: RunSpec) -> tuple[object, ...]:
-    """What a run has in common with others of its kind: all but the command and the id.
+    """What a run has in common with others of its kind: all but the command, the id, and since when it was queued.
 
     A program starts many runs that differ in nothing else, and what is made of these fields is remembered.
     """
-    return spec[1:_RUN_ID_FIELD] + spec[_RUN_ID_FIELD + 1 :]
+    return spec[1:_RUN_ID_FIELD] + spec[_RUN_ID_FIELD + 1 : _QUEUED_FIELD] + spec[_QUEUED_FIELD + 1 :]
 
 
 _RUN_ID_FIELD = RunSpec._fields.index("run_id")
+_QUEUED_FIELD = RunSpec._fields.index("queued_at")
 _known_parts: tuple[tuple[object, ...], bytes] | None = None
 
 
