@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import campaign, machine, native, page, plan
+from . import campaign, excerpt, machine, native, page, plan
 from .progress import Progress
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -33,6 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
         results.write_text(json.dumps(_measure(scale, figures), indent=1) + "\n", encoding="utf-8")
     measured = json.loads(results.read_text(encoding="utf-8"))
     print(page.write(measured, directory))
+    if directory.resolve() == _ROOT / "docs":
+        excerpt.put("bench", page.excerpt(measured))
     return (
         1 if any(peer.startswith("holdfast") for one in measured["figures"].values() for peer in one["errors"]) else 0
     )

@@ -83,6 +83,16 @@ def targets_table(results: Results) -> str:
     return "## Targets\n" + table(("", "measured", "by CPU time", "floor", "", "goal", ""), rows)
 
 
+def excerpt(measured: dict[str, Any]) -> str:
+    """For the README: what was promised, and what was measured."""
+    rows = []
+    for target in TARGETS:
+        value = target.measure(measured["figures"])
+        bound = f"{'≥' if target.at_least else '≤'} {target.floor:g}{target.unit}"
+        rows.append((target.what, "not measured" if value is None else f"{number(value)}{target.unit}", bound))
+    return table(("", "measured", "promised"), rows)
+
+
 def _verdict(value: float | None, target: Target, bound: float | None) -> str:
     if value is None or bound is None:
         return ""

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench import machine
+from bench import excerpt, machine
 from bench.progress import Progress
 
 from . import campaign, compare, install, page
@@ -44,6 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
         results.write_text(json.dumps(_measure(rows, peers), indent=1) + "\n", encoding="utf-8")
     measured = json.loads(results.read_text(encoding="utf-8"))
     print(page.write(measured, directory))
+    if directory.resolve() == ROOT / "docs":
+        excerpt.put("conformance", page.excerpt(measured))
     return _verdict(measured)
 
 

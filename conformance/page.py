@@ -68,6 +68,13 @@ def _sentence(measured: Measured) -> str:
     return f"Holdfast holds {told}." if told else ""
 
 
+def excerpt(measured: Measured) -> str:
+    """For the README: how many rows held for whom."""
+    counts = [(peer["name"], *tally(measured, peer["name"])) for peer in measured["peers"]]
+    rows = [(f"`{name}`", f"{held} of {applied}" if applied else "absent") for name, held, applied in counts]
+    return table(("", "held"), rows)
+
+
 def _peers(measured: Measured) -> str:
     rows = []
     for peer in measured["peers"]:

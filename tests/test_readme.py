@@ -8,6 +8,7 @@ those of the day and that `...` stands for anything.
 from __future__ import annotations
 
 import doctest
+import json
 import os
 import re
 import subprocess
@@ -16,7 +17,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from bench import excerpt
+from bench import page as bench_page
 
+from conformance import page as conformance_page
 from holdfast.cli.main import COMMANDS
 
 ROOT = Path(__file__).parent.parent
@@ -176,3 +180,22 @@ def test_every_option_is_documented(command: str) -> None:
     manual = "".join(page.read_text() for page in sorted(ROOT.glob("docs/*.md")))
     missing = [option for option in re.findall(r"^  (--[a-z-]+)", done.stdout, re.MULTILINE) if option not in manual]
     assert not missing
+
+
+def test_the_measured_tables_are_those_of_the_results() -> None:
+    for name, results, made in (
+        ("bench", "benchmarks.json", bench_page.excerpt),
+        ("conformance", "conformance.json", conformance_page.excerpt),
+    ):
+        measured = json.loads((ROOT / "docs" / results).read_text(encoding="utf-8"))
+        assert excerpt.get(name) == made(measured), f"make {name} writes it"
+
+
+def test_a_measured_table_replaces_the_one_before(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- bench: by `make bench` -->\nold\n<!-- end of bench -->\nb\n")
+    excerpt.put("bench", "new \\1", page)
+    assert excerpt.get("bench", page) == "new \\1"
+    assert page.read_text() == "a\n<!-- bench: by `make bench` -->\nnew \\1\n<!-- end of bench -->\nb\n"
+    with pytest.raises(LookupError):
+        excerpt.put("other", "", page)
