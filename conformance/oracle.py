@@ -63,7 +63,7 @@ class Leaf:
 
     def peak_mib(self) -> int:
         """The most memory that a process in it has had; one that has ended is with whoever waited for it."""
-        return max(map(_peak_kib, self.pids()), default=0) >> 10
+        return max(map(peak_kib, self.pids()), default=0) >> 10
 
     def close(self) -> None:
         """Kill whatever is there, and remove the cgroup. RuntimeError when something cannot be ended."""
@@ -161,7 +161,8 @@ def _minds_sigterm(pid: int) -> bool:
     return any(int(mask, 16) & bit for mask in _status(pid, "SigIgn:", "SigCgt:"))
 
 
-def _peak_kib(pid: int) -> int:
+def peak_kib(pid: int) -> int:
+    """The most memory that a live process has had; 0 for one that is gone."""
     return max(map(int, _status(pid, "VmHWM:")), default=0)
 
 

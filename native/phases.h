@@ -1,5 +1,6 @@
 /*
- * How a run gets from one phase to the next: the steps of run.c that requests, clocks and containers take, too. The diagram is in run.h.
+ * How a run gets from one phase to the next: the steps of run.c that requests, clocks and containers take, too. The
+ * diagram is in run.h.
  */
 #ifndef HOLDFAST_PHASES_H
 #define HOLDFAST_PHASES_H

@@ -77,19 +77,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("contained", ["cgroup", "subreaper"] if has_cgroup else ["subreaper"], indirect=True)
 
 
+@pytest.fixture(scope="session")
+def states_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a run would be kept that names no state directory; no test shall make it."""
+    return tmp_path_factory.mktemp("user") / "state"
+
+
 @pytest.fixture(autouse=True)
-def nothing_left_behind(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
+def nothing_left_behind(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, states_of_the_user: Path
+) -> Iterator[None]:
     """After each test there is no process, descriptor or cgroup that was not there before, and no run of the user's."""
     monkeypatch.setenv(TOKEN, request.node.name.encode("ascii", "replace").decode()[:200])
-    states = Path(tempfile.gettempdir(), f"holdfast-states-of-nobody-{os.getpid()}")
-    monkeypatch.setenv("XDG_STATE_HOME", str(states))
     before = take_stock()
-    yield
+    with pytest.MonkeyPatch.context() as environment:  # not the test's own, which it may undo
+        environment.delenv("HOLDFAST_STATE_DIR", raising=False)
+        environment.setenv("XDG_STATE_HOME", str(states_of_the_user))
+        yield
     # The traceback of a failed test keeps its frames, and what is open in them: that would be noise.
     leftovers = find_leftovers(before, descriptors=FAILED not in request.node.stash)
-    if states.exists():
-        shutil.rmtree(states)
+    if states_of_the_user.exists():
         leftovers.append("runs in the user's own state directory")
+        shutil.rmtree(states_of_the_user)
     if leftovers:
         pytest.fail("left behind:\n  " + "\n  ".join(leftovers), pytrace=False)
 

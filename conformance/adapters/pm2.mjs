@@ -24,7 +24,8 @@ async function describe(name) {
   return found?.pm2_env;
 }
 
-// From the bus, because its log files are closed at the exit, with whatever was still on its way to them.
+// From the bus, because its log files are closed at the exit, with whatever was still on its way to them. What it costs
+// is memory: nothing slows a program down that writes faster than the bus is read.
 class Output {
   stdout = [];
   stderr = [];
@@ -36,10 +37,9 @@ class Output {
   }
 
   take(name, data) {
-    const part = Buffer.from(data);
     this.heard = Date.now();
-    if (name === "stdout") this.bytes += part.length;
-    if (!this.stream) this[name].push(part);
+    if (name === "stdout") this.bytes += Buffer.byteLength(data);
+    if (!this.stream) this[name].push(Buffer.from(data));
   }
 
   // Nothing says that it is all: it says that a program has exited while output is still coming.

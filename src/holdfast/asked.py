@@ -28,10 +28,11 @@ def new_spec(argv: Sequence[Text], options: SpecOptions) -> RunSpec:
     if "parent" not in options:
         options["parent"] = parent_run_id(os.environ)
     key = tuple([(name, value.__class__, value) for name, value in options.items()])
-    if _checked is not None and _checked[0] == key:
+    known = _checked  # read once: another thread may replace it
+    if known is not None and known[0] == key:
         arguments = check_argv(argv)
         if sum(map(len, arguments)) < _SHORT_ARGV:  # more than that is counted, in `make_spec`
-            return _checked[1]._replace(argv=arguments, run_id=new_run_id())
+            return known[1]._replace(argv=arguments, run_id=new_run_id())
     spec = make_spec(argv, **options)
     if "run_id" not in options and all(kind in _PLAIN for _name, kind, _value in key):
         _checked = (key, spec)
