@@ -7,6 +7,7 @@ nothing here is urgent: a blocked event loop learns of a verdict late, it does n
 
 from __future__ import annotations
 
+import array  # noqa: F401 - the reader's, now that there are descriptors to load it with
 import os
 from typing import TYPE_CHECKING
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array  # noqa: F401 - the reader's, now that there are descriptors to load it with
 import select
 from io import BytesIO
 from typing import TYPE_CHECKING
