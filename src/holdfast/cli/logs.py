@@ -50,10 +50,11 @@ def act(given: Parsed) -> int:
         if follow:
             _follow(state, run_id, reader, printer)
         printer.end()
-        damage = damage_of(record)
-    if damage is None:
+        lost = messages.lost_output(reader.facts)
+        missing = damage_of(record) or (f"{lost}; run {run_id}" if lost else None)
+    if missing is None:
         return 0
-    messages.say(damage)
+    messages.say(missing)
     return OWN_FAILURE
 
 

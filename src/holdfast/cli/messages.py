@@ -7,7 +7,10 @@ import os
 from ..records import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..errors import HoldfastError
+    from ..journal.facts import Fact
     from ..outcome import Outcome
     from ..spec import RunSpec
 
@@ -67,6 +70,16 @@ def _survivors(outcome: Outcome) -> str | None:
         return None
     pids = [str(survivor["pid"]) for survivor in outcome.tree.detail["survivors"]]
     return f"could not be ended: process {', '.join(pids)}"
+
+
+def lost_output(facts: Iterable[Fact]) -> str | None:
+    """What a journal that could not be written has cost; None when all output was kept, or dropped as was asked for."""
+    kinds = {fact.kind: fact.detail for fact in facts}
+    failed, drained = kinds.get("recording_failed"), kinds.get("drained")
+    if failed is None or drained is None or not (count := drained["dropped_bytes"]):
+        return None
+    lost = "1 byte is lost" if count == 1 else f"{count} bytes are lost"
+    return f"output could not be kept: {os.strerror(failed['error'])}; {lost}"
 
 
 def stopping(run_id: str) -> str:

@@ -265,12 +265,17 @@ class _Command:
         failures = [f"{name}: {os.strerror(number)}" for name, number in broken.items()]
         if foreground.undelivered and live.outcome.cause == "exit" and not foreground.given_up_by:
             failures.append("its reader did not read in time")
+        lost = None if reader_gone else messages.lost_output(live.facts)
+        if lost:
+            messages.say(f"{lost}; run {self.spec.run_id}")
         if failures and not reader_gone:
             messages.say(f"output could not be passed on: {', '.join(failures)}; run {self.spec.run_id}")
             return OWN_FAILURE
         if not self.quiet and not reader_gone and (line := messages.verdict(live.outcome, self.spec)):
             messages.say(line)
-        return 128 + foreground.given_up_by if foreground.given_up_by else exit_code(live.outcome)
+        if foreground.given_up_by:
+            return 128 + foreground.given_up_by
+        return OWN_FAILURE if lost and live.outcome.cause == "exit" else exit_code(live.outcome)
 
     def _write_report(self, report: dict[str, Any], code: int) -> int:
         assert self.report is not None

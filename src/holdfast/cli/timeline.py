@@ -65,8 +65,10 @@ def timeline(
         return round((at_ns - begin_ns) / 1e9, 6) if isinstance(begin_ns, int) else None
 
     ordered = sorted(facts, key=order)
+    around = {fact.kind: fact for fact in ordered}
     events = [
-        (fact.at_ns, 1, Event(at_s(fact.at_ns), fact.kind, words(fact), _mark(fact, outcome))) for fact in ordered
+        (fact.at_ns, 1, Event(at_s(fact.at_ns), fact.kind, words(fact, around), _mark(fact, outcome)))
+        for fact in ordered
     ]
     for spell in output:
         event = Event(at_s(spell.first_ns), "output", spell.words, "late" if spell.late else "")
@@ -82,9 +84,14 @@ def _mark(fact: Fact, outcome: Outcome) -> str:
     return "late" if decisive and order(fact) > order(outcome.decided_by) else ""  # type: ignore[arg-type]
 
 
-def words(fact: Fact) -> str:
-    """One fact in plain words; one this version does not know by its name and fields."""
+def words(fact: Fact, around: Mapping[str, Fact] | None = None) -> str:
+    """One fact in plain words; one this version does not know by its name and fields.
+
+    `around` are the facts of the run by their kinds: some of them change what can be said of others.
+    """
     tell = _WORDS.get(fact.kind)
+    if fact.kind == "end" and "recording_failed" in (around or ()):
+        tell = _used_without_record
     if tell is None:
         return plain(f"{fact.kind} {dict(fact.detail)}" if fact.detail else fact.kind)
     return plain(tell(fact.detail))
@@ -131,11 +138,11 @@ def _limit(detail: Mapping[str, Any]) -> str:
 
 def _drained(detail: Mapping[str, Any]) -> str:
     how = {
-        "eof": "all output was read to its end",
+        "eof": "output was read to its end" if detail["dropped_bytes"] else "all output was read to its end",
         "idle": "output was still open, but nothing more came: reading ended",
         "absolute": "output was still coming when the time for it was over: reading ended",
     }.get(detail["how"], f"reading ended ({detail['how']})")
-    dropped = f"; {size(detail['dropped_bytes'])} were dropped" if detail["dropped_bytes"] else ""
+    dropped = f"; {size(detail['dropped_bytes'])} were not kept" if detail["dropped_bytes"] else ""
     return f"{how}; {size(detail['stdout_bytes'])} stdout, {size(detail['stderr_bytes'])} stderr{dropped}"
 
 
@@ -153,9 +160,13 @@ def _stragglers(detail: Mapping[str, Any]) -> str:
     return f"{_count(detail['count'])} of the run still there; {what.get(detail['policy'], detail['policy'])}"
 
 
-def _used(detail: Mapping[str, Any]) -> str:
+def _used(detail: Mapping[str, Any], record: str = "the record is complete") -> str:
     cpu = span((detail["user_us"] + detail["system_us"]) / 1e6)
-    return f"settled: the record is complete; {cpu} of cpu, {size(detail['max_rss_kib'] * 1024)} of memory at most"
+    return f"settled: {record}; {cpu} of cpu, {size(detail['max_rss_kib'] * 1024)} of memory at most"
+
+
+def _used_without_record(detail: Mapping[str, Any]) -> str:
+    return _used(detail, "the record is not complete")
 
 
 def _container_lost(detail: Mapping[str, Any]) -> str:
