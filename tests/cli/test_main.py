@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.metadata import version
 
 import pytest
@@ -74,6 +76,20 @@ def test_a_wrong_command_line_is_one_line_and_125(words: list[str], line: str) -
     (told,) = done.stderr.decode().splitlines()
     assert told.startswith("holdfast: ")
     assert line in told
+
+
+def test_a_defect_of_ours_is_told_in_lines_that_can_be_read() -> None:
+    script = (
+        "import sys; from holdfast.cli import main\n"
+        "def fail(): raise RuntimeError('first\\nsecond\\x1b[31m')\n"
+        "main._version = fail; sys.exit(main.main(['--version']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    first, *trace, last = done.stderr.splitlines()
+    assert (done.returncode, first) == (125, "holdfast: this is a defect in Holdfast, please report it:")
+    assert trace[0] == "Traceback (most recent call last):"
+    assert trace[-1] == "RuntimeError: first"
+    assert last == r"second\x1b[31m"
 
 
 def test_options_end_at_the_first_other_word() -> None:

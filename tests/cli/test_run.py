@@ -76,6 +76,17 @@ def test_other_ends_are_told_in_one_line(command: list[str], code: int, line: st
     assert RUN_LINE in told(done)
 
 
+@pytest.mark.parametrize("reason", ["a\nb\x1b[31m\r", "a\u2028b\u202e"])
+def test_other_people_s_text_cannot_do_anything_to_a_terminal(child: Children, reason: str) -> None:
+    process = start("run", "--id", "escaped", *child("exits_on_term"))
+    assert process.stdout is not None
+    read_until(process.stdout.fileno(), b"ready")
+    assert holdfast("cancel", "--reason", reason, "escaped").returncode == 0
+    code, _, stderr = finish(process)
+    shown = reason.encode("unicode_escape").decode()
+    assert (code, stderr.decode()) == (143, f"holdfast: cancelled: {shown}; SIGTERM; run escaped\n")
+
+
 def test_quiet() -> None:
     done = holdfast("run", "--quiet", "--timeout", "100ms", "sleep", "100")
     assert (done.returncode, done.stderr) == (124, b"")

@@ -142,9 +142,9 @@ def _guarded(command: Callable[[], int]) -> int:
     except Exception:  # noqa: BLE001 - whatever it is, it is not the command's exit code 1
         import traceback
 
-        from .messages import say
+        from .messages import say_defect
 
-        say(f"this is a defect in Holdfast, please report it:\n{traceback.format_exc()}")
+        say_defect(traceback.format_exc())
     return OWN_FAILURE
 
 

@@ -22,8 +22,14 @@ _IN_OPTIONS = (
 
 
 def say(text: str) -> None:
-    """One line to stderr; when that fails there is nobody to tell."""
-    _write(2, f"holdfast: {text}\n")
+    """One line to stderr, whatever is in the text; when that fails there is nobody to tell."""
+    _write(2, f"holdfast: {_one_line(text)}\n")
+
+
+def say_defect(trace: str) -> None:
+    """The lines of a traceback, which are only good as lines."""
+    lines = ("holdfast: this is a defect in Holdfast, please report it:", *trace.rstrip("\n").split("\n"))
+    _write(2, "".join(f"{_one_line(line)}\n" for line in lines))
 
 
 def show(text: str) -> None:
@@ -85,6 +91,15 @@ def lost_output(facts: Iterable[Fact]) -> str | None:
 def stopping(run_id: str) -> str:
     """For somebody who pressed Ctrl-C and waits."""
     return f"stopping, its grace is running; press Ctrl-C once more to kill it now; run {run_id}"
+
+
+def _one_line(text: str) -> str:
+    """Reasons, names and paths are other people's text: what a terminal would obey is escaped."""
+    if text.isprintable():
+        return text
+    from .plain import plain  # here, because most runs have nothing of the kind to say
+
+    return plain(text)
 
 
 def _flag(field: str) -> str:
