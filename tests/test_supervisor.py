@@ -16,7 +16,7 @@ import anyio
 import pytest
 
 import holdfast
-from holdfast import Supervisor, live, supervisor
+from holdfast import Supervisor, live, supervised, supervisor
 from holdfast.guard.launch import guard_path
 
 from .support.leftovers import open_descriptors
@@ -238,7 +238,7 @@ async def test_extend_within_the_ceiling(child: Children) -> None:
         assert (caught.value.errno, caught.value.run_id) == (errno.ERANGE, run.run_id)
         await run.cancel(now=True)
         await run.settled()
-        with pytest.raises(holdfast.RequestError, match="is over"):
+        with pytest.raises(holdfast.RequestError, match="too late"):
             await run.extend(1)
 
 
@@ -471,6 +471,71 @@ async def test_a_settled_run_can_be_closed() -> None:
             await run.result()
         assert (run.status, run.report["status"]) == ("succeeded", "succeeded")
     assert open_descriptors() == before
+
+
+# What is refused, and what is said.
+
+
+async def test_what_is_refused_says_why_and_what_to_do(child: Children) -> None:
+    async with Supervisor() as supervisor:
+        endless = await supervisor.start(child("ignores_term"), grace=0)
+        bounded = await supervisor.start(child("ignores_term"), grace=0, timeout=600, max_timeout=601)
+        for run in (endless, bounded):
+            await until_ready(run)
+        for run, words, code in (
+            (endless, "no deadline.*nothing to extend", errno.EINVAL),
+            (bounded, "longest timeout.*ask for less", errno.ERANGE),
+        ):
+            with pytest.raises(holdfast.RequestError, match=words) as refused:
+                await run.extend("1m")
+            assert (refused.value.errno, refused.value.run_id) == (code, run.run_id)
+        for asked in (
+            bounded.extend(-5),
+            bounded.extend("soon"),
+            bounded.cancel(reason=None),  # type: ignore[arg-type]
+            bounded.cancel(reason=b"x"),  # type: ignore[arg-type]
+            bounded.signal("NOPE"),
+        ):
+            with pytest.raises(holdfast.SpecError) as wrong:
+                await asked
+            assert wrong.value.remedy
+        assert bounded.status is None
+        await bounded.cancel(now=True)
+        with pytest.raises(holdfast.RequestError, match=r"too late.*longer timeout"):
+            await bounded.extend(1)
+
+
+async def test_one_live_run_for_an_id(child: Children) -> None:
+    async with Supervisor() as supervisor:
+        first = await supervisor.start(child("ignores_term"), grace=0, run_id="mine")
+        with pytest.raises(holdfast.RunExistsError, match="mine"):
+            await supervisor.start(["true"], run_id="mine")
+        await first.cancel(now=True)
+        await first.settled()
+        again = await supervisor.start(["true"], run_id="mine")
+        assert (await again.wait()).status == "succeeded"
+
+
+async def test_a_state_directory_is_a_path() -> None:
+    for wrong in (5, ""):
+        with pytest.raises(holdfast.SpecError, match="state_dir"):
+            Supervisor(state_dir=wrong)  # type: ignore[arg-type]
+
+
+async def test_a_stopped_guard_that_is_asked_is_not_waited_for(
+    child: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervised, "ANSWER_S", 0.05)
+    async with Supervisor() as supervisor:
+        run = await supervisor.start(child("ignores_term"), grace=0, timeout=600)
+        await until_ready(run)
+        os.kill(run.guard_pid, signal.SIGSTOP)
+        for asked in (run.cancel(), run.extend(1), run.signal("USR1")):
+            with pytest.raises(holdfast.RequestError, match=f"process {run.guard_pid}") as silent:
+                await asked
+            assert silent.value.errno == errno.ETIMEDOUT
+        os.kill(run.guard_pid, signal.SIGCONT)
+        assert verdict(await run.wait()) == ("cancelled", "user")  # it was asked, and finds it when it goes on
 
 
 # The embedding program.

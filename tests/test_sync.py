@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -304,3 +305,42 @@ def test_a_torn_record_is_a_lost_guard(monkeypatch: pytest.MonkeyPatch, tmp_path
     guard.write_text(guard.read_text().replace("os.read(4, 4096)", ""))
     monkeypatch.setenv("HOLDFAST_GUARD", str(guard))
     assert holdfast.run(["true"]).status == "lost"
+
+
+# What is refused, and what is said.
+
+
+def test_input_is_bytes(tmp_path: Path) -> None:
+    with pytest.raises(holdfast.SpecError, match="input is of type str"):
+        holdfast.run(["touch", str(tmp_path / "ran")], input="text")  # type: ignore[arg-type]
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("lifetime", ["detached", "session"])
+def test_a_call_that_waits_starts_nothing_that_outlives_it(lifetime: str, tmp_path: Path) -> None:
+    with pytest.raises(holdfast.SpecError, match="cannot end with the call") as refused:
+        holdfast.run(["touch", str(tmp_path / "ran")], lifetime=lifetime, session="s")
+    assert (refused.value.field, refused.value.run_id is not None) == ("lifetime", True)
+    assert not (tmp_path / "ran").exists()
+
+
+UNKEPT = """
+import resource, sys
+import holdfast
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+result = holdfast.run(["head", "-c", "100000", "/dev/zero"])
+print(result.status, result.report["output"]["complete"])
+try:
+    result.check()
+except holdfast.RunError as error:
+    print(error)
+"""
+
+
+def test_success_without_its_output_does_not_pass_the_check() -> None:
+    done = subprocess.run([sys.executable, "-c", UNKEPT], capture_output=True, text=True, check=True)
+    first, second = done.stdout.splitlines()
+    assert first == "succeeded False"
+    assert "its output could not be kept: File too large" in second
+    holdfast.run(["head", "-c", "100000", "/dev/zero"]).check()  # and only then

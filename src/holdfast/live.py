@@ -29,6 +29,7 @@ from _socket import AF_UNIX, CMSG_SPACE, MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_NOS
 from itertools import count
 
 from . import outcome as outcomes
+from .durations import parse_duration
 from .errors import JournalDamagedError, RequestError, SpecError
 from .guard import control
 from .guard.launch import launch, set_window_size
@@ -40,6 +41,7 @@ from .result import Result, report_of
 if TYPE_CHECKING:
     from typing import Any
 
+    from .fields import Duration
     from .guard.idle import IdleGuards
     from .guard.launch import GuardHandle
     from .journal.facts import Fact
@@ -54,6 +56,12 @@ ENDLESS = 1 << 62  # nobody waits, and yet memory can be given back
 CHUNKS_BYTES = 1 << 20  # how much a consumer takes at once
 STOP_CAUSES = tuple(CAUSES.words.values())
 _MARGIN_S = 3.0
+# What a guard's refusal of a later deadline means, and what to do.
+EXTENSION_REFUSED = {
+    errno.ESRCH: ("it is too late: the run has its verdict", "start it again with a longer timeout"),
+    errno.EINVAL: ("the run has no deadline", "there is nothing to extend"),
+    errno.ERANGE: ("that goes past the longest timeout the run may have", "ask for less"),
+}
 _TICKETS = count(1)  # of all runs: a guard that is used again may still answer what the last one asked
 
 
@@ -234,6 +242,13 @@ class LiveRun:
 
         `signal` is the one that made the caller ask, if it was one.
         """
+        if not isinstance(reason, str):
+            raise SpecError(
+                f"the reason is of type {type(reason).__name__}",
+                field="reason",
+                run_id=self.spec.run_id,
+                remedy="pass text",
+            )
         if cause not in STOP_CAUSES:
             remedy = f"use one of {', '.join(STOP_CAUSES)}"
             raise SpecError(f"{cause!r} is no cause", field="cause", run_id=self.spec.run_id, remedy=remedy)
@@ -243,9 +258,9 @@ class LiveRun:
         """Ask for one signal; returns the ticket of the answer. RequestError when the guard cannot be asked."""
         return self._ask(control.signal(self._next(), number, tree=tree))
 
-    def ask_extend(self, seconds: float) -> int:
+    def ask_extend(self, seconds: Duration) -> int:
         """Ask for a later deadline; returns the ticket of the answer. RequestError when the guard cannot be asked."""
-        return self._ask(control.extend(self._next(), round(seconds * 1e9)))
+        return self._ask(control.extend(self._next(), round(parse_duration(seconds, field="seconds") * 1e9)))
 
     def ask_close_input(self) -> int:
         """Ask the guard to close its copy of stdin; returns the ticket. RequestError when the guard cannot be asked."""
@@ -287,7 +302,8 @@ class LiveRun:
             remedy = "its guard does not read: is it stopped?"
             raise self.refused("cannot be asked", error.errno or errno.EAGAIN, remedy) from None
         except OSError as error:
-            raise self.refused("is over", error.errno or errno.EPIPE, "it takes no more requests") from None
+            code = errno.ESRCH if error.errno in (None, errno.EBADF) else error.errno  # EBADF: we have closed it
+            raise self.refused("is over", code, "it takes no more requests") from None
         self._asked.add(self._ticket)
         return self._ticket
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from .errors import RunError
 from .records import TYPE_CHECKING
 
@@ -11,6 +13,9 @@ if TYPE_CHECKING:
     from .journal.facts import Fact
     from .journal.reader import JournalReader
     from .outcome import Outcome
+
+
+_VERBS = {"timed_out": "timed out", "cancelled": "was cancelled", "lost": "was lost"}
 
 
 class Result:
@@ -66,14 +71,20 @@ class Result:
         return self._report
 
     def check(self) -> Result:
-        """This result when the run succeeded; RunError, with the result in it, when it did not."""
-        if self.status == "succeeded":
+        """This result when the run succeeded; RunError, with the result in it, when it did not, or output is missing.
+
+        Missing because it could not be kept (a full disk, a limit on files), not because somebody chose to drop it.
+        """
+        unkept = next((fact for fact in self.facts if fact.kind == "recording_failed"), None)
+        if self.status == "succeeded" and unkept is None:
             return self
-        why = self.reason or _in_words(self)
-        remedy = "its output is in error.result.stderr" if self.stderr else "error.result.report has the evidence"
-        raise RunError(
-            f"the run {self.status.replace('_', ' ')}: {why}", result=self, run_id=self.run_id, remedy=remedy
-        )
+        if self.status == "succeeded" and unkept is not None:
+            what = f"the run succeeded, but its output could not be kept: {os.strerror(unkept.detail['error'])}"
+            remedy = "make room (disk, ulimit -f) and run it again; error.result.report says how much is missing"
+        else:
+            what = f"the run {_VERBS.get(self.status, self.status)}: {self.reason or _in_words(self)}"
+            remedy = "its output is in error.result.stderr" if self.stderr else "error.result.report has the evidence"
+        raise RunError(what, result=self, run_id=self.run_id, remedy=remedy)
 
     def __repr__(self) -> str:
         return f"<Result {self.run_id} {self.status}/{self.cause} exit_code={self.exit_code}>"

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.lowlevel import checkpoint
 
-from .errors import HoldfastError, RequestError, ResourceError
-from .live import CHUNKS_BYTES
+from .errors import HoldfastError, RequestError, ResourceError, SpecError
+from .guard.control import ANSWER_S
+from .live import CHUNKS_BYTES, EXTENSION_REFUSED
 from .signals import parse_signal
 from .streaming import Output
 from .waiting import Stdin
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
+    from .fields import Duration
     from .journal.facts import Fact
     from .live import LiveRun
     from .outcome import Outcome
@@ -207,13 +209,21 @@ class Run:
             if error.errno not in _TOO_LATE:
                 raise
 
-    async def extend(self, seconds: float) -> None:
+    async def extend(self, seconds: Duration) -> None:
         """Move the deadline; RequestError when it has passed, there is none, or that goes over the ceiling."""
-        await self._done(lambda live: live.ask_extend(seconds))
+        try:
+            await self._done(lambda live: live.ask_extend(seconds))
+        except RequestError as error:
+            code = errno.ESRCH if error.errno in _TOO_LATE else error.errno or 0
+            what, remedy = EXTENSION_REFUSED.get(code, (error.message, error.remedy))
+            raise RequestError(what, errno=code, run_id=self.run_id, remedy=remedy) from None
 
     async def signal(self, signal: str | int, *, tree: bool = False) -> None:
         """Send one signal to the command, or to every process of the run; RequestError when it is over."""
-        number = parse_signal(signal)
+        try:
+            number = parse_signal(signal)
+        except SpecError as error:
+            raise SpecError(error.message, field=error.field, run_id=self.run_id, remedy=error.remedy) from None
         await self._done(lambda live: live.ask_signal(number, tree=tree))
 
     async def write_stdin(self, data: bytes) -> bool:
@@ -422,11 +432,16 @@ class Run:
                     raise
 
     async def _answered(self, ticket: int) -> None:
+        """Wait for an answer. RequestError: refused, too late (ESRCH), or none in time (ETIMEDOUT)."""
         live = self._live
-        while ticket not in live.answers:
-            if live.ended:
-                raise live.refused("is over", errno.ESRCH)
-            await self._changed()
+        with anyio.move_on_after(ANSWER_S):
+            while ticket not in live.answers:
+                if live.ended:
+                    raise live.refused("is over", errno.ESRCH, "it takes no more requests")
+                await self._changed()
+        if ticket not in live.answers:
+            remedy = f"its guard is process {live.guard_pid}: is it stopped? (kill -CONT)"
+            raise live.refused("does not answer", errno.ETIMEDOUT, remedy)
         if code := live.answers.pop(ticket):
             raise live.refused("refused the request", code)
 

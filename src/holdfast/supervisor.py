@@ -8,14 +8,13 @@ nothing here is urgent: a blocked event loop learns of a verdict late, it does n
 from __future__ import annotations
 
 import array  # noqa: F401 - the reader's, now that there are descriptors to load it with
-import os
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from .asked import new_spec
-from .errors import HoldfastError, SpecError
+from .errors import HoldfastError, RunExistsError, SpecError
 from .guard.idle import IdleGuards
 from .live import LiveRun
 from .pump import Pump
@@ -49,11 +48,15 @@ class Supervisor:
     Not for several threads or event loops: each takes its own.
     """
 
-    def __init__(self, *, state_dir: str | os.PathLike[str] | None = None, reuse_guards: bool = True) -> None:
-        """StateError when the state directory cannot be used. `reuse_guards=False`: a new guard for every run."""
-        self._state = None if state_dir is None else _open_state(os.fspath(state_dir))
+    def __init__(self, *, state_dir: Text | None = None, reuse_guards: bool = True) -> None:
+        """StateError when the state directory cannot be used, SpecError when it is no path.
+
+        `reuse_guards=False`: a new guard for every run.
+        """
+        self._state = None if state_dir is None else _open_state(state_dir)
         self._idle = IdleGuards() if state_dir is None and reuse_guards else None
         self._runs: dict[int, Run] = {}  # by id(), oldest first; those that are not settled
+        self._run_ids: set[str] = set()  # theirs
         self._pump: Pump | None = None
         self._group: TaskGroup | None = None
         self._is_closing = False
@@ -132,6 +135,8 @@ class Supervisor:
             remedy = "give the supervisor a state_dir, or use lifetime='owner'"
             message = f"a run of lifetime {spec.lifetime!r} needs a directory to be found in"
             raise SpecError(message, field="lifetime", run_id=spec.run_id, remedy=remedy)
+        if self._state is None and spec.run_id in self._run_ids:
+            raise RunExistsError("there is a live run of this id", run_id=spec.run_id, remedy="leave run_id out")
         live = LiveRun.start(
             spec, windowed=not keep_output, window_size=window_size, state=self._state, idle=self._idle
         )
@@ -158,6 +163,7 @@ class Supervisor:
     def _begin(self, live: LiveRun, pump: Pump, group: TaskGroup) -> Run:
         run = Run(live, pump, group, self._forget)
         self._runs[id(run)] = run
+        self._run_ids.add(run.run_id)
         run.begin()
         return run
 
@@ -171,6 +177,7 @@ class Supervisor:
 
     def _forget(self, run: Run) -> None:
         self._runs.pop(id(run), None)
+        self._run_ids.discard(run.run_id)
 
     async def _end_all(self, pump: Pump) -> None:
         bound_s = _FORCED_END_S
@@ -192,7 +199,8 @@ class Supervisor:
         await pump.wait_idle(_FORCED_END_S)
 
 
-def _open_state(path: str) -> StateDirectory:
+def _open_state(path: Text) -> StateDirectory:
+    from .fields import check_path
     from .state.directory import StateDirectory
 
-    return StateDirectory.open(path)
+    return StateDirectory.open(check_path(path, "state_dir"))

@@ -44,10 +44,18 @@ def run(
     SpecError: the options are wrong. ResourceError, GuardError: the run could not be started; nothing is left of it.
     """
     if input is not None:
+        if not isinstance(input, (bytes, bytearray, memoryview)):
+            raise SpecError(
+                f"input is of type {type(input).__name__}", field="input", remedy="pass bytes: text.encode()"
+            )
         if options.get("stdin") not in (None, "pipe"):
             raise SpecError("input and stdin were both given", field="stdin", remedy="leave one of them out")
         options["stdin"] = "pipe"
     spec = new_spec(argv, options)
+    if spec.lifetime != "owner":
+        remedy = "use a Supervisor with a state_dir, or holdfast run --detach"
+        message = f"a run of lifetime {spec.lifetime!r} cannot end with the call that started it"
+        raise SpecError(message, field="lifetime", run_id=spec.run_id, remedy=remedy)
     streaming = on_output is not None
     live = LiveRun.start(spec, wake_output=streaming, windowed=streaming)
     try:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-ANSWER_S = 5.0
 STARTING_S = 10.0
 _MARGIN_S = 3.0
 _RETRY_S = 0.05  # how soon a guard that has no room for us is tried again
@@ -118,7 +117,7 @@ class Asking:
         """Whether the guard has taken the last request."""
         return self._ticket in self._answers
 
-    def ask(self, make: Callable[[int], bytes], within_s: float = ANSWER_S) -> None:
+    def ask(self, make: Callable[[int], bytes], within_s: float = control.ANSWER_S) -> None:
         """One request and its answer. RequestError: refused, too late, or no answer in time."""
         end = time.monotonic() + within_s
         while self.look() == "live":
