@@ -310,6 +310,38 @@ def test_a_bad_line_of_an_environment_file_is_named_and_not_shown(tmp_path: Path
     assert b"hunter2" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "variable", "place"),
+    [
+        ([], "named", "here/named"),
+        (["--state-dir", "named"], "other", "here/named"),
+        (["--state-dir", ""], "named", "here/named"),
+        (["--state-dir", "named"], None, "here/named"),
+        ([], "{base}/named", "named"),
+    ],
+)
+def test_runs_inside_a_run_are_kept_beside_it(
+    tmp_path: Path, options: list[str], variable: str | None, place: str
+) -> None:
+    (tmp_path / "here").mkdir()
+    environment = {name: value for name, value in os.environ.items() if name != "HOLDFAST_STATE_DIR"}
+    if variable is not None:
+        environment["HOLDFAST_STATE_DIR"] = variable.format(base=tmp_path)
+    nested = [*HOLDFAST, "run", "--id", "inner", "--", "sh", "-c", "echo $HOLDFAST_STATE_DIR"]
+    options = ["--id", "outer", "--cwd", "/", *options]
+    done = holdfast("run", *options, "--", *nested, cwd=tmp_path / "here", env=environment)
+    state = tmp_path / place
+    assert (done.returncode, done.stdout.decode(), done.stderr) == (0, f"{state}\n", b"")
+    assert sorted(os.listdir(state / "runs")) == ["inner", "outer"]
+
+
+def test_a_default_state_directory_is_not_passed_on(tmp_path: Path) -> None:
+    environment = {**os.environ, "HOLDFAST_STATE_DIR": "", "XDG_STATE_HOME": str(tmp_path)}
+    done = holdfast("run", "--state-dir", "", "sh", "-c", "echo -$HOLDFAST_STATE_DIR-", cwd="/", env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"--\n", b"")
+    assert os.listdir(tmp_path) == ["holdfast"]
+
+
 # Signals.
 
 

@@ -175,8 +175,11 @@ def _wants_pty(given: Parsed) -> bool:
 
 def _variables(given: Parsed) -> dict[str, str]:
     variables: dict[str, str] = {}
-    if (state := given.last("--state-dir")) is not None:
-        variables[STATE_DIR] = os.path.abspath(state)  # a run started inside this one is kept beside it
+    inherited = os.environ.get(STATE_DIR)
+    option = given.last("--state-dir")
+    # A run started inside this one is kept beside it, wherever that one's working directory is.
+    if option or (inherited and not os.path.isabs(inherited)):
+        variables[STATE_DIR] = os.path.abspath(option or inherited or "")
     for path in given.all("--env-file"):
         from .environment_file import read_environment
 
