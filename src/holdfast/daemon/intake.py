@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..state.directory import StateDirectory
     from .deliveries import Deliveries
+    from .nesting import Nesting
     from .scheduler import Scheduler
     from .store import Store
     from .submission import Submission
@@ -44,10 +45,13 @@ class Taken(NamedTuple):
 class Intake:
     """Takes runs in."""
 
-    def __init__(self, state: StateDirectory, store: Store, scheduler: Scheduler, deliveries: Deliveries) -> None:
+    def __init__(
+        self, state: StateDirectory, store: Store, scheduler: Scheduler, nesting: Nesting, deliveries: Deliveries
+    ) -> None:
         self._state = state
         self._store = store
         self._scheduler = scheduler
+        self._nesting = nesting
         self._deliveries = deliveries
         self._incoming: dict[str, asyncio.Event] = {}  # runs whose rows are being written
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -67,7 +71,9 @@ class Intake:
         """Queue it.
 
         QueueFullError, IdempotencyConflictError, SpecError, SessionClosedError, RunExistsError, StateError: it was not.
+        RequestError: neither, because its parent is over.
         """
+        outer = await self._nesting.outer(submission.parent)
         run_id = new_run_id() if submission.run_id is None else check_run_id(submission.run_id)
         queued_ns = time.time_ns()
         if self._defaults is None or self._defaults[0] is not config:
@@ -85,7 +91,7 @@ class Intake:
         def written(put_at: int | str, error: Exception | None) -> None:
             # On the loop whether or not somebody still waits: a client that goes away takes back nothing.
             try:
-                found = self._written(tracked, complete, put_at, error)
+                found = self._written(tracked, outer, complete, put_at, error)
             except Exception as failure:  # noqa: BLE001 - it belongs to who posted this
                 if not taken.done():
                     taken.set_exception(failure)
@@ -97,7 +103,14 @@ class Intake:
         found = await taken
         return found if found.is_new else Taken(await self._arrived(found.run_id), False)
 
-    def _written(self, tracked: Tracked, submission: Submission, put_at: int | str, error: Exception | None) -> Taken:
+    def _written(
+        self,
+        tracked: Tracked,
+        outer: Tracked | None,
+        submission: Submission,
+        put_at: int | str,
+        error: Exception | None,
+    ) -> Taken:
         """Its row is committed, or was not: then this fails as `take`."""
         try:
             if error is not None:
@@ -109,9 +122,10 @@ class Intake:
         finally:
             self._incoming.pop(tracked.run_id).set()
         self._scheduler.announce_queued(tracked)
-        # In the queue, then looked: a session that closes now either is seen here or sees this run.
+        # In the queue, then looked: a session that closes now, or a parent that ends, is seen here or sees this run.
         session = None if tracked.spec is None else tracked.spec.session
         try:
+            self._nesting.contain(tracked, outer)
             if session is not None and sessions.is_closed(self._state, session):
                 self._scheduler.end_in_queue(tracked.run_id, unstarted.stopped("session", "its session was closed"))
         finally:

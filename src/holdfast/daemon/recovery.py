@@ -135,6 +135,7 @@ class Recovery:
         left_s = None if limit_s is None else limit_s - age_s
         self._scheduler.enqueue(tracked, row.sequence, submission.priority, left_s, limit_s or 0.0)
         self._scheduler.announce_queued(tracked)
+        self._tasks.begin(self._service.nesting.contain_again(tracked, spec.parent))
         max_age_s = self._service.config.max_age_s
         if max_age_s is not None and age_s > max_age_s and (left_s is None or left_s > 0):
             self._too_old += 1
@@ -182,9 +183,9 @@ class Recovery:
                 keys = keys_of(key, asked.get("session"), asked.get("labels"))
                 self._scheduler.admission.vacate(run_id)
                 self._scheduler.admission.occupy(run_id, keys)
-                await self._service.adopt(Tracked(run_id, keys))
+                tracked = await self._service.adopt(Tracked(run_id, keys))
                 self._followed += 1
-                return
+                break
             except (RunNotFoundError, JournalError) as error:
                 # Removed, or there is nothing to read: nothing can be said about it, now or later.
                 self._log.warning(f"cannot be followed again: {error}", run_id=run_id)
@@ -195,6 +196,7 @@ class Recovery:
             except HoldfastError as error:
                 self._log.warning(f"not found again yet: {error}", run_id=run_id)
                 await asyncio.sleep(_AGAIN_S)
+        await self._service.nesting.contain_again(tracked, asked.get("parent"))
 
     async def _others(self, known: set[str]) -> None:
         """The index takes in what ended, records of lost guards are finished; runs of ours without a row are found."""

@@ -55,13 +55,14 @@ class Scheduler:
         self.runs: dict[str, Tracked] = {}  # in the order they came: oldest first
         self.admission = Admission(limits)
         self.is_open = False  # whether anything may start
+        self.on_verdict: list[Callable[[Tracked], None]] = []  # called with each run that has its verdict now
         self.on_settled: list[Callable[[Tracked], None]] = []  # called with each of our runs that is over
         self.on_started: list[Callable[[Tracked], None]] = []  # called with each run that is followed from now on
+        self.log = log
+        self.tasks = Tasks(lambda error: log.error(f"this is a defect in Holdfast, please report it: {error!r}"))
         self._store = store
         self._engine = engine
         self._events = events
-        self._log = log
-        self._tasks = Tasks(lambda error: log.error(f"this is a defect in Holdfast, please report it: {error!r}"))
         self._tries: dict[str, int] = {}
         self._all_settled: asyncio.Event | None = None
 
@@ -85,7 +86,7 @@ class Scheduler:
         if tracked is None or tracked.run is not None or tracked.final is not None:
             return False
         if self.admission.withdraw(run_id) is not None:
-            self._tasks.begin(self._end_in_queue(tracked, ending))
+            self.tasks.begin(self._end_in_queue(tracked, ending))
         elif tracked.ending is None:
             tracked.ending = ending  # it is about to be started, or just being ended: whoever has it looks at this
         return True
@@ -94,7 +95,7 @@ class Scheduler:
         """Start whatever may start."""
         while self.is_open and (chosen := self.admission.take_next()) is not None:
             tracked = self.runs[chosen.run_id]
-            self._tasks.begin(self._start(tracked, chosen))
+            self.tasks.begin(self._start(tracked, chosen))
 
     async def _start(self, tracked: Tracked, waiting: Waiting) -> None:
         assert tracked.spec is not None
@@ -114,7 +115,7 @@ class Scheduler:
                 self._not_started(tracked, waiting, error)  # somebody is just making it
                 return
             # Somebody else took the id since it was queued: that run is theirs, and this one cannot be told from it.
-            self._log.warning(f"not started: {error}", run_id=tracked.run_id)
+            self.log.warning(f"not started: {error}", run_id=tracked.run_id)
             self._end(tracked, await asyncio.to_thread(_read_report, self.state, tracked.run_id))
         except HoldfastError as error:
             self._not_started(tracked, waiting, error)
@@ -138,18 +139,18 @@ class Scheduler:
     def _not_started(self, tracked: Tracked, waiting: Waiting, error: HoldfastError) -> None:
         """It stays where it was in the queue and is tried again; in the end it is on record that it cannot be."""
         tries = self._tries[tracked.run_id] = self._tries.get(tracked.run_id, 0) + 1
-        self._log.warning(f"could not be started ({tries}): {error}", run_id=tracked.run_id)
+        self.log.warning(f"could not be started ({tries}): {error}", run_id=tracked.run_id)
         if tries >= _TRIES:
             self._tries.pop(tracked.run_id)
             code = getattr(error, "errno", None)
-            self._tasks.begin(self._end_in_queue(tracked, unstarted.not_started(code or 5)))
+            self.tasks.begin(self._end_in_queue(tracked, unstarted.not_started(code or 5)))
             return
         self.admission.vacate(tracked.run_id)
         asyncio.get_running_loop().call_later(_RETRY_S * tries, self._try_again, tracked, waiting)
 
     def _try_again(self, tracked: Tracked, waiting: Waiting) -> None:
         if tracked.ending is not None:
-            self._tasks.begin(self._end_in_queue(tracked, tracked.ending))
+            self.tasks.begin(self._end_in_queue(tracked, tracked.ending))
         elif tracked.final is None:
             self.admission.enqueue(waiting)
             self.pump()
@@ -164,7 +165,7 @@ class Scheduler:
                 break
             except HoldfastError as error:
                 # Its row stays: a crash now leaves it queued, and it is ended then for the same reason, or started.
-                self._log.warning(f"its end cannot be recorded: {error}", run_id=tracked.run_id)
+                self.log.warning(f"its end cannot be recorded: {error}", run_id=tracked.run_id)
                 await asyncio.sleep(_RETRY_S)
         self._end(tracked, await asyncio.to_thread(_read_report, self.state, tracked.run_id))
 
@@ -177,7 +178,7 @@ class Scheduler:
         self.runs[tracked.run_id] = tracked
         if tracked.managed:
             self.admission.occupy(tracked.run_id, tracked.keys)
-        self._tasks.begin(self._follow(tracked, run))
+        self.tasks.begin(self._follow(tracked, run))
 
     async def _follow(self, tracked: Tracked, run: EngineRun) -> None:
         for told in self.on_started:
@@ -188,7 +189,7 @@ class Scheduler:
                 break
             except HoldfastError as error:
                 # Its record cannot be read, or its guard is stopped or has no room for us. What is on disk counts.
-                self._log.warning(f"it cannot be followed: {error}", run_id=tracked.run_id)
+                self.log.warning(f"it cannot be followed: {error}", run_id=tracked.run_id)
                 report = await asyncio.to_thread(_read_report, self.state, tracked.run_id)
                 if report["state"] in ("settled", None):
                     break
@@ -222,6 +223,7 @@ class Scheduler:
         if not tracked.verdict.is_set():
             tracked.verdict.set()
             self._publish("run.verdict", tracked, report)
+            self._tell_verdict(tracked)
 
     def _end(self, tracked: Tracked, report: dict[str, Any]) -> None:
         """It is over. Those who wait first, then room for the next, then what is written about it, its rows last."""
@@ -229,6 +231,8 @@ class Scheduler:
         tracked.forget_expiry()
         tracked.end(report)
         self.runs.pop(tracked.run_id, None)
+        if not was_decided:
+            self._tell_verdict(tracked)  # before there is room: what ends with it must not start in its place
         self.admission.vacate(tracked.run_id)
         self.pump()
         if not was_decided:
@@ -258,9 +262,13 @@ class Scheduler:
         self.is_open = False
         for tracked in self.runs.values():
             tracked.forget_expiry()
-        await self._tasks.stop()
+        await self.tasks.stop()
 
     # Telling.
+
+    def _tell_verdict(self, tracked: Tracked) -> None:
+        for told in self.on_verdict:
+            told(tracked)
 
     def _publish(self, type_: str, tracked: Tracked, report: dict[str, Any]) -> None:
         """The event log keeps the order of these calls, tells of its own failures, and drops what it has already."""
@@ -274,7 +282,7 @@ class Scheduler:
     def _post(self, action: Callable[[sqlite3.Connection], None], run_id: str) -> None:
         def done(_: None, error: Exception | None) -> None:
             if error is not None:
-                self._log.warning(f"not written down: {error}", run_id=run_id)
+                self.log.warning(f"not written down: {error}", run_id=run_id)
 
         self._store.post(action, done)
 

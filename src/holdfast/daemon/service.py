@@ -30,6 +30,7 @@ from .admission import Limits, keys_of
 from .attention import Attention
 from .history import not_found
 from .intake import Intake, wall_time
+from .nesting import Nesting
 from .tracked import Tracked
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ class Service:
         self.stopped = asyncio.Event()  # at the very end of the shutdown, by `end_waits`
         self._waits: set[asyncio.Task[Any]] = set()
         self._engine = parts.engine
-        self._intake = Intake(parts.state, parts.store, parts.scheduler, parts.deliveries)
+        self.nesting = Nesting(parts.scheduler, self._find)
+        self._intake = Intake(parts.state, parts.store, parts.scheduler, self.nesting, parts.deliveries)
         self._adopting: dict[str, asyncio.Future[Tracked]] = {}
         self._recent: dict[str, Report] = {}
         self.scheduler.on_settled.append(self._remember)
@@ -105,7 +107,7 @@ class Service:
         """Queue a run; its report as it is now, and whether it is new (False: the key was used for the same spec).
 
         DrainingError, QueueFullError, IdempotencyConflictError, SpecError, SessionClosedError, RunExistsError,
-        StateError: nothing was queued.
+        StateError, RequestError (its parent is over): nothing was queued.
         """
         if idempotency_key is None:
             run_id, is_new = await self._take(submission, None)

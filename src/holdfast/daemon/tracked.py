@@ -25,6 +25,7 @@ class Tracked:
         "final",
         "keys",
         "managed",
+        "outer",
         "run",
         "run_id",
         "settled",
@@ -37,6 +38,7 @@ class Tracked:
         self.keys = keys
         self.spec = spec  # as long as it waits: with its environment
         self.managed = managed  # False: somebody else started it, and it is only looked at
+        self.outer: str | None = None  # the run it ends with
         self.run: EngineRun | None = None
         self.ending: Ending | None = None  # asked for before the start: then it is never started
         self.expiry: asyncio.TimerHandle | None = None
