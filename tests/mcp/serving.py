@@ -96,7 +96,7 @@ class HttpServer:
     def __init__(self, state: Path, *options: str) -> None:
         self.state = state
         self.is_killed = False
-        self.may_complain = False
+        self.last_words = b""
         self._arguments = ["mcp", "--http", "127.0.0.1:0", "--state-dir", str(state), *options]
 
     def __enter__(self) -> Self:
@@ -110,6 +110,12 @@ class HttpServer:
             self.token = file.read().strip()
         return self
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        host, port = self.url.removeprefix("http://").removesuffix("/mcp").split(":")
+        return host, int(port)
+
     def kill(self) -> None:
         """End it without a chance to do anything."""
         self.is_killed = True
@@ -117,11 +123,11 @@ class HttpServer:
 
     def __exit__(self, *_: object) -> None:
         self.process.terminate()
-        _out, said = self.process.communicate(timeout=BOUND_S)
+        _out, self.last_words = self.process.communicate(timeout=BOUND_S)
         assert self.process.returncode == (-9 if self.is_killed else 0)
         # One that lives as long as the suite may have something to say of what others do; never this.
-        assert self.may_complain or b"Traceback" not in said, said.decode()
-        assert self.token.encode() not in said
+        assert b"Traceback" not in self.last_words, self.last_words.decode()
+        assert self.token.encode() not in self.last_words
 
     @asynccontextmanager
     async def client(self, **settings: Any) -> AsyncIterator[Caller]:

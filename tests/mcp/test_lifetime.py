@@ -52,26 +52,6 @@ async def test_runs_end_with_the_client_that_started_the_server(tmp_path: Path, 
     )
 
 
-async def test_a_server_that_is_asked_to_end_does_not_wait_for_its_calls(tmp_path: Path, child: Children) -> None:
-    server = HttpServer(tmp_path / "state")
-    with server:
-        server.may_complain = True  # that it cancelled a call
-        async with server.client() as call, anyio.create_task_group() as group:
-            run_id, pid = await sleeper(call, child)
-
-            async def wait_for_ever() -> None:
-                with pytest.raises(Exception, match=r".*"):
-                    await call("wait", run_id=run_id, wait_s=600)
-
-            group.start_soon(wait_for_ever)
-            assert (await call("poll", run_id=run_id))["state"] == "running"
-            server.process.terminate()
-            assert await anyio.to_thread.run_sync(server.process.wait, BOUND_S) == 0
-    assert wait_exited(pid)
-    report = report_of(tmp_path / "state", run_id)
-    assert (report["status"], report["cause"]) == ("cancelled", "shutdown")
-
-
 async def test_runs_end_with_a_server_that_is_killed(tmp_path: Path, child: Children) -> None:
     with HttpServer(tmp_path / "state") as server:
         async with server.client() as call:

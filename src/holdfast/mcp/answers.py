@@ -18,16 +18,17 @@ if TYPE_CHECKING:
 
     from ..state.directory import StateDirectory
     from ..supervisor import Run
+    from .runs import Runs
 
 
-async def run_answer(state: StateDirectory, run: Run, max_bytes: int) -> CallToolResult:
+async def run_answer(runs: Runs, run: Run, max_bytes: int) -> CallToolResult:
     """The run as it is now with the last bytes of its output; an error result when it ended as anything but a success.
 
     RunNotFoundError, JournalError: it cannot be read (any more).
     """
     # Looked at before the output is read: what a verdict says is complete must be in what is read after it.
     outcome, report = run.outcome, run.report
-    page = await anyio.to_thread.run_sync(read_tail, state, run.run_id, max_bytes)
+    page = await anyio.to_thread.run_sync(read_tail, runs.state, run.run_id, max_bytes)
     result = mcp_result(outcome, run.run_id)
     counts = report["output"]
     answer = RunAnswer(
@@ -45,7 +46,7 @@ async def run_answer(state: StateDirectory, run: Run, max_bytes: int) -> CallToo
         late_bytes=counts["late_bytes"] or 0,
         dropped_bytes=counts["dropped_bytes"] or 0,
     )
-    return tool_result(answer, _in_words(answer, result.text), is_error=result.is_error)
+    return tool_result(answer, _in_words(answer, result.text, runs.parting), is_error=result.is_error)
 
 
 async def output_answer(
@@ -82,9 +83,11 @@ def tool_result(answer: BaseModel, text: str, *, is_error: bool = False) -> Call
     return CallToolResult(content=[content], structured_content=answer.model_dump(mode="json"), is_error=is_error)
 
 
-def _in_words(answer: RunAnswer, verdict: str) -> str:
+def _in_words(answer: RunAnswer, verdict: str, parting: str | None) -> str:
     head = verdict
-    if answer.status is None:
+    if answer.status is None and parting is not None:
+        head = f"{verdict}: the server is stopping, and run {answer.run_id} {parting}; ask the next server how it ended"
+    elif answer.status is None:
         head = (
             f"{verdict}: run {answer.run_id} goes on in the background; `wait` or `poll` it, read `output` from offset "
             f"{answer.output_bytes}, or `cancel` it"

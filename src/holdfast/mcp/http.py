@@ -12,7 +12,7 @@ import anyio
 import uvicorn
 from starlette.datastructures import Headers
 
-from ..daemon.http.problems import ProblemError, respond
+from ..daemon.http.problems import Kind, ProblemError, respond
 from ..daemon.http.security import TOKEN_FILE, Security, load_token
 from ..errors import HoldfastError
 
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mcp.server.mcpserver import MCPServer
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from ..state.directory import StateDirectory
 
-_CONNECTIONS_S = 2
+_LAST_ANSWERS_S = 2
+_STOPPING = Kind(503, "draining", "The server is stopping")
 
 
 class HttpTransport:
@@ -43,16 +44,18 @@ class HttpTransport:
         return f"http://{host}:{self._listener.getsockname()[1]}/mcp"
 
     async def __call__(self, server: MCPServer, stop: anyio.Event) -> None:
-        """Serve until `stop`; calls that are waiting then get a moment, and are cancelled."""
-        app = _Walled(server.streamable_http_app(host=self._host), self._security)
+        """Serve until `stop`; every request then has a moment to be answered, and its answer an end."""
+        answers = _Answers(server.streamable_http_app(host=self._host))
+        app = _Walled(answers, self._security)
         # By name: uvicorn would take the faster parser where it is installed, and that one has no bound for a head.
         config = uvicorn.Config(
-            app, http="h11", log_level="warning", timeout_graceful_shutdown=_CONNECTIONS_S, access_log=False
+            app, http="h11", log_level="warning", timeout_graceful_shutdown=2 * _LAST_ANSWERS_S, access_log=False
         )
         serving = _Serving(config)
 
         async def end_at_stop() -> None:
             await stop.wait()
+            answers.end()
             serving.should_exit = True
 
         # Connections are accepted already; what comes early waits until the first line of code below runs.
@@ -79,6 +82,54 @@ class _Walled:
                 await respond(error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+
+class _Answers:
+    """Gives every answer an end, also where the server stops before the protocol has one for it.
+
+    Waiting calls are answered by themselves. What else is open then is a stream a client listens to, which nothing
+    would end, or a request that has not arrived. uvicorn would cancel those, and leave them as torn as its log.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._open: dict[anyio.CancelScope, float] = {}
+        self._ending: float | None = None
+
+    def end(self) -> None:
+        """The server stops: streams end now, and what may be a call in a moment."""
+        self._ending = anyio.current_time()
+        for scope, moment in self._open.items():
+            scope.deadline = self._ending + moment
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        more: bool | None = None  # None: the answer has not begun
+
+        async def watched(message: Message) -> None:
+            nonlocal more
+            more = message.get("more_body", False) or message["type"] == "http.response.start"
+            await send(message)
+
+        with self._bounded(0 if scope["method"] == "GET" else _LAST_ANSWERS_S):
+            await self._app(scope, receive, watched)
+        if more is None:
+            await respond(ProblemError(_STOPPING, remedy="ask again when it is back"))(scope, receive, send)
+        elif more:
+            await send({"type": "http.response.body"})
+
+    @contextmanager
+    def _bounded(self, moment: float) -> Iterator[None]:
+        with anyio.CancelScope() as scope:
+            self._open[scope] = moment
+            if self._ending is not None:
+                scope.deadline = self._ending + moment
+            try:
+                yield
+            finally:
+                del self._open[scope]
 
 
 class _Serving(uvicorn.Server):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 import anyio
 
@@ -45,14 +46,42 @@ class Runs:
         self._own: dict[str, Run] = {}
         self._others: dict[str, Run] = {}
         self._adopting = anyio.Lock()
+        self._stopping = False
+        self._waits: WeakSet[anyio.CancelScope] = WeakSet()  # those that are over drop out by themselves
 
     async def adopt_session(self) -> None:
         """Take over what earlier servers of this session left running, so that it counts and can be waited for."""
         for run_id in await anyio.to_thread.run_sync(self._left_running):
             self._own[run_id] = await self._supervisor.adopt(run_id)
 
+    @property
+    def parting(self) -> str | None:
+        """What becomes of live runs, when the server is stopping; None while it is not."""
+        if not self._stopping:
+            return None
+        return "goes on without it" if self._lifetime == "detached" else "ends with it"
+
+    def end_waits(self) -> None:
+        """The server is stopping: whoever waits is answered with what there is, and nothing is started any more."""
+        self._stopping = True
+        for scope in self._waits:
+            scope.cancel()
+
+    def moment(self, seconds: float) -> anyio.CancelScope:
+        """A scope: what is in it is given up after this time, and when the server stops."""
+        scope = anyio.move_on_after(seconds)
+        self._waits.add(scope)
+        if self._stopping:
+            scope.cancel()
+        return scope
+
     async def start(self, argv: Sequence[str], options: SpecOptions) -> Run:
-        """Start a run within the limits. LimitError, SpecError, SessionClosedError, ResourceError: it was not."""
+        """Start a run within the limits. LimitError, SpecError, SessionClosedError, ResourceError: it was not.
+
+        HoldfastError: the server is stopping.
+        """
+        if self._stopping:
+            raise HoldfastError("this server is stopping and starts nothing", remedy="ask again when it is back")
         self._drop_settled()
         self.limits.admit(len(self._own))
         options["session"] = self.session
@@ -77,24 +106,24 @@ class Runs:
             self._drop_settled()
 
     async def wait(self, run: Run, wait_s: float, tell: Callable[[float], Awaitable[None]]) -> None:
-        """Until the verdict, and a moment longer for the rest, or until the time is up; `tell` gets the seconds."""
+        """Until the verdict and a moment longer, the time is up, or the server stops; `tell` gets the seconds."""
         began = anyio.current_time()
-        while run.status is None:
+        while run.status is None and not self._stopping:
             waited_s = anyio.current_time() - began
             if waited_s >= wait_s:
                 return
-            with anyio.move_on_after(min(_PROGRESS_S, wait_s - waited_s)):
+            with self.moment(min(_PROGRESS_S, wait_s - waited_s)):
                 await run.wait()
                 break
             await tell(anyio.current_time() - began)
         if wait_s > 0:
-            with anyio.move_on_after(_SETTLE_S):
+            with self.moment(_SETTLE_S):
                 await run.settled()
 
     async def wait_output(self, run: Run, offset: int, wait_s: float, stream: str | None) -> None:
-        """Until there is output beyond the offset, or there will be none, or the time is up."""
+        """Until there is output beyond the offset, or there will be none, the time is up, or the server stops."""
         seen = 0
-        with anyio.move_on_after(wait_s):
+        with self.moment(wait_s):
             try:
                 async for chunk in run.output():
                     seen += len(chunk.data) if stream in (None, chunk.stream) else 0

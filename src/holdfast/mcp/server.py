@@ -13,6 +13,7 @@ from mcp.server.stdio import stdio_server
 from ..run_id import new_run_id
 from ..state.directory import StateDirectory
 from ..supervisor import Supervisor
+from .exchange import Exchange
 from .runs import Runs
 from .stdio import take_standard_streams
 from .tasks import Tasks
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from .limits import Limits
 
+_LAST_ANSWERS_S = 2.0
 _INSTRUCTIONS = """\
 Runs commands as processes that always end: on time, with everything they started, and with one true outcome.
 `exec` answers with the result when the command ends within wait_s, else with a run_id while it goes on: use `wait`,
@@ -68,10 +70,10 @@ async def serve(settings: Settings) -> None:
         runs = Runs(supervisor, state, settings.limits, session=session, detached=settings.detached)
         if settings.session is not None:
             await runs.adopt_session()
-        await _until_signal(transport, make_server(runs))
+        await _until_signal(transport, runs)
 
 
-async def _until_signal(transport: Transport, server: MCPServer) -> None:
+async def _until_signal(transport: Transport, runs: Runs) -> None:
     stop = anyio.Event()
     async with anyio.create_task_group() as group:
 
@@ -79,25 +81,30 @@ async def _until_signal(transport: Transport, server: MCPServer) -> None:
             with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
                 async for _ in signals:
                     break  # and given back: a second one during the shutdown ends us, and the guards see to the rest
+            runs.end_waits()
             stop.set()
 
         group.start_soon(listen)
-        await transport(server, stop)
+        await transport(make_server(runs), stop)
         group.cancel_scope.cancel()
 
 
 async def _stdio(server: MCPServer, stop: anyio.Event) -> None:
     reader, writer = take_standard_streams()
+    exchange = Exchange()
     low = server._lowlevel_server  # noqa: SLF001 - the public way brings its own streams, which cannot be interrupted
     async with anyio.create_task_group() as group:
 
         async def end_at_stop() -> None:
             await stop.wait()
-            group.cancel_scope.cancel()
+            group.cancel_scope.deadline = anyio.current_time() + 2 * _LAST_ANSWERS_S  # its client may not be reading
+            with anyio.move_on_after(_LAST_ANSWERS_S):
+                await exchange.wait_answered()
+            reader.end()
 
         group.start_soon(end_at_stop)
         async with stdio_server(reader, writer) as (incoming, outgoing):  # type: ignore[arg-type]
-            await low.run(incoming, outgoing, low.create_initialization_options())
+            await exchange.serve(low, incoming, outgoing)
         group.cancel_scope.cancel()
 
 

@@ -24,12 +24,18 @@ _GONE = (BrokenPipeError, ConnectionResetError)
 
 
 class LineReader:
-    """The lines of a descriptor, as an asynchronous iterator; ends at end of file."""
+    """The lines of a descriptor, as an asynchronous iterator; ends at end of file, or when it is told to."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._rest = b""
         self._ended = False
+        self._reading = anyio.CancelScope()
+
+    def end(self) -> None:
+        """As if the file had ended here: what is not handed out yet is forgotten."""
+        self._rest, self._ended = b"", True
+        self._reading.cancel()
 
     def __aiter__(self) -> Self:
         return self
@@ -45,10 +51,13 @@ class LineReader:
         return line.decode("utf-8", "replace")
 
     async def _read(self) -> bytes:
-        try:
-            await anyio.wait_readable(self._fd)
-        except PermissionError:
-            await anyio.lowlevel.checkpoint()  # a file: it is always ready, and epoll does not take it
+        with anyio.CancelScope() as self._reading:
+            try:
+                await anyio.wait_readable(self._fd)
+            except PermissionError:
+                await anyio.lowlevel.checkpoint()  # a file: it is always ready, and epoll does not take it
+        if self._ended:
+            return b""
         try:
             data = os.read(self._fd, _AT_ONCE)
         except _GONE:

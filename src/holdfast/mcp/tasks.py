@@ -76,7 +76,7 @@ class Tasks(Extension):
             async with self._runs.find(params.task_id) as run:
                 task = _task(run)
                 if task["status"] == "completed":
-                    answer = await run_answer(self._runs.state, run, limits.ANSWER_BYTES)
+                    answer = await run_answer(self._runs, run, limits.ANSWER_BYTES)
                     task["result"] = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
                 return task
         except HoldfastError as error:

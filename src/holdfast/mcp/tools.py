@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from errno import EBADF
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import anyio
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import Field
 
-from ..errors import HoldfastError, SpecError
+from ..errors import HoldfastError, RequestError, SpecError
 from ..projections.mcp import mcp_result
 from . import limits
 from .answers import list_answer, output_answer, run_answer, tool_result
@@ -97,15 +97,15 @@ class Tools:
             data = _input_bytes(input or "")
             run = await self._runs.start(_words(command, argv), options)
             if input is not None:
-                await _feed(run, data, eof=not interactive and not pty)
+                await self._feed(run, data, eof=not interactive and not pty)
             await self._runs.wait(run, wait_s, _teller(ctx, run, wait_s))
-            return await run_answer(self._runs.state, run, max_bytes)
+            return await run_answer(self._runs, run, max_bytes)
 
     async def poll(self, run_id: RunId, max_bytes: MaxBytes = 0) -> Annotated[CallToolResult, RunAnswer]:
         """Look at a run without waiting: its state, its outcome if it has one, and the end of its output if asked."""
         with told_to_the_model():
             async with self._runs.find(run_id) as run:
-                return await run_answer(self._runs.state, run, max_bytes)
+                return await run_answer(self._runs, run, max_bytes)
 
     async def wait(
         self, ctx: Context, run_id: RunId, wait_s: WaitSeconds = 60.0, max_bytes: MaxBytes = limits.ANSWER_BYTES
@@ -114,7 +114,7 @@ class Tools:
         with told_to_the_model():
             async with self._runs.find(run_id) as run:
                 await self._runs.wait(run, wait_s, _teller(ctx, run, wait_s))
-                return await run_answer(self._runs.state, run, max_bytes)
+                return await run_answer(self._runs, run, max_bytes)
 
     async def output(
         self,
@@ -149,9 +149,9 @@ class Tools:
         with told_to_the_model():
             async with self._runs.find(run_id) as run:
                 await run.cancel(reason, now=now)
-                with anyio.move_on_after(wait_s):
+                with self._runs.moment(wait_s):
                     await run.settled()
-                answer = await run_answer(self._runs.state, run, 0)
+                answer = await run_answer(self._runs, run, 0)
         answer.is_error = False  # it was asked to end, and the call did that
         return answer
 
@@ -165,7 +165,7 @@ class Tools:
         with told_to_the_model():
             data = _input_bytes(text)
             async with self._runs.find(run_id) as run:
-                accepted = await _feed(run, data, eof=eof)
+                accepted = await self._feed(run, data, eof=eof)
                 result = mcp_result(run.outcome, run.run_id)
                 answer = InputAnswer(**result.structured, accepted=accepted)
                 said = f"{len(data)} bytes written" if accepted else "nobody reads its stdin any more"
@@ -181,6 +181,27 @@ class Tools:
         with told_to_the_model():
             return list_answer(*await self._runs.page(live=which == "live", limit=limit, cursor=cursor))
 
+    async def _feed(self, run: Run, data: bytes, *, eof: bool) -> bool:
+        """Write to its stdin; False when that is closed. HoldfastError when it is full and the command does not read.
+
+        RequestError: it was started without a stdin to write to.
+        """
+        try:
+            with self._runs.moment(_INPUT_S):
+                accepted = await run.write_stdin(data)
+                if accepted and eof:
+                    await run.close_stdin()
+                return accepted
+        except RequestError as error:
+            if error.errno == EBADF:  # in the words of the library, which no tool takes
+                error.remedy = "start it with interactive or pty: true"
+            raise
+        if (parting := self._runs.parting) is not None:
+            why, remedy = "the server is stopping", f"the run {parting}; ask the next server how it ended"
+        else:
+            why, remedy = "the command does not read its stdin", "it goes on; look at its output, or cancel it"
+        raise HoldfastError(f"{why}: not all of the {len(data)} bytes were taken", run_id=run.run_id, remedy=remedy)
+
 
 def _words(command: str | None, argv: list[str] | None) -> list[str]:
     if (command is None) == (argv is None):
@@ -194,17 +215,6 @@ def _input_bytes(text: str) -> bytes:
         remedy = f"at most {limits.MOST_INPUT_BYTES} go at once: put it into a file, or send it in pieces"
         raise limits.LimitError(f"{len(data)} bytes are too much input", remedy=remedy)
     return data
-
-
-async def _feed(run: Run, data: bytes, *, eof: bool) -> bool:
-    """Write to its stdin; False when that is closed. HoldfastError when it is full and the command does not read."""
-    with anyio.move_on_after(_INPUT_S):
-        accepted = await run.write_stdin(data)
-        if accepted and eof:
-            await run.close_stdin()
-        return accepted
-    message = f"the command does not read its stdin: not all of the {len(data)} bytes were taken"
-    raise HoldfastError(message, run_id=run.run_id, remedy="it goes on; look at its output, or cancel it")
 
 
 def _teller(ctx: Context, run: Run, wait_s: float) -> Callable[[float], Awaitable[None]]:
