@@ -86,6 +86,12 @@ def is_exiting(pid: int) -> bool | None:
         return None
 
 
+def is_stopped(pid: int) -> bool | None:
+    """Whether somebody has stopped this process (SIGSTOP, a debugger); None when there is none to be seen."""
+    stat = _read_stat(pid)
+    return None if stat is None else stat.state in "Tt"
+
+
 def is_safe_target(pid: int) -> bool:
     """Whether this PID may be signalled at all: never 0 or negative (groups), init, or this process."""
     return isinstance(pid, int) and not isinstance(pid, bool) and pid > 1 and pid != os.getpid()

@@ -252,6 +252,20 @@ class TestRuns:
         assert found.pids == (run.handle.pid, ready["leader"])
 
     @pytest.mark.guard
+    def test_a_guard_that_stands_still_is_a_problem(self, state: StateDirectory) -> None:
+        with DurableRun(state, LEAVES_ONE) as run:
+            run.until_ready()
+            os.kill(run.handle.pid, signal.SIGSTOP)
+            os.waitid(os.P_PID, run.handle.pid, os.WSTOPPED)  # returns when it does
+            (found,) = about(examine(state), run.run_id)
+            os.kill(run.handle.pid, signal.SIGCONT)
+            os.waitid(os.P_PID, run.handle.pid, os.WCONTINUED)
+            (after,) = about(examine(state), run.run_id)
+        assert (found.level, found.remedy) == (PROBLEM, f"kill -CONT {run.handle.pid}")
+        assert "its guard is stopped, and its clocks with it" in found.what
+        assert after.level == OK
+
+    @pytest.mark.guard
     def test_a_lost_run_is_found_shown_and_reaped(self, state: StateDirectory, contained: str) -> None:
         with DurableRun(state, LEAVES_ONE) as run:
             ready = run.until_ready()

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ..errors import HoldfastError, RunNotFoundError
-from ..identity import ProcessIdentity, is_alive
+from ..identity import ProcessIdentity, is_alive, is_stopped
 from . import rundir
 from .accounts import token_of
 from .finding import OK, PROBLEM, REAP, WARNING, Finding, Repair
@@ -69,6 +69,9 @@ def _examine(record: Record, left: Sequence[Orphan]) -> Iterator[Found]:
         finish = Repair("finish", "write its end, and end what is left of it", run_id, (*pids, *others))
         what = f"its guard is gone and its record has no end{who}{rest}"
         yield Finding(PROBLEM, "run", what, run_id, (*pids, *others), remedy), finish
+    elif not record.reader.ended and (guard_pid := _stopped_guard(record)):
+        what = f"its guard is stopped, and its clocks with it{who}"
+        yield Finding(PROBLEM, "run", what, run_id, pids, f"kill -CONT {guard_pid}"), None
     elif not record.reader.ended:
         yield Finding(OK, "run", f"{record.outcome.state}{who}", run_id, pids), None
     else:
@@ -86,6 +89,14 @@ def _who(record: Record) -> tuple[str, tuple[int, ...]]:
     text = f"; guard {guard_pid} {record.guard}, command {leader.pid} {_ALIVE[lives]}"
     pids = (guard_pid,) if record.guard != "gone" else ()
     return text, pids if lives is False else (*pids, leader.pid)
+
+
+def _stopped_guard(record: Record) -> int:
+    """The PID of a guard that lives and stands still; 0 when it does not."""
+    started = record.outcome.started
+    if started is None or record.guard == "gone" or not is_stopped(started.detail["guard_pid"]):
+        return 0
+    return int(started.detail["guard_pid"])
 
 
 def _survivors(record: Record, left: Sequence[Orphan]) -> Iterator[Found]:
