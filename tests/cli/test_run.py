@@ -310,6 +310,59 @@ def test_a_bad_line_of_an_environment_file_is_named_and_not_shown(tmp_path: Path
     assert b"hunter2" not in done.stderr
 
 
+SHOW_A_B = [sys.executable, "-c", "import os; print(ascii([os.environ.get(name) for name in 'AB']))"]
+
+
+def test_only_line_feeds_end_the_lines_of_an_environment_file(tmp_path: Path) -> None:
+    file = tmp_path / "env"
+    for odd in "\u2028\u2029\x85\f\v\x1c\r":
+        value = f"{odd}x{odd}y{odd}"  # at the ends, too: only blanks are taken off there
+        file.write_bytes(f" \tA = {value}\t \r\nB='1'\n".encode())
+        done = holdfast("run", "--env-file", str(file), *SHOW_A_B)
+        assert done.stdout.decode() == f"{[value, '1']!a}\n"
+    file.write_bytes(b"A=1\r\nB=2\r\n")
+    assert holdfast("run", "--env-file", str(file), *SHOW_A_B).stdout == b"['1', '2']\n"
+    file.write_bytes(b"A=1\nhunter2\xe2\x80\xa8B\n")
+    done = holdfast("run", "--env-file", str(file), *SHOW_A_B)
+    assert "line 2 is not NAME=VALUE" in told(done)
+    assert b"hunter2" not in done.stderr
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path: Path) -> None:
+    file = tmp_path / "env"
+    file.write_bytes(b"\xef\xbb\xbfA=1\nB=\xef\xbb\xbf\n")
+    assert holdfast("run", "--env-file", str(file), *SHOW_A_B).stdout == b"['1', '\\ufeff']\n"
+
+
+def test_an_environment_file_may_be_a_pipe() -> None:
+    line = f"{' '.join(HOLDFAST)} run --env-file <(printf 'A=1') --env-file <(printf 'B=2') env | grep '^[AB]='"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, check=False, timeout=60)
+    assert (sorted(done.stdout.split()), done.stderr) == ([b"A=1", b"B=2"], b"")
+
+
+@pytest.mark.parametrize(("number", "codes"), [(signal.SIGINT, (130,)), (signal.SIGTERM, (-signal.SIGTERM, 143))])
+def test_a_pipe_nobody_writes_to_does_not_keep_signals_away(
+    tmp_path: Path, number: int, codes: tuple[int, ...]
+) -> None:
+    """Neither while it is read nor while its writer is waited for, when the signal has been there all the time."""
+
+    def send() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [number])
+        os.kill(os.getpid(), number)
+
+    fifo, trace = tmp_path / "fifo", tmp_path / "trace"
+    os.mkfifo(fifo)
+    process = start("run", "--env-file", str(fifo), "touch", str(trace))
+    writing = os.open(fifo, os.O_WRONLY)  # returns when it is opened for reading: from there on it only waits
+    process.send_signal(number)
+    code, stdout, stderr = finish(process)
+    os.close(writing)
+    assert (code in codes, stdout, stderr) == (True, b"", b"")
+    done = holdfast("run", "--env-file", str(fifo), "touch", str(trace), preexec_fn=send)
+    assert (done.returncode in codes, done.stdout, done.stderr) == (True, b"", b"")
+    assert not trace.exists()
+
+
 @pytest.mark.parametrize(
     ("options", "variable", "place"),
     [
