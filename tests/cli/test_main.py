@@ -66,6 +66,7 @@ def test_help_of_run_names_every_option() -> None:
         (["run", "--env-file", "/nonexistent", "true"], "--env-file '/nonexistent' cannot be read: "),
         (["run", "--report", "/nonexistent/x", "true"], "--report cannot be written to '/nonexistent/x': "),
         (["run", "--report", "/", "true"], "--report cannot be written to '/': "),
+        (["run", "--report", "", "true"], "--report '' names no file: name one, or leave the option out"),
         (["run", "--report", "-", "true"], "--report - would mix with the command's output: "),
         (["run", ""], "the command's name is empty: "),
     ],

@@ -548,6 +548,16 @@ def test_report_to_a_descriptor_and_a_fifo(tmp_path: Path) -> None:
     assert not trace.exists()  # found out before the start
 
 
+def test_a_report_without_a_name_is_refused_before_the_start(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    done = holdfast("run", "--report", "", "touch", str(trace), cwd=tmp_path)
+    assert (done.returncode, told(done)) == (
+        125,
+        "holdfast: --report '' names no file: name one, or leave the option out",
+    )
+    assert not trace.exists()
+
+
 def test_a_report_that_cannot_be_written_in_the_end(tmp_path: Path) -> None:
     directory = tmp_path / "directory"
     directory.mkdir()

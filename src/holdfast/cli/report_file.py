@@ -22,6 +22,8 @@ class ReportFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self._fd = -1
+        if not path:
+            raise UsageError("--report '' names no file", remedy="name one, or leave the option out")
         if path == "-":
             raise UsageError("--report - would mix with the command's output", remedy="name a file, or /dev/fd/3")
         try:
