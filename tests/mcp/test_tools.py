@@ -169,6 +169,7 @@ async def test_input_with_the_command(call: Caller) -> None:
     refused = await call("send_input", run_id=(await call("exec", argv=["cat"]))["run_id"], text="x")
     assert refused.is_error
     assert "has no stdin to write to" in refused.text
+    assert refused.text.endswith("start it with interactive or pty: true")
 
 
 async def test_a_terminal(call: Caller) -> None:
@@ -245,6 +246,51 @@ async def test_errors_say_what_to_do(call: Caller) -> None:
     for answer in (unknown, await call("exec")):
         assert answer.is_error
         assert answer.data == {}
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "exec",
+        {"command": "true", "timeout": 0.5},
+        "there is no argument 'timeout': exec takes command, argv, cwd, env,",
+    ),
+    ("exec", {"argv": ["true"], "a\nb": 1, "ctx": 2}, "there is no argument 'a\\nb' and no 'ctx': exec takes command,"),
+    ("list", {"which": 1, "all": True}, "there is no argument 'all': list takes which, limit, cursor"),
+    ("exec", {"command": "true", "timeout_s": -1}, "timeout_s cannot be -1: give a value that is greater than 0"),
+    (
+        "exec",
+        {"command": "true", "wait_s": 601},
+        "wait_s cannot be 601: give a value that is less than or equal to 600",
+    ),
+    ("exec", {"command": "true", "wait_s": 10**400}, "wait_s cannot be this: give a value that is "),
+    ("exec", {"argv": [1, 2]}, "argv.0 cannot be this: give a value that is a valid string; 1 more are wrong"),
+    ("exec", {"argv": ["true"], "env": {"PIN": 7391}}, "env.PIN cannot be this: give a value that is a valid string"),
+    ("poll", {}, "run_id is missing: give it"),
+    ("output", {"run_id": "x", "stream": "all"}, "stream cannot be this: give a value that is 'both', 'stdout' or"),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments", "said"), WRONG)
+async def test_wrong_arguments_are_told_in_one_line(
+    call: Caller, tool: str, arguments: dict[str, Any], said: str
+) -> None:
+    before = [run["run_id"] for run in (await call("list", which="all"))["runs"]]
+    answer = await call(tool, **arguments)
+    assert (answer.is_error, answer.data) == (True, {})
+    assert answer.text.startswith(f"Error executing tool {tool}: {said}")
+    assert len(answer.text.splitlines()) == 1
+    assert "http" not in answer.text
+    assert "7391" not in answer.text
+    assert [run["run_id"] for run in (await call("list", which="all"))["runs"]] == before  # nothing was started
+
+
+async def test_every_tool_refuses_what_it_does_not_know(call: Caller) -> None:
+    for tool in (await call.client.list_tools()).tools:
+        assert tool.input_schema["additionalProperties"] is False
+        answer = await call(tool.name, nonsense=1)
+        known = ", ".join(tool.input_schema["properties"])
+        assert answer.is_error
+        assert answer.text.endswith(f"there is no argument 'nonsense': {tool.name} takes {known}")
 
 
 async def test_too_many_runs_at_once(call: Caller) -> None:

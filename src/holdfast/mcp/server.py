@@ -46,16 +46,15 @@ class Settings(NamedTuple):
 
 def make_server(runs: Runs) -> MCPServer:
     """The tools and the tasks extension as a server, without a transport."""
-    server = MCPServer(
+    return MCPServer(
         "holdfast",
         title="Holdfast",
         instructions=_INSTRUCTIONS,
         version=version("holdfast"),
+        tools=Tools(runs).all(),
         extensions=[Tasks(runs)],
         log_level="WARNING",
     )
-    Tools(runs).register(server)
-    return server
 
 
 async def serve(settings: Settings) -> None:

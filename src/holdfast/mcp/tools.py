@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from errno import EBADF
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import Field
@@ -15,10 +15,13 @@ from ..errors import HoldfastError, RequestError, SpecError
 from ..projections.mcp import mcp_result
 from . import limits
 from .answers import list_answer, output_answer, run_answer, tool_result
+from .arguments import StrictTool
 from .models import InputAnswer, ListAnswer, OutputAnswer, RunAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
+
+    from mcp.server.mcpserver.tools import Tool
 
     from ..spec import SpecOptions
     from ..supervisor import Run
@@ -53,15 +56,17 @@ class Tools:
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
 
-    def register(self, server: MCPServer) -> None:
-        """Offer them all."""
-        server.add_tool(self.exec, annotations=_OPEN_WORLD, title="Run a command")
-        server.add_tool(self.poll, annotations=_READS, title="Look at a run")
-        server.add_tool(self.output, annotations=_READS, title="Read the output of a run")
-        server.add_tool(self.wait, annotations=_READS, title="Wait for a run")
-        server.add_tool(self.cancel, annotations=_ENDS, title="End a run")
-        server.add_tool(self.send_input, annotations=_CHANGES, title="Write to a run's stdin")
-        server.add_tool(self.list_runs, name="list", annotations=_READS, title="List runs")
+    def all(self) -> list[Tool]:
+        """All of them, in the order they are offered in."""
+        return [
+            StrictTool.of(self.exec, _OPEN_WORLD, "Run a command"),
+            StrictTool.of(self.poll, _READS, "Look at a run"),
+            StrictTool.of(self.output, _READS, "Read the output of a run"),
+            StrictTool.of(self.wait, _READS, "Wait for a run"),
+            StrictTool.of(self.cancel, _ENDS, "End a run"),
+            StrictTool.of(self.send_input, _CHANGES, "Write to a run's stdin"),
+            StrictTool.of(self.list_runs, _READS, "List runs", name="list"),
+        ]
 
     async def exec(
         self,
