@@ -98,6 +98,19 @@ def test_processes_that_were_left_behind_are_told(child: Children) -> None:
     assert "left 1 process behind" in told(done)
 
 
+def test_processes_that_were_left_on_purpose_are_not_said_to_resist(child: Children) -> None:
+    done = holdfast("run", "--id", "leaves", "--stragglers", "leave", *child("leaves_holder", "null"))
+    holder = int(done.stdout.split(b"holder=")[1])
+    line = f"holdfast: exited with code 0; left 1 process behind; left alone: process {holder}; run leaves"
+    try:
+        assert (done.returncode, told(done)) == (0, line)
+        why = holdfast("why", "leaves").stdout.decode()
+        assert f"  1 process left alone: {holder}\n" in why
+    finally:
+        os.kill(holder, signal.SIGKILL)
+        os.waitpid(holder, 0)  # ours since its guard is gone
+
+
 def test_a_lost_guard_is_125(child: Children) -> None:
     process = start("run", *child("exits_on_term"))
     assert process.stdout is not None

@@ -105,6 +105,14 @@ def test_every_fact_has_words(kind: str) -> None:
     assert told.isprintable()
 
 
+def test_only_the_policy_to_leave_them_leaves_processes_alone() -> None:
+    tree = make_fact("tree", 1, **EVERY["tree"])
+    for policy, told in (("kill", "could not be ended"), ("wait", "could not be ended"), ("leave", "left alone")):
+        stragglers = make_fact("stragglers", 1, count=1, policy=policy)
+        assert words(tree, {"stragglers": stragglers}) == f"1 process {told}: 7"
+    assert words(tree) == "1 process could not be ended: 7"
+
+
 def test_a_fact_of_a_newer_guard_is_told_by_its_name() -> None:
     fact = make_fact("continued", 1)._replace(kind="teleported")
     assert words(fact) == "teleported"

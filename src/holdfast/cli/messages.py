@@ -75,7 +75,8 @@ def _survivors(outcome: Outcome) -> str | None:
     if outcome.tree is None or outcome.tree.detail["how"] != "survivors":
         return None
     pids = [str(survivor["pid"]) for survivor in outcome.tree.detail["survivors"]]
-    return f"could not be ended: process {', '.join(pids)}"
+    left = outcome.stragglers is not None and outcome.stragglers.detail["policy"] == "leave"
+    return f"{'left alone' if left else 'could not be ended'}: process {', '.join(pids)}"
 
 
 def lost_output(facts: Iterable[Fact]) -> str | None:

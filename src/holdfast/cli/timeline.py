@@ -90,8 +90,11 @@ def words(fact: Fact, around: Mapping[str, Fact] | None = None) -> str:
     `around` are the facts of the run by their kinds: some of them change what can be said of others.
     """
     tell = _WORDS.get(fact.kind)
-    if fact.kind == "end" and "recording_failed" in (around or ()):
+    around = around or {}
+    if fact.kind == "end" and "recording_failed" in around:
         tell = _used_without_record
+    if fact.kind == "tree" and "stragglers" in around and around["stragglers"].detail["policy"] == "leave":
+        tell = _left_tree
     if tell is None:
         return plain(f"{fact.kind} {dict(fact.detail)}" if fact.detail else fact.kind)
     return plain(tell(fact.detail))
@@ -146,13 +149,17 @@ def _drained(detail: Mapping[str, Any]) -> str:
     return f"{how}; {size(detail['stdout_bytes'])} stdout, {size(detail['stderr_bytes'])} stderr{dropped}"
 
 
-def _tree(detail: Mapping[str, Any]) -> str:
+def _tree(detail: Mapping[str, Any], left: str = "could not be ended") -> str:
     if detail["how"] == "gone":
         return "every process of the run is gone"
     if detail["how"] != "survivors":
         return "whether processes of the run are left is not known"
     pids = ", ".join(str(survivor.get("pid", survivor.get("text"))) for survivor in detail.get("survivors") or ())
-    return f"{_count(detail['count'])} could not be ended: {pids}"
+    return f"{_count(detail['count'])} {left}: {pids}"
+
+
+def _left_tree(detail: Mapping[str, Any]) -> str:
+    return _tree(detail, "left alone")
 
 
 def _stragglers(detail: Mapping[str, Any]) -> str:
