@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from holdfast.cli.causes import all_causes
+
 from .commands import as_json, one_line
 from .console import HOLDFAST, Console, holdfast
 
@@ -65,6 +67,8 @@ def test_filters(runs: Runs) -> None:
     ("words", "line"),
     [
         (["--status", "good"], "--status 'good' is unknown: use one of succeeded"),
+        (["--cause", "bogus"], "--cause 'bogus' is unknown: use one of exit, signal, spawn, "),
+        (["--cause", "exit,bogus"], "--cause 'bogus' is unknown: "),
         (["--limit", "many"], "--limit 'many' is not a number"),
         (["--label", "x"], "a value of --label is not of the form NAME=VALUE"),
         (["--watch", "--interval", "1ms"], "--interval is too short"),
@@ -75,6 +79,12 @@ def test_filters(runs: Runs) -> None:
 def test_a_wrong_command_line(words: list[str], line: str, runs: Runs) -> None:
     assert line in one_line(holdfast("ps", *words))
     assert runs.ids == []
+
+
+def test_every_cause_can_be_asked_for() -> None:
+    known = "exit signal spawn oom limit deadline idle queue user shutdown parent session owner superseded guard host"
+    assert sorted(all_causes()) == sorted(known.split())
+    assert ids("--cause", ",".join(all_causes())) == []
 
 
 def test_nested_runs_are_below_the_run_they_were_started_in(runs: Runs) -> None:

@@ -10,6 +10,7 @@ from ..durations import parse_duration
 from ..errors import StateError
 from ..state.directory import default_path
 from . import messages, table
+from .causes import all_causes
 from .command import JSON, Command, die_with_reader, no_words, open_state, put, show_json
 from .finding import LABEL, SESSION, filters_of, open_index, queued_entries
 from .options import Option, UsageError
@@ -39,15 +40,20 @@ _CLEAR = "\x1b[H\x1b[2J"
 
 def act(given: Parsed) -> int:
     no_words(given, "ps")
-    unknown = [word for text in given.all("--status") for word in text.split(",") if word not in STATUSES]
-    if unknown:
-        raise UsageError(f"--status {unknown[0]!r} is unknown", remedy=f"use one of {', '.join(STATUSES)}")
+    _check_words(given, "--status", STATUSES)
+    _check_words(given, "--cause", all_causes())
     wanted = _Wanted(filters_of(given), _limit(given), _wants_all(given))
     die_with_reader()
     if given.has("--watch"):
         return _watch(given, wanted)
     _show(given, _list(given, wanted))
     return 0
+
+
+def _check_words(given: Parsed, flag: str, known: tuple[str, ...]) -> None:
+    unknown = [word for text in given.all(flag) for word in text.split(",") if word not in known]
+    if unknown:
+        raise UsageError(f"{flag} {unknown[0]!r} is unknown", remedy=f"use one of {', '.join(known)}")
 
 
 class _Wanted(NamedTuple):
