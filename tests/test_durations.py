@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -188,6 +189,18 @@ def test_refuses_what_is_no_size(bad: Any, why: str) -> None:
         parse_size(bad, field="memory")
     assert caught.value.field == "memory"
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [("many", "is not a number"), ("1.5", "is not a whole number$"), ("-1", "negative"), (1.5, "not float")],
+)
+def test_a_count_is_no_size(bad: Any, why: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_size(bad, field="pids")
+    assert re.search(why, caught.value.message)
+    assert "byte" not in str(caught.value)
+    assert caught.value.remedy == "write a whole number, such as 500"
 
 
 @pytest.mark.parametrize(

@@ -576,4 +576,7 @@ def test_a_report_that_cannot_be_written_in_the_end(tmp_path: Path) -> None:
     directory.mkdir()
     done = holdfast("run", "--report", str(directory / "report"), "rmdir", str(directory))
     assert done.returncode == 125
-    assert "the report cannot be written to" in told(done)
+    said, remedy, run = told(done).split("; ")
+    assert said.startswith("holdfast: the report cannot be written to ")
+    assert remedy == f"holdfast show --json {run.removeprefix('run ')} prints it"
+    assert json.loads(holdfast(*remedy.split()[1:4]).stdout)["exit_code"] == 0

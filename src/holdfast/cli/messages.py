@@ -105,7 +105,8 @@ def _one_line(text: str) -> str:
 
 def _flag(field: str) -> str:
     names = {"run_id": "--id", "labels": "--label", "argv": "COMMAND"}
-    return names.get(field) or f"--{field.replace('_', '-')}"
+    # A command that reads a value itself gives it the name of its option.
+    return names.get(field) or (field if field.startswith("--") else f"--{field.replace('_', '-')}")
 
 
 def _write(fd: int, text: str) -> None:

@@ -60,7 +60,7 @@ def parse(table: tuple[Option, ...], arguments: list[str]) -> Parsed:
         if option is None:
             raise _unknown(flag, options)
         if option.metavar is None and equals:
-            raise UsageError(f"{flag} takes no value")
+            raise UsageError(f"{flag} takes no value", remedy=f"write {flag} alone, or leave it out")
         if option.metavar is not None and not equals:
             if at == len(arguments):
                 raise UsageError(f"{flag} needs a value", remedy=f"write {flag} {option.metavar}")

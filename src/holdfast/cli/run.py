@@ -220,7 +220,7 @@ class _Command:
         try:
             foreground = self._stay(live, early)
             code = self._tell(live, foreground)
-            return code if self.report is None else self._write_report(live.report(), code)
+            return code if self.report is None else self._write_report(live.report(), code, kept=live.state is not None)
         finally:
             live.reap(wait=live.ended)
             live.close()
@@ -241,7 +241,7 @@ class _Command:
         if not self.quiet:
             messages.say(f"{outcome.reason}; run {self.spec.run_id}")
         code = exit_code(outcome)
-        return code if self.report is None else self._write_report(report_of(self.spec, facts), code)
+        return code if self.report is None else self._write_report(report_of(self.spec, facts), code, kept=False)
 
     def _stay(self, live: LiveRun, early: bytes) -> Foreground:
         keyboard: Keyboard | None = None
@@ -280,13 +280,16 @@ class _Command:
             return 128 + foreground.given_up_by
         return OWN_FAILURE if lost and live.outcome.cause == "exit" else exit_code(live.outcome)
 
-    def _write_report(self, report: dict[str, Any], code: int) -> int:
+    def _write_report(self, report: dict[str, Any], code: int, *, kept: bool) -> int:
         assert self.report is not None
         if self.report.is_special:
             self.interrupts.release()
         try:
             self.report.write(report)
         except OSError as error:
-            messages.say(f"the report cannot be written to {self.report.path!r}: {error.strerror}")
+            what = f"the report cannot be written to {self.report.path!r}: {error.strerror}"
+            run_id = self.spec.run_id
+            remedy = f"holdfast show --json {run_id} prints it" if kept else "it is lost: name another file"
+            messages.say(f"{what}; {remedy}; run {run_id}")
             return code or OWN_FAILURE
         return code
