@@ -166,8 +166,10 @@ def test_a_head_that_trickles_is_not_waited_for(running: Daemon) -> None:
     for number, wire in enumerate(wires):
         wire.send(b"GET /v1/health HTTP/1.1\r\nHost: loc"[: number * 2])
     assert fetch(running, "/v1/health").status == 200  # beside them
-    for wire in wires:
-        assert wire.rest() == b""  # closed by the daemon
+    for number, wire in enumerate(wires):
+        answer = wire.rest()  # until the daemon closes
+        assert answer == b"" if number == 0 else status_of(answer) == 408, (number, answer)
+        assert number == 0 or b"the head of the request was not complete after 0.5 s" in answer
         wire.socket.close()
 
 
@@ -191,6 +193,20 @@ def test_what_is_no_http_is_refused(running: Daemon, data: bytes) -> None:
         except (BrokenPipeError, OSError):
             pass
         assert b" 400 " in wire.rest().split(b"\r\n")[0]
+
+
+@pytest.mark.parametrize("method", [b"BREW", b"get", b"Post", b"PATCHED"])
+def test_what_is_no_method_is_told_what_is_expected(running: Daemon, method: bytes) -> None:
+    with Wire(running) as wire:
+        wire.send(method + b" /v1/runs HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = wire.rest()
+    assert status_of(answer) == 400
+    said = json.loads(answer.partition(b"\r\n\r\n")[2])
+    assert (said["type"], said["detail"]) == (
+        "urn:holdfast:problem:malformed",
+        "it does not begin with a method of HTTP",
+    )
+    assert "`GET /v1/runs HTTP/1.1`, the method in capitals" in said["remedy"]
 
 
 # Ids and paths.

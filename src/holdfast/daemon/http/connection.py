@@ -16,23 +16,30 @@ import os
 import re
 import socket
 import struct
+import sys
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from .problems import MALFORMED, MEDIA_TYPE, PREFIX, Problem
+from .problems import MALFORMED, MEDIA_TYPE, PREFIX, TOO_SLOW, Problem
 
 if TYPE_CHECKING:
     import asyncio
 
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+    from .problems import Kind
+
 HEAD_S = 10.0  # unless the application says otherwise, in `state.head_s`
 LONGEST_HEAD = 64 << 10  # bytes, or a little more: what comes in one piece is looked at as a whole
 ABORT = "holdfast.abort"  # in the state of each request's scope: cuts the connection, whatever is still to be sent
 CROWDED = "holdfast.crowded"  # there, too: this one came when there were too many
 _PEER = struct.Struct("iII")
+_FIRST_LINE = "begin with a line like `GET /v1/runs HTTP/1.1`, the method in capitals; no TLS or HTTP/2 is spoken here"
+_WHOLE = f"send HTTP/1.1, with one Host and a head of at most {LONGEST_HEAD} bytes"
 _OFFER = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
 
 
@@ -130,21 +137,29 @@ class Connection(HttpToolsProtocol):
             unanswered[0].keep_alive = False
             return
         if not unanswered or not unanswered[0].response_started:
-            body = msgspec.json.encode(Problem(PREFIX + MALFORMED.word, MALFORMED.title, 400, msg))
-            head = (
-                f"HTTP/1.1 400 Bad Request\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n"
-                "connection: close\r\n\r\n"
-            )
-            self.transport.write(head.encode() + body)
+            detail, remedy = _what_is_wrong(sys.exception()) or (msg, _WHOLE)
+            self._write_problem(MALFORMED, detail, remedy)
         self.transport.close()
+
+    def _write_problem(self, kind: Kind, detail: str, remedy: str) -> None:
+        body = msgspec.json.encode(Problem(PREFIX + kind.word, kind.title, kind.status, detail, remedy))
+        head = (
+            f"HTTP/1.1 {kind.status} {HTTPStatus(kind.status).phrase}\r\ncontent-type: {MEDIA_TYPE}\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
 
     def _unanswered(self) -> tuple[RequestResponseCycle, ...]:
         return tuple(cycle for cycle in self._asked if not cycle.response_complete)
 
-    def _arm(self) -> None:
+    @property
+    def _head_s(self) -> float:
         # The application is all that uvicorn hands on to its connections.
-        within_s = getattr(getattr(self.app, "state", None), "head_s", HEAD_S)
-        self._head_timer = self.loop.call_later(within_s, self._too_slow)
+        within_s: float = getattr(getattr(self.app, "state", None), "head_s", HEAD_S)
+        return within_s
+
+    def _arm(self) -> None:
+        self._head_timer = self.loop.call_later(self._head_s, self._too_slow)
 
     def _disarm(self) -> None:
         if self._head_timer is not None:
@@ -153,8 +168,30 @@ class Connection(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         self._head_timer = None
-        if not self.transport.is_closing():
-            self.transport.abort()
+        if self.transport.is_closing():
+            return
+        # Who has asked nothing gets no answer: it would be taken for that to the next request.
+        if self._pending and not self.transport.get_write_buffer_size():
+            self._is_refused = True
+            detail = f"the head of the request was not complete after {self._head_s:g} s"
+            self._write_problem(TOO_SLOW, detail, "send it faster")
+            if not self.transport.get_write_buffer_size():
+                self.transport.close()
+                return
+        self.transport.abort()  # it does not read, and closing would wait for that
+
+
+def _what_is_wrong(error: BaseException | None) -> tuple[str, str] | None:
+    """What the parser, at work when this is asked, has against it, and what to do; None when it has nothing."""
+    match error:
+        case httptools.HttpParserInvalidMethodError():
+            return "it does not begin with a method of HTTP", _FIRST_LINE
+        case httptools.HttpParserCallbackError(__context__=ValueError() as ours):
+            return str(ours), _WHOLE
+        case httptools.HttpParserError():
+            return f"it is no HTTP: {error}", _WHOLE
+        case _:
+            return None
 
 
 def peer_uid(connected: socket.socket | None) -> int | None:
