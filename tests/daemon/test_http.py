@@ -79,6 +79,21 @@ def test_a_command_that_is_not_there_is_a_run_that_failed(running: Daemon) -> No
     assert (report["status"], report["cause"]) == ("failed", "spawn")
 
 
+def test_started_is_told_of_what_is_let_go_and_the_verdict_says_that_nothing_ran(running: Daemon) -> None:
+    """The start is on record before the attempt to execute, so whether that succeeds is not known yet."""
+    events = running.events()
+    run_id = running.submit(["/no/such/command"])["run_id"]
+    told: list[tuple[str, str | None, str | None]] = []
+    while len(told) < 4:
+        found = events.next()
+        assert found is not None
+        if found[1]["run_id"] == run_id:
+            told.append((found[0], found[1]["report"]["status"], found[1]["report"]["cause"]))
+    events.close()
+    assert [kind for kind, _, _ in told] == ["run.queued", "run.started", "run.verdict", "run.settled"]
+    assert told[2] == ("run.verdict", "failed", "spawn")
+
+
 def test_the_same_key_is_the_same_run(running: Daemon) -> None:
     body = {"argv": ["echo", "once"]}
     first = running.request("POST", "/v1/runs", body, {"Idempotency-Key": "one"})
@@ -201,6 +216,17 @@ def test_input_as_it_is_and_in_json(running: Daemon) -> None:
     assert (over.status, problem(over)) == (409, "refused")
 
 
+@pytest.mark.parametrize("sent", [{}, {"text": "x"}, {"text": ""}, {"eof": True}])
+def test_a_run_without_stdin_takes_none_whatever_is_sent(running: Daemon, tmp_path: Path, sent: dict[str, Any]) -> None:
+    gate = Gate(tmp_path / "gate")
+    without = running.submit(gate.waits())["run_id"]
+    running.until_output(without)
+    refused = post(running, f"/v1/runs/{without}/input", sent)
+    assert (refused.status, problem(refused), refused.body["run_id"]) == (409, "refused", without)
+    gate.open()
+    assert running.wait(without)["status"] == "succeeded"
+
+
 def test_a_deadline_is_moved(running: Daemon, tmp_path: Path) -> None:
     gates = [Gate(tmp_path / name) for name in ("one", "other")]
     run_id = running.submit(gates[0].waits(), timeout_s=600)["run_id"]
@@ -305,6 +331,7 @@ def test_pages_show_each_run_once(running: Daemon) -> None:
         ("status=failed", 1),
         ("status=failed&status=cancelled", 2),
         ("cause=user", 1),
+        ("cause=user&cause=exit", 3),
         ("label=kind=b", 1),
         ("label=kind=b&label=also=b", 0),
         ("name=third", 1),
@@ -349,6 +376,8 @@ def filtered(running: Daemon) -> None:
         "limit=1001",
         "limit=x",
         "status=running",
+        "cause=bogus",
+        "cause=user&cause=succeeded",
         "state=over",
         "label=without",
         "since=yesterday",
@@ -426,6 +455,8 @@ def test_health_doctor_and_metrics(running: Daemon) -> None:
         ("POST", "/v1/health", "GET, HEAD"),
         ("TRACE", "/metrics", "GET, HEAD"),
         ("OPTIONS", "/v1/runs", "POST, GET, HEAD"),
+        ("PATCH", "/v1/runs", "POST, GET, HEAD"),
+        ("PATCH", "/v1/sessions/x", "DELETE"),
     ],
 )
 def test_another_method_is_told_which_there_are(running: Daemon, method: str, path: str, allowed: str) -> None:

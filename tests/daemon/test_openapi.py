@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from holdfast.daemon.http import meta, openapi, output, problems, runs, sessions
+from holdfast.daemon.http import meta, openapi, output, problems, runs, sessions, types
 from holdfast.daemon.http.app import operations
+from holdfast.journal.facts import CAUSES
 
 from ..support.daemons import daemon
 from ..support.web import fetch, port_of
@@ -93,6 +95,27 @@ def test_every_operation_has_a_name_of_its_own_and_says_what_may_go_wrong() -> N
             kind = "application/problem+json" if status >= "4" else None
             assert kind is None or kind in response["content"]
     assert "Retry-After" in DOCUMENT["paths"]["/v1/runs"]["post"]["responses"]["503"]["headers"]
+
+
+def test_parameters_that_have_to_be_there_say_so() -> None:
+    needed = {
+        (path, one["name"])
+        for path, methods in DOCUMENT["paths"].items()
+        for operation in methods.values()
+        for one in operation.get("parameters", ())
+        if one["in"] == "query" and one.get("required", False)
+    }
+    assert needed == {("/v1/search", "q")}
+
+
+def test_causes_are_the_same_everywhere() -> None:
+    """Those of stops come from the journal; the sidecar's schema names all of them."""
+    schema = json.loads(resources.files("holdfast.sidecar").joinpath("schema.json").read_text())
+    assert set(get_args(types.Cause)) == set(schema["$defs"]["Cause"]["enum"])
+    assert set(get_args(types.Asked)) == set(CAUSES.words.values())
+    parameters = DOCUMENT["paths"]["/v1/runs"]["get"]["parameters"]
+    cause = next(one["schema"] for one in parameters if one["name"] == "cause")
+    assert sorted(cause["items"]["enum"]) == sorted(get_args(types.Cause))
 
 
 def test_it_is_printed_for_those_who_make_clients() -> None:

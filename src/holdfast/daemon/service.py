@@ -282,7 +282,7 @@ class Service:
     async def send_input(self, run_id: str, data: bytes, *, eof: bool = False) -> Report:
         """Write to the command's stdin, then perhaps end it. RequestError: it takes none (any more), or is queued."""
         tracked, run = await self._live(run_id)
-        if data and not await run.write_stdin(data):
+        if not await run.write_stdin(data):  # also of nothing: whether there is a stdin does not depend on it
             raise RequestError("the command's stdin is closed", errno=errno.EPIPE, run_id=run_id)
         if eof:
             await run.close_stdin()

@@ -133,16 +133,18 @@ def _path(path: str) -> list[dict[str, Any]]:
 def _query(operation: Operation, components: dict[str, Any]) -> list[dict[str, Any]]:
     if operation.query is None:
         return []
-    properties = components[operation.query.__name__]["properties"]
+    described = components[operation.query.__name__]
+    needed = described.get("required", ())
     lists = list_fields(operation.query)
     return [
         {
             "name": name,
             "in": "query",
             "schema": schema,
+            **({"required": True} if name in needed else {}),
             **({"style": "form", "explode": True} if name in lists else {}),
         }
-        for name, schema in properties.items()
+        for name, schema in described["properties"].items()
     ]
 
 

@@ -19,6 +19,11 @@ LARGEST_OFFSET = 1 << 53  # what JavaScript still counts exactly
 Time = Annotated[str, Meta(description="RFC 3339, UTC", extra_json_schema={"format": "date-time"})]
 State = Literal["queued", "starting", "running", "stopping", "settled"]
 Status = Literal["succeeded", "failed", "timed_out", "cancelled", "lost"]
+OfCommand = Literal["exit", "signal", "spawn", "oom", "limit"]
+OfTime = Literal["deadline", "idle", "queue"]
+Asked = Literal["user", "shutdown", "parent", "session", "owner", "superseded"]
+Unseen = Literal["guard", "host"]
+Cause = Literal[OfCommand, OfTime, Asked, Unseen]
 Stream = Literal["all", "stdout", "stderr"]
 Reason = Annotated[str, Meta(max_length=1000)]
 Filter = Annotated[str, Meta(min_length=1, max_length=4096)]
@@ -129,7 +134,7 @@ class RunsQuery(msgspec.Struct, forbid_unknown_fields=True):
     name: Filter | UnsetType = UNSET
     state: list[State] = []
     status: list[Status] = []
-    cause: list[Filter] = []
+    cause: list[Cause] = []
     label: list[Label] = []
     since: Time | UnsetType = UNSET
     until: Time | UnsetType = UNSET
