@@ -43,6 +43,27 @@ async def test_reading_can_be_given_up() -> None:
     os.close(writing)
 
 
+async def test_reading_ends_when_it_is_told_to() -> None:
+    reading, writing = os.pipe()
+    reader, found = LineReader(reading), []
+    async with anyio.create_task_group() as group:
+
+        async def read() -> None:
+            found.extend([line async for line in reader])
+
+        group.start_soon(read)
+        await anyio.wait_all_tasks_blocked()
+        reader.end()  # while it waits, and nobody has closed the pipe
+    os.write(writing, b"one\ntwo\n")
+    assert [line async for line in reader] == found == []
+    another = LineReader(reading)
+    assert await anext(another) == "one"
+    another.end()  # what it has read by then is forgotten, too
+    assert [line async for line in another] == []
+    os.close(reading)
+    os.close(writing)
+
+
 async def test_a_slow_reader_is_waited_for_and_the_pipe_stays_as_it_was() -> None:
     reading, writing = os.pipe()
     text = "0123456789abcde\n" * 20_000  # more than a pipe takes
