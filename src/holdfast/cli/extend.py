@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 from typing import TYPE_CHECKING
 
 from ..durations import format_duration, parse_duration
 from ..errors import RequestError
+from ..live import EXTENSION_REFUSED
 from ..state.asking import extend
 from .command import Command, open_state, put
 from .finding import find, read_record
@@ -14,12 +14,6 @@ from .options import UsageError
 
 if TYPE_CHECKING:
     from .options import Parsed
-
-_WHY = {
-    errno.ESRCH: ("it is too late: the run has its verdict", "start it again with a longer --timeout"),
-    errno.EINVAL: ("the run has no deadline", "there is nothing to extend"),
-    errno.ERANGE: ("that goes past the run's --max-timeout", "ask for less"),
-}
 
 
 def act(given: Parsed) -> int:
@@ -31,7 +25,7 @@ def act(given: Parsed) -> int:
     try:
         extend(state, run_id, seconds)
     except RequestError as error:
-        what, remedy = _WHY.get(error.errno or 0, (error.message, error.remedy))
+        what, remedy = EXTENSION_REFUSED.get(error.errno or 0, (error.message, error.remedy))
         raise RequestError(what, errno=error.errno, run_id=run_id, remedy=remedy) from None
     with read_record(state, run_id) as record:
         limits = [fact.detail["limit_ns"] for fact in record.reader.facts if fact.kind == "extended"]
