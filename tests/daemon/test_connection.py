@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -177,6 +178,46 @@ def test_a_request_has_one_host(tmp_path: Path, request_: bytes, is_taken: bool)
 @pytest.mark.parametrize("begun", [b"GET /", b"GET / HTTP/1.1\r\nHost: ", b"GET / HTTP/1.1\r\nHost: a\r\nX-"])
 def test_a_head_that_never_becomes_whole_is_refused(tmp_path: Path, begun: bytes) -> None:
     assert asked(begun + b"x" * (LONGEST_HEAD + 1), tmp_path).startswith(b"HTTP/1.1 400")
+
+
+class Impatient(Connection):
+    """Its time is up as soon as something has come, or at once."""
+
+    waits_for_something = True
+
+    @property
+    def _head_s(self) -> float:
+        return 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if self.waits_for_something:
+            self._disarm()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self._asked:
+            self._disarm()
+            self._arm()
+
+
+class AtOnce(Impatient):
+    waits_for_something = False
+
+
+@pytest.mark.parametrize("begun", [b"G", b"GET /", b"GET / HTTP/1.1\r\nHost: a\r\n"])
+def test_a_head_whose_time_is_up_is_told_so(tmp_path: Path, begun: bytes) -> None:
+    head, _, body = asked(begun, tmp_path, protocol=Impatient).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+    assert b"content-type: application/problem+json" in head
+    said = json.loads(body)
+    assert (said["type"], said["status"]) == ("urn:holdfast:problem:too-slow", 408)
+    assert "the head of the request was not complete after 0 s" in said["detail"]
+
+
+def test_a_whole_head_is_in_time_and_who_asks_nothing_is_told_nothing(tmp_path: Path) -> None:
+    assert asked(LAST % b"/1", tmp_path, protocol=Impatient).startswith(b"HTTP/1.1 200")
+    assert asked(b"", tmp_path, protocol=AtOnce) == b""
 
 
 @pytest.mark.parametrize("begun", [b"3;", b"0\r\nX-"])
