@@ -1,4 +1,4 @@
-"""All cells, two at a time, each in a process of its own; what a peer has no notion of is not run."""
+"""All cells, three at a time, each in a process of its own; what a peer has no notion of is not run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .peers import Peer
     from .rows import Row
 
-_AT_ONCE = 2
+_AT_ONCE = 3
 _TOO_LONG_S = 120
 Cells = dict[str, dict[str, dict[str, Any]]]  # by row, by peer
 
