@@ -67,17 +67,17 @@ check-native: $(VENV)/installed-dev
 
 suite: $(VENV)/installed-dev $(GUARD)
 	@echo '== the suite, as $(shell id -un) =='
-	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
 
 test-unprivileged: $(VENV)/installed-dev $(GUARD)
 	@echo '== the guard tests, as an ordinary user =='
-	.ci/unprivileged $(BIN)/python -n $(JOBS) -m "guard and not root and not slow" $(PYTEST_ARGS) $(GUARD_TESTS)
+	.ci/unprivileged $(BIN)/python -n $(JOBS) --dist loadgroup -m "guard and not root and not slow" $(PYTEST_ARGS) $(GUARD_TESTS)
 
 # Sanitizer findings go to files, because nobody reads the stderr of a guard, and the files are looked for afterwards.
 test-guard-sanitized: $(VENV)/installed-dev $(SANITIZED)
 	@echo '== the guard tests, on the ASan/UBSan build =='
 	rm -f $(REPORTS).*
-	status=0; HOLDFAST_GUARD=$(CURDIR)/$(SANITIZED) $(BIN)/python -m pytest -n $(JOBS) -m "guard and not slow" $(PYTEST_ARGS) $(GUARD_TESTS) || status=$$?; \
+	status=0; HOLDFAST_GUARD=$(CURDIR)/$(SANITIZED) $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "guard and not slow" $(PYTEST_ARGS) $(GUARD_TESTS) || status=$$?; \
 	if compgen -G '$(REPORTS).*' >/dev/null; then cat $(REPORTS).*; echo 'make: the sanitizers found the above' >&2; exit 1; fi; \
 	exit $$status
 

@@ -81,7 +81,4 @@ TARGETS = (
     Target("holdfast run -- true / python3 -c pass",
            _times("startup", "holdfast run -- true", "python3 -c pass", "ms"), 4.0, 2.5, TIMES, False,
            _times("startup", "holdfast run -- true", "python3 -c pass", "cpu_ms")),
-    Target("holdfast run -- true, uv's script / python3 -c pass",
-           _times("startup", "holdfast run -- true, uv's script", "python3 -c pass", "ms"), 4.0, 2.5, TIMES, False,
-           _times("startup", "holdfast run -- true, uv's script", "python3 -c pass", "cpu_ms")),
 )  # fmt: skip

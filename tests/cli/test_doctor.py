@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+# Orphans are those of the whole host: whoever ends them all and whoever leaves one to be found take turns.
+pytestmark = pytest.mark.xdist_group("orphans")
+
 LEAVES_ONE = ["sh", "-c", "sleep 600 & echo ready leader=$$ pid=$!; wait"]
 
 

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from holdfast.state.finding import Diagnosis, Finding, Repaired
     from tests.support.children import Children
 
+# Orphans are those of the whole host: whoever ends them all and whoever leaves one to be found take turns.
+pytestmark = pytest.mark.xdist_group("orphans")
+
 LEAVES_ONE = ["sh", "-c", "sleep 600 & echo ready leader=$$ pid=$!; wait"]
 
 

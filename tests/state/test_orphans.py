@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from tests.support.children import Children
 
 # The command dies with its guard; what it started in the background does not.
+# Orphans are those of the whole host: whoever ends them all and whoever leaves one to be found take turns.
+pytestmark = pytest.mark.xdist_group("orphans")
+
 LEAVES_ONE = ["sh", "-c", "sleep 600 & echo ready leader=$$ pid=$!; wait"]
 _FIND = """
 import json, sys
