@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from .driving import Dashboard
 
 
-# Orphans are those of the whole host: whoever ends them all and whoever leaves one to be found take turns.
-pytestmark = pytest.mark.xdist_group("orphans")
-
-
 def test_reaping_is_tried_first_and_does_what_was_chosen(
     running: Daemon, visit: Callable[..., Dashboard], monkeypatch: pytest.MonkeyPatch
 ) -> None:
