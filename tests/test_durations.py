@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.durations import (
+    COUNT,
     LARGEST_SIZE,
     LONGEST_DURATION_S,
     format_duration,
@@ -197,7 +198,7 @@ def test_refuses_what_is_no_size(bad: Any, why: str) -> None:
 )
 def test_a_count_is_no_size(bad: Any, why: str) -> None:
     with pytest.raises(SpecError) as caught:
-        parse_size(bad, field="pids")
+        parse_size(bad, field="pids", of=COUNT)
     assert re.search(why, caught.value.message)
     assert "byte" not in str(caught.value)
     assert caught.value.remedy == "write a whole number, such as 500"

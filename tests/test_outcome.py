@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.journal.facts import CAUSES, FACTS, LOST_WHYS, OBSERVED, Fact, make_fact
-from holdfast.outcome import DECISIVE, decide, exit_of, join
+from holdfast.outcome import DECISIVE, STATUSES, LostOutput, decide, exit_of, join, lost_output
 
 USAGE = {"user_us": 0, "system_us": 0, "max_rss_kib": 0}
 SIGKILLED, EXIT_0, EXIT_3, DUMPED = 9, 0, 3 << 8, 0x80 | 11
@@ -76,6 +76,20 @@ def test_the_tables_here_leave_no_kind_of_fact_out() -> None:
     kinds = {layout.name for layout in FACTS.values()} - {"header", "spec", "output"} | set(OBSERVED)
     assert {kind for kind, _ in EVERYTHING} == kinds
     assert {kind for kind, _, _, _ in (*DECIDES, *LOST)} == set(DECISIVE)
+
+
+def test_every_status_and_cause_is_in_the_table_and_comes_from_a_fact() -> None:
+    found = {(status, cause) for _, _, status, cause in (*DECIDES, *LOST)}
+    assert found == {(status, cause) for status, causes in STATUSES.items() for cause in causes}
+
+
+def test_output_is_lost_when_it_could_not_be_recorded_and_not_when_it_was_dropped() -> None:
+    drained: dict[str, Any] = {"how": "eof", "stdout_bytes": 1, "stderr_bytes": 0, "late_bytes": 0}
+    failed, whole = make_fact("recording_failed", 3, error=28), make_fact("drained", 2, dropped_bytes=0, **drained)
+    dropped = make_fact("drained", 2, dropped_bytes=7, **drained)
+    assert lost_output([dropped, failed]) == LostOutput(28, 7)
+    for facts in ([], [failed], [dropped], [whole, failed]):
+        assert lost_output(facts) is None, facts
 
 
 @pytest.mark.parametrize("case", [*DECIDES, *LOST], ids=name)

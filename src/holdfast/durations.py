@@ -7,6 +7,7 @@ that is not zero here is not zero there, and what `format_*` writes, `parse_*` r
 from __future__ import annotations
 
 from .errors import SpecError
+from .records import NamedTuple
 
 LONGEST_DURATION_S = 10 * 365 * 86_400
 LARGEST_SIZE = 1 << 60
@@ -24,12 +25,20 @@ _DURATION_UNITS = {
 _SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 _DURATION_FORMS = "write seconds as a number, or text such as 250ms, 1.5s, 10m, 2h, 1d"
 _SIZE_FORMS = "write bytes as a whole number, or text such as 64K, 10M, 2G"
-_COUNT_FORMS = "write a whole number, such as 500"
-# What a value is called, what it has to be, and how to write it.
-_BYTES = ("a size", "a whole number of bytes", _SIZE_FORMS)
-_COUNT = ("a number", "a whole number", _COUNT_FORMS)
-_COUNTED = {"pids": _COUNT}  # fields that are written as sizes are, and count something else than bytes
 _LONGEST_NUMBER = 40  # characters; int() refuses thousands of digits with an error of its own
+
+
+class Measure(NamedTuple):
+    """What an amount is called, what it has to be, how to write it, and how much there can be."""
+
+    noun: str
+    whole: str
+    forms: str
+    most: int | None
+
+
+BYTES = Measure("a size", "a whole number of bytes", _SIZE_FORMS, LARGEST_SIZE)
+COUNT = Measure("a number", "a whole number", "write a whole number, such as 500", None)
 
 
 def parse_duration(text: str | int | float, *, field: str = "duration") -> float:
@@ -53,22 +62,18 @@ def parse_duration(text: str | int | float, *, field: str = "duration") -> float
     return nanoseconds / _SECOND_NS
 
 
-def parse_size(text: str | int, *, field: str = "size") -> int:
-    """Bytes; SpecError when negative, not whole, or larger than an exbibyte.
-
-    For a field that counts something else, that; how many there may be is for the caller to say.
-    """
-    _, _, forms = measure = _COUNTED.get(field, _BYTES)
+def parse_size(text: str | int, *, field: str = "size", of: Measure = BYTES) -> int:
+    """Bytes, or what else is counted; SpecError when negative, not whole, or (of bytes) larger than an exbibyte."""
     if isinstance(text, str):
-        size = _size_text(text, field, measure)
+        size = _size_text(text, field, of)
     elif isinstance(text, int) and not isinstance(text, bool):
         size = text
     else:
         kind = type(text).__name__
-        raise SpecError(f"{field} must be a whole number or text, not {kind}", field=field, remedy=forms)
+        raise SpecError(f"{field} must be a whole number or text, not {kind}", field=field, remedy=of.forms)
     if size < 0:
-        raise SpecError(f"{field} must not be negative", field=field, remedy=forms)
-    if size > LARGEST_SIZE and measure is _BYTES:
+        raise SpecError(f"{field} must not be negative", field=field, remedy=of.forms)
+    if of.most is not None and size > of.most:
         raise SpecError(
             f"{field} is larger than an exbibyte", field=field, remedy="give a smaller size, or none at all"
         )
@@ -114,17 +119,16 @@ def _duration_text(text: str, field: str) -> int:
     return whole
 
 
-def _size_text(text: str, field: str, measure: tuple[str, str, str]) -> int:
-    noun, whole_noun, forms = measure
+def _size_text(text: str, field: str, of: Measure) -> int:
     number, unit = _split(text)
     prefix = unit.lower().removesuffix("b").removesuffix("i")
     known = prefix in _SIZE_UNITS and unit.lower() in (prefix, f"{prefix}b", f"{prefix}ib") and unit.lower() != "ib"
     scaled = _scale(number, _SIZE_UNITS[prefix]) if known else None
     if scaled is None:
-        raise SpecError(f"{field} {_shown(text)} is not {noun}", field=field, remedy=forms)
+        raise SpecError(f"{field} {_shown(text)} is not {of.noun}", field=field, remedy=of.forms)
     whole, exact = scaled
     if not exact:
-        raise SpecError(f"{field} {_shown(text)} is not {whole_noun}", field=field, remedy=forms)
+        raise SpecError(f"{field} {_shown(text)} is not {of.whole}", field=field, remedy=of.forms)
     return whole
 
 

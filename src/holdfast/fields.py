@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from .durations import parse_duration, parse_size
+from .durations import BYTES, COUNT, Measure, parse_duration, parse_size
 from .errors import SpecError
 from .records import TYPE_CHECKING, Iterable, Mapping, Sequence
 
@@ -105,17 +105,21 @@ def check_limit(value: Duration | None, field: str) -> float | None:
     return seconds
 
 
-def check_budget(value: str | int | None, field: str) -> int | None:
+def check_budget(value: str | int | None, field: str, of: Measure = BYTES) -> int | None:
     if value is None:
         return None
-    amount = parse_size(value, field=field)
+    amount = parse_size(value, field=field, of=of)
     if amount < 1:
         raise SpecError(f"{field} must be at least 1", field=field, remedy="use None for no limit")
-    if field == "pids" and amount > MOST_PIDS:
-        raise SpecError(
-            f"pids is more than the {MOST_PIDS} a kernel can have", field=field, remedy="use None for no limit"
-        )
     return amount
+
+
+def check_pids(value: str | int | None) -> int | None:
+    count = check_budget(value, "pids", COUNT)
+    if count is not None and count > MOST_PIDS:
+        remedy = "use None for no limit"
+        raise SpecError(f"pids is more than the {MOST_PIDS} a kernel can have", field="pids", remedy=remedy)
+    return count
 
 
 def check_flag(value: bool, field: str) -> bool:

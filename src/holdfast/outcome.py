@@ -36,6 +36,16 @@ if TYPE_CHECKING:
 _SIGKILL = 9
 
 
+# Every status, and what can have led to it.
+STATUSES = {
+    "succeeded": ("exit",),
+    "failed": ("exit", "signal", "spawn", "oom", "limit"),
+    "timed_out": ("deadline", "idle", "queue"),
+    "cancelled": ("user", "shutdown", "parent", "session", "owner", "superseded"),
+    "lost": ("guard", "host"),
+}
+
+
 class Outcome(NamedTuple):
     """What is known about a run. The facts behind it are there too, each None when it did not happen (yet)."""
 
@@ -53,6 +63,13 @@ class Outcome(NamedTuple):
     drained: Fact | None
     tree: Fact | None
     ended: Fact | None
+
+
+class LostOutput(NamedTuple):
+    """Output that the journal could not take: the errno of its write, and how many bytes."""
+
+    error: int
+    size: int
 
 
 def exit_of(wait_status: int) -> tuple[int | None, int | None]:
@@ -99,6 +116,15 @@ def order(fact: Fact) -> tuple[Any, ...]:
     """The sort key of the total order over facts."""
     kind, at_ns, offset, detail = fact
     return kind == "lost", at_ns, offset < 0, offset, _RANK.get(kind, 99), kind, _content(detail)
+
+
+def lost_output(facts: Iterable[Fact]) -> LostOutput | None:
+    """What could not be kept, of a run whose output is drained; None when all was, or was dropped as was asked for."""
+    kinds = {fact.kind: fact.detail for fact in facts}
+    failed, drained = kinds.get("recording_failed"), kinds.get("drained")
+    if failed is None or drained is None or not drained["dropped_bytes"]:
+        return None
+    return LostOutput(failed["error"], drained["dropped_bytes"])
 
 
 def _content(detail: Mapping[str, Any]) -> str:

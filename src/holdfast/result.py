@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from .errors import RunError
+from .outcome import lost_output
 from .records import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -75,12 +76,13 @@ class Result:
 
         Missing because it could not be kept (a full disk, a limit on files), not because somebody chose to drop it.
         """
-        unkept = next((fact for fact in self.facts if fact.kind == "recording_failed"), None)
-        if self.status == "succeeded" and unkept is None:
+        lost = lost_output(self.facts)
+        if self.status == "succeeded" and lost is None:
             return self
-        if self.status == "succeeded" and unkept is not None:
-            what = f"the run succeeded, but its output could not be kept: {os.strerror(unkept.detail['error'])}"
-            remedy = "make room (disk, ulimit -f) and run it again; error.result.report says how much is missing"
+        if self.status == "succeeded" and lost is not None:
+            why = f"{os.strerror(lost.error)}; {lost.size} bytes are lost"
+            what = f"the run succeeded, but its output could not be kept: {why}"
+            remedy = "make room (disk, ulimit -f) and run it again"
         else:
             what = f"the run {_VERBS.get(self.status, self.status)}: {self.reason or _in_words(self)}"
             remedy = "its output is in error.result.stderr" if self.stderr else "error.result.report has the evidence"

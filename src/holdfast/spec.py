@@ -170,7 +170,7 @@ def make_spec(
         warn_before_s=fields.check_limit(warn_before, "warn_before"),
         warn_signal=parse_signal(warn_signal, field="warn_signal"),
         memory_bytes=fields.check_budget(memory, "memory"),
-        pids=fields.check_budget(pids, "pids"),
+        pids=fields.check_pids(pids),
         max_output_bytes=fields.check_budget(max_output, "max_output"),
         on_max_output=fields.check_word(on_max_output, ON_MAX_OUTPUT, "on_max_output"),
         session=None if session is None else fields.check_session(session),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from holdfast.cli.causes import all_causes
+from holdfast import outcome
 from holdfast.daemon.http import meta, openapi, output, problems, runs, sessions, types
 from holdfast.daemon.http.app import operations
 from holdfast.journal.facts import CAUSES
@@ -113,7 +113,8 @@ def test_causes_are_the_same_everywhere() -> None:
     """Those of stops come from the journal; the sidecar's schema names all of them."""
     schema = json.loads(resources.files("holdfast.sidecar").joinpath("schema.json").read_text())
     assert set(get_args(types.Cause)) == set(schema["$defs"]["Cause"]["enum"])
-    assert set(get_args(types.Cause)) == set(all_causes())
+    assert set(get_args(types.Cause)) == {cause for causes in outcome.STATUSES.values() for cause in causes}
+    assert get_args(types.Status) == tuple(outcome.STATUSES)
     assert set(get_args(types.Asked)) == set(CAUSES.words.values())
     parameters = DOCUMENT["paths"]["/v1/runs"]["get"]["parameters"]
     cause = next(one["schema"] for one in parameters if one["name"] == "cause")

@@ -50,7 +50,7 @@ def act(given: Parsed) -> int:
         if follow:
             _follow(state, run_id, reader, printer)
         printer.end()
-        lost = messages.lost_output(reader.facts)
+        lost = messages.lost(reader.facts)
         missing = damage_of(record) or (f"{lost}; run {run_id}" if lost else None)
     if missing is None:
         return 0

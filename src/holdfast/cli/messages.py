@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ..outcome import lost_output
 from ..records import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -79,14 +80,13 @@ def _survivors(outcome: Outcome) -> str | None:
     return f"{'left alone' if left else 'could not be ended'}: process {', '.join(pids)}"
 
 
-def lost_output(facts: Iterable[Fact]) -> str | None:
-    """What a journal that could not be written has cost; None when all output was kept, or dropped as was asked for."""
-    kinds = {fact.kind: fact.detail for fact in facts}
-    failed, drained = kinds.get("recording_failed"), kinds.get("drained")
-    if failed is None or drained is None or not (count := drained["dropped_bytes"]):
+def lost(facts: Iterable[Fact]) -> str | None:
+    """What a journal that could not be written has cost, in words; None when nothing was lost."""
+    found = lost_output(facts)
+    if found is None:
         return None
-    lost = "1 byte is lost" if count == 1 else f"{count} bytes are lost"
-    return f"output could not be kept: {os.strerror(failed['error'])}; {lost}"
+    count = "1 byte is" if found.size == 1 else f"{found.size} bytes are"
+    return f"output could not be kept: {os.strerror(found.error)}; {count} lost"
 
 
 def stopping(run_id: str) -> str:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..durations import parse_duration
 from ..errors import StateError
+from ..outcome import STATUSES
 from ..state.directory import default_path
 from . import messages, table
-from .causes import all_causes
 from .command import JSON, Command, die_with_reader, no_words, open_state, put, show_json
 from .finding import LABEL, SESSION, filters_of, open_index, queued_entries
 from .options import Option, UsageError
@@ -19,12 +19,14 @@ from .rows import nested, state_cell
 from .table import Column
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ..state.directory import StateDirectory
     from ..state.entry import Entry, Filters
     from .options import Parsed
     from .table import Cell
 
-STATUSES = ("succeeded", "failed", "timed_out", "cancelled", "lost")
+_CAUSES = tuple(dict.fromkeys(cause for causes in STATUSES.values() for cause in causes))
 _COLUMNS = (
     Column("RUN"),
     Column("STATE"),
@@ -41,7 +43,7 @@ _CLEAR = "\x1b[H\x1b[2J"
 def act(given: Parsed) -> int:
     no_words(given, "ps")
     _check_words(given, "--status", STATUSES)
-    _check_words(given, "--cause", all_causes())
+    _check_words(given, "--cause", _CAUSES)
     wanted = _Wanted(filters_of(given), _limit(given), _wants_all(given))
     die_with_reader()
     if given.has("--watch"):
@@ -50,7 +52,7 @@ def act(given: Parsed) -> int:
     return 0
 
 
-def _check_words(given: Parsed, flag: str, known: tuple[str, ...]) -> None:
+def _check_words(given: Parsed, flag: str, known: Collection[str]) -> None:
     unknown = [word for text in given.all(flag) for word in text.split(",") if word not in known]
     if unknown:
         raise UsageError(f"{flag} {unknown[0]!r} is unknown", remedy=f"use one of {', '.join(known)}")

@@ -268,7 +268,7 @@ class _Command:
         failures = [f"{name}: {os.strerror(number)}" for name, number in broken.items()]
         if foreground.undelivered and live.outcome.cause == "exit" and not foreground.given_up_by:
             failures.append("its reader did not read in time")
-        lost = None if reader_gone else messages.lost_output(live.facts)
+        lost = None if reader_gone else messages.lost(live.facts)
         if lost:
             messages.say(f"{lost}; run {self.spec.run_id}")
         if failures and not reader_gone:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from ...outcome import STATUSES
 from ..event import wall_time
 from .operation import Call, Operation, answer
 from .problems import INVALID, ProblemError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 _DAY_NS = 86_400 * 10**9
-STATUSES = ("succeeded", "failed", "timed_out", "cancelled", "lost")
 
 
 class StatisticsQuery(msgspec.Struct, forbid_unknown_fields=True):
