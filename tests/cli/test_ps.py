@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.outcome import STATUSES
 
+from ..support.processes import holding_stopped
 from .commands import as_json, one_line
 from .console import HOLDFAST, Console, holdfast
 
@@ -43,6 +44,22 @@ def test_live_ones_and_all(runs: Runs) -> None:
     assert "running" in lines[first]
     assert "sh -c 'echo ready; exec sleep 600'" in lines[first]
     assert "succeeded/exit" in lines[over]
+
+
+def test_whoever_is_stopped_with_the_index_hides_no_live_run(runs: Runs) -> None:
+    """As a daemon that is stopped while it makes the index: what lives is on disk, and needs nobody's lock."""
+    live, over = runs.sleeper(), runs.ended("true")
+    with holding_stopped(str(runs.state / "index.lock")) as pid:
+        done = holdfast("ps", "--json")
+        assert [row["run_id"] for row in as_json(done)] == [live]
+        line = done.stderr.decode()
+        assert line.startswith("holdfast: the history is not brought up to date: ")
+        assert f"process {pid} holds" in line
+        assert runs.report(over[:-1])["status"] == "succeeded"
+        refused = holdfast("ps", "--all")
+        assert (refused.returncode, refused.stdout) == (125, b"")
+        assert f"kill -CONT {pid}" in one_line(refused)
+    assert ids("--all") == [over, live]
 
 
 def test_filters(runs: Runs) -> None:

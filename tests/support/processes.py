@@ -6,15 +6,27 @@ pytest, however often it forked and whatever it did to its environment, and is f
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import select
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _PR_SET_CHILD_SUBREAPER = 36
 _BOUND_S = 20.0  # generous: reached only by a test that is going to fail
+_LOCK_AND_STOP = """
+import fcntl, os, signal, sys
+fcntl.flock(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX)
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
 
 
 def become_subreaper() -> None:
@@ -124,3 +136,16 @@ def kill_children(known: set[int]) -> None:
                 continue
         for pid in unexpected:
             reap(pid)
+
+
+@contextlib.contextmanager
+def holding_stopped(path: str) -> Iterator[int]:
+    """Somebody who has this file locked for itself alone, and is stopped; its PID."""
+    with subprocess.Popen([sys.executable, "-c", _LOCK_AND_STOP, path]) as holder:
+        try:
+            found = os.waitid(os.P_PID, holder.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            assert found is not None
+            assert found.si_code == os.CLD_STOPPED
+            yield holder.pid
+        finally:
+            holder.kill()

@@ -34,7 +34,7 @@ def act(given: Parsed) -> int:
         # started goes before the run itself.
         filters = filters_of(given)
         run_ids = [entry.run_id for entry in queued_entries(state, filters)]
-        run_ids += [entry.run_id for entry in reversed(live_entries(state, filters)) if entry.run_id not in run_ids]
+        run_ids += [entry.run_id for entry in live_entries(state, filters) if entry.run_id not in run_ids]
     queued = [run_id for run_id in run_ids if has_daemon(state) and not state.has(run_id)]
     run_ids = [run_id for run_id in run_ids if run_id not in queued]
     _finish(state, run_ids)

@@ -10,7 +10,7 @@ from ..errors import RunNotFoundError, StateError
 from ..projections.exit_code import OWN_FAILURE
 from ..state import recovery, rundir
 from ..state.directory import DAEMON_SOCKET
-from ..state.entry import Filters
+from ..state.entry import Filters, look_at_marked, newest_first
 from ..state.record import Record, resolve
 from . import messages
 from .command import die_with_reader, open_state
@@ -107,17 +107,14 @@ def open_index(state: StateDirectory) -> Index:
 
 
 def live_entries(state: StateDirectory, filters: Filters) -> list[Entry]:
-    """The matching runs that are not over, oldest first; those that cannot be read are told and left out."""
-    from ..state.entry import look
-
+    """The matching runs that are not over, newest first; those that cannot be read are told and left out."""
     found = []
-    for run_id in state.live_ids():
-        entry = look(state, run_id)
-        if entry is not None and entry.problem is not None:
-            messages.say(f"{entry.problem} (run {run_id})")
-        if entry is not None and not entry.final and filters.matches(entry):
+    for entry in look_at_marked(state):
+        if entry.problem is not None:
+            messages.say(f"{entry.problem} (run {entry.run_id})")
+        if not entry.final and filters.matches(entry):
             found.append(entry)
-    return sorted(found, key=lambda entry: (entry.begun_ns, entry.run_id))
+    return newest_first(found)
 
 
 def read_record(state: StateDirectory, run_id: str) -> Record:

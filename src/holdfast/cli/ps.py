@@ -7,9 +7,10 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..durations import parse_duration
-from ..errors import StateError
+from ..errors import StateError, StateVersionError
 from ..outcome import STATUSES
 from ..state.directory import default_path
+from ..state.entry import look_at_marked, newest_first
 from . import messages, table
 from .command import JSON, Command, die_with_reader, no_words, open_state, put, show_json
 from .finding import LABEL, SESSION, filters_of, open_index, queued_entries
@@ -71,22 +72,30 @@ def _list(given: Parsed, wanted: _Wanted) -> list[Entry]:
     state = _state(given)
     if state is None:
         return []
-    queued = queued_entries(state, wanted.filters)  # before the index: what begins in between is then in both
+    queued = queued_entries(state, wanted.filters)  # before the runs: what begins in between is then in both
+    found = _history(state, wanted) if wanted.ended else _live(state, wanted.filters)
+    return newest_first([*found, *(entry for entry in queued if not state.has(entry.run_id))])
+
+
+def _live(state: StateDirectory, filters: Filters) -> list[Entry]:
+    try:
+        with open_index(state) as index:
+            return [entry for entry in index.refresh() if filters.matches(entry)]
+    except StateVersionError:
+        raise
+    except StateError as error:
+        messages.say(f"the history is not brought up to date: {error}")
+        return [entry for entry in look_at_marked(state) if not entry.final and filters.matches(entry)]
+
+
+def _history(state: StateDirectory, wanted: _Wanted) -> list[Entry]:
     with open_index(state) as index:
         entries = [entry for entry in index.refresh() if wanted.filters.matches(entry)]
-        entries += [entry for entry in queued if not state.has(entry.run_id)]
-        if not wanted.ended:
-            return _newest_first(entries)
         page = index.list(wanted.filters, wanted.limit or max(1, index.count()))
     if page.cursor is not None:
         messages.say(f"only the newest {wanted.limit} ended runs are shown: --limit 0 shows all")
     live = {entry.run_id for entry in entries}
-    entries += [entry for entry in page.entries if entry.run_id not in live]
-    return _newest_first(entries)
-
-
-def _newest_first(entries: list[Entry]) -> list[Entry]:
-    return sorted(entries, key=lambda entry: (entry.begun_ns, entry.run_id), reverse=True)
+    return entries + [entry for entry in page.entries if entry.run_id not in live]
 
 
 def _state(given: Parsed) -> StateDirectory | None:

@@ -13,7 +13,7 @@ from . import recovery, rundir
 from .record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from .directory import StateDirectory
 
@@ -89,6 +89,18 @@ def look(state: StateDirectory, run_id: str) -> Entry | None:
     # Nothing to read and nothing to wait for. Unless it is being removed at this very moment.
     entry = broken(state, run_id, _NO_JOURNAL, final=True)
     return entry if state.has(run_id) else None
+
+
+def look_at_marked(state: StateDirectory) -> Iterator[Entry]:
+    """Every run whose end the index does not have yet, as it is now, without the index: nobody has to be waited for."""
+    for run_id in state.live_ids():
+        if (entry := look(state, run_id)) is not None:
+            yield entry
+
+
+def newest_first(entries: Iterable[Entry]) -> list[Entry]:
+    """In the order of lists."""
+    return sorted(entries, key=lambda entry: (entry.begun_ns, entry.run_id), reverse=True)
 
 
 def broken(state: StateDirectory, run_id: str, problem: str, *, final: bool) -> Entry:

@@ -1,4 +1,7 @@
-"""A lock between processes on a file of its own, shared or exclusive, with a bound on the waiting."""
+"""A lock between processes on a file of its own, shared or exclusive, with a bound on the waiting.
+
+Somebody who works is waited for; somebody who is stopped, with a lock that only he can let go of, is not.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,14 @@ import time
 from typing import TYPE_CHECKING
 
 from ..errors import StateError
+from ..identity import is_stopped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
-BOUND_S = 300.0  # making the index again from very many journals takes minutes; a stopped process takes for ever
+BOUND_S = 300.0  # making the index again from very many journals takes minutes
+STOPPED_S = 2.0  # a debugger's moment is less, and Ctrl-Z is more
 _PAUSE_S = 0.02
 
 
@@ -48,20 +54,50 @@ class _Held:
             raise
 
     def _wait(self) -> None:
-        end = time.monotonic() + self._lock.bound_s
-        while True:
-            try:
-                fcntl.flock(self._fd, self._kind | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() >= end:
-                    raise StateError(
-                        f"another process holds {self._lock.path} for more than {self._lock.bound_s:g} s",
-                        remedy="see which with `fuser` on that file; it may be stopped",
-                    ) from None
+        now = time.monotonic()
+        end = now + self._lock.bound_s
+        all_at_work = now
+        while not self._try():
+            stopped = next((pid for pid in holders(self._fd) if is_stopped(pid)), None)
+            now = time.monotonic()
+            if stopped is None:
+                all_at_work = now
+            elif now - all_at_work >= STOPPED_S:
+                raise StateError(
+                    f"process {stopped} holds {self._lock.path} and is stopped",
+                    remedy=f"continue it (kill -CONT {stopped}) or end it (kill -KILL {stopped})",
+                )
+            if now >= end:
+                raise StateError(
+                    f"another process holds {self._lock.path} for more than {self._lock.bound_s:g} s",
+                    remedy="see which with `fuser` on that file",
+                )
             time.sleep(_PAUSE_S)  # the kernel offers waiting without a bound, or a signal
+
+    def _try(self) -> bool:
+        try:
+            fcntl.flock(self._fd, self._kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         os.close(self._fd)
+
+
+def holders(fd: int) -> Iterator[int]:
+    """The processes that took a lock on this file, as far as they can be seen from here."""
+    file = os.fstat(fd)
+    name = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
+    try:
+        with open("/proc/locks", encoding="ascii") as locks:
+            lines = locks.readlines()
+    except OSError:
+        return
+    for line in lines:
+        # "1: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF"; who waits has an arrow behind the number.
+        match line.split():
+            case [_, "FLOCK", _, _, pid, at, _, _] if at == name:
+                yield int(pid)

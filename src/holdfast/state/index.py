@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from ..errors import ResourceError, StateError
 from . import database, queries, rebuilding, rundir
 from .directory import StateDirectory, state_error
-from .entry import Entry, Filters, look
+from .entry import Entry, Filters, look, newest_first
 from .filelock import FileLock
 from .listing import Listing, make_cursor
 from .rows import entry_of, put
@@ -77,7 +77,7 @@ class Index:
         run_ids = iter(self.state.live_ids())
         while batch := list(islice(run_ids, _BATCH)):
             live += self._take_in(batch)
-        return sorted(live, key=lambda entry: (entry.begun_ns, entry.run_id), reverse=True)
+        return newest_first(live)
 
     def _take_in(self, run_ids: RunIds) -> Entries:
         found: dict[str, Entry | None] = {}

@@ -1,0 +1,124 @@
+"""The lock on a file: who waits for whom, and for whom nobody waits."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.errors import StateError
+from holdfast.state import filelock
+from holdfast.state.filelock import FileLock
+
+from ..support.processes import holding_stopped, wait_exited
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "lock")
+
+
+def test_shared_are_together_and_exclusive_is_alone(path: str) -> None:
+    lock, nobody_waits = FileLock(path), FileLock(path, bound_s=0.0)
+    refused = pytest.raises(StateError, match="for more than 0 s")
+    with lock.shared(), nobody_waits.shared(), refused, nobody_waits.exclusive():
+        pass
+    with lock.exclusive():
+        for other in (nobody_waits.shared(), nobody_waits.exclusive()):
+            with pytest.raises(StateError, match="fuser"), other:
+                pass
+    with nobody_waits.exclusive():
+        pass
+
+
+def test_who_works_is_waited_for(path: str) -> None:
+    lock = FileLock(path)
+    order: list[str] = []
+
+    def wait() -> None:
+        with lock.exclusive():
+            order.append("second")
+
+    waiting = threading.Thread(target=wait)
+    with lock.exclusive():
+        waiting.start()
+        order.append("first")
+    waiting.join(30)
+    assert order == ["first", "second"]
+
+
+def test_who_is_stopped_is_not_waited_for_and_is_named(path: str) -> None:
+    """Without the look at who holds it, this takes the five minutes that a big index may take."""
+    with holding_stopped(path) as pid:
+        began = time.monotonic()
+        with pytest.raises(StateError) as refused, FileLock(path).shared():
+            pass
+        assert str(pid) in refused.value.message
+        assert f"kill -CONT {pid}" in (refused.value.remedy or "")
+        assert time.monotonic() - began < filelock.BOUND_S / 2, "long before the bound"
+
+
+class _Clock:
+    """A second for each look at it; sleeping takes nothing."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 1.0
+        return self.now
+
+    def sleep(self, _s: float) -> None: ...
+
+
+def test_who_is_stopped_and_continued_again_and_again_is_waited_for(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second look finds it stopped, for one second each time, which is less than the two that count."""
+    clock = _Clock()
+    looks: list[int] = []
+
+    def seen(pid: int) -> bool:
+        looks.append(pid)
+        if len(looks) == 20:
+            os.kill(pid, signal.SIGKILL)
+            assert wait_exited(pid)
+        return len(looks) % 2 == 1
+
+    monkeypatch.setattr(filelock, "is_stopped", seen)
+    monkeypatch.setattr(filelock, "time", clock)
+    with holding_stopped(path) as pid, FileLock(path).shared():
+        assert set(looks) == {pid}
+        assert clock.now > 10 * filelock.STOPPED_S
+
+
+def test_only_those_who_hold_this_file_are_looked_at(path: str, tmp_path: Path) -> None:
+    with holding_stopped(str(tmp_path / "other")), FileLock(path).exclusive():
+        fd = os.open(path, os.O_RDWR)
+        try:
+            assert list(filelock.holders(fd)) == [os.getpid()]
+        finally:
+            os.close(fd)
+
+
+def test_without_a_list_of_locks_the_bound_is_left(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filelock, "holders", lambda _fd: iter(()))
+    with holding_stopped(path), pytest.raises(StateError, match="for more than"), FileLock(path, 0.1).shared():
+        pass
+
+
+def test_the_file_is_let_go_of_after_a_refusal(path: str) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    with FileLock(path).exclusive(), contextlib.suppress(StateError), FileLock(path, 0.0).exclusive():
+        pass
+    assert set(os.listdir("/proc/self/fd")) == before
+    fd = os.open(path, os.O_RDWR)
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(fd)
