@@ -7,6 +7,7 @@ import resource
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from socket import socket
 from typing import Any
 
 import anyio
@@ -15,7 +16,11 @@ from anyio import wait_all_tasks_blocked
 
 import holdfast
 from holdfast import Supervisor
+from holdfast import supervisor as supervisor_module
+from holdfast.guard import idle
 from holdfast.guard.containment import probe
+from holdfast.guard.idle import IdleGuard, IdleGuards
+from holdfast.guard.inheritance import fingerprint
 from holdfast.identity import read_identity
 from holdfast.state import orphans
 
@@ -351,3 +356,75 @@ async def test_the_recorded_identity_is_the_one_in_proc() -> None:
             assert started.detail["start_ticks"] == identity.start_ticks
             await run.cancel(now=True)
             await run.settled()
+
+
+async def many_at_once(supervisor: Supervisor, count: int) -> list[int]:
+    """So many runs that live at the same time and then end: their guards, in the order in which they got idle."""
+    runs = [await supervisor.start(["cat"], stdin="pipe") for _ in range(count)]
+    for run in runs:
+        await run.close_stdin()
+        await run.settled()
+    return [run.guard_pid for run in runs]
+
+
+async def until_exited(*pids: int) -> None:
+    for pid in pids:
+        assert await anyio.to_thread.run_sync(wait_exited, pid)
+
+
+async def test_guards_that_nobody_needs_go_and_a_few_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice: the second time they are looked after again."""
+    monkeypatch.setattr(idle, "KEPT", 2)
+    monkeypatch.setattr(supervisor_module, "SPARE_S", 0.01)
+    async with Supervisor() as supervisor:
+        for _ in range(2):
+            guards = await many_at_once(supervisor, 5)
+            assert len(set(guards)) == 5
+            await until_exited(*guards[:-2])
+            assert (await guard_of(supervisor, "true"))[0] == guards[-1]
+            assert read_identity(guards[-2]) is not None
+    await until_exited(*guards)
+
+
+async def test_guards_that_are_needed_again_and_again_stay() -> None:
+    """However many: what counts is how few there were in between."""
+    spare = IdleGuards(fingerprint())
+    with socket() as closed:
+        pass
+    for number in range(40):
+        spare.give(closed, -1, number, "first")
+    assert spare.take_spare() == [], "they have just come"
+    taken = [guard for _ in range(38) if (guard := spare.take()) is not None]
+    for guard in taken:
+        spare.give(*guard)
+    assert spare.take_spare() == [], "there were only two"
+    assert [guard.pid for guard in spare.take_spare()] == [0, 1, 39, 38, 37, 36, 35, 34]
+    assert not spare.has_spare
+    assert spare.take_spare() == []
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_leaving_waits_for_those_that_are_just_going(stopped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one that does not go by itself the others are in the middle of it when the supervisor is left."""
+    monkeypatch.setattr(idle, "KEPT", 1)
+    monkeypatch.setattr(supervisor_module, "SPARE_S", 0.0)
+    monkeypatch.setattr(idle, "_GOES_WITHIN_MS", 200)
+    going = anyio.Event()
+    end_all, loop_token = idle.end_all, anyio.lowlevel.current_token()
+
+    def seen(guards: list[IdleGuard]) -> None:
+        anyio.from_thread.run_sync(going.set, token=loop_token)
+        end_all(guards)
+
+    monkeypatch.setattr(supervisor_module, "end_all", seen)
+    async with Supervisor() as supervisor:
+        runs = [await supervisor.start(["cat"], stdin="pipe") for _ in range(4)]
+        if stopped:
+            await runs[0].close_stdin()
+            await runs[0].settled()
+            os.kill(runs[0].guard_pid, signal.SIGSTOP)
+        for run in runs:
+            await run.close_stdin()
+            await run.settled()
+        await going.wait()
+    assert [run.guard_pid for run in runs if read_identity(run.guard_pid) is not None] == []

@@ -15,7 +15,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from .asked import new_spec
 from .errors import HoldfastError, RunExistsError, SpecError
-from .guard.idle import IdleGuards
+from .guard.idle import SPARE_S, IdleGuards, end_all
 from .live import LiveRun
 from .pump import Pump
 from .streaming import Output
@@ -62,6 +62,7 @@ class Supervisor:
         self._is_closing = False
         self._leaving = ("shutdown", "the supervisor was left")
         self._sweeping = anyio.CancelScope()
+        self._thinning: anyio.CancelScope | None = None
 
     async def __aenter__(self) -> Self:
         """ResourceError when there is no descriptor left."""
@@ -92,6 +93,8 @@ class Supervisor:
             if self._idle is not None:
                 self._idle.close()
             self._sweeping.cancel()
+            if self._thinning is not None:
+                self._thinning.cancel()
             with anyio.CancelScope(shield=True):
                 await self._pump.stop()
         # The group holds our own tasks only; the caller's exception is not its business and must not come out wrapped.
@@ -175,9 +178,23 @@ class Supervisor:
             await anyio.sleep(INTERVAL_S)
             await Sweeper(state).run()
 
+    async def _thin_out(self, scope: anyio.CancelScope) -> None:
+        """End the idle guards that many runs at once have left behind, once nobody needs them."""
+        with scope:
+            while self._idle is not None and self._idle.has_spare:
+                await anyio.sleep(SPARE_S)
+                # Shielded: who was taken out is ended, whoever leaves meanwhile, and leaving waits for it.
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(end_all, self._idle.take_spare())
+        self._thinning = None
+
     def _forget(self, run: Run) -> None:
         self._runs.pop(id(run), None)
         self._run_ids.discard(run.run_id)
+        if self._thinning is None and self._idle is not None and self._idle.has_spare:
+            assert self._group is not None
+            self._thinning = anyio.CancelScope()
+            self._group.start_soon(self._thin_out, self._thinning, name="holdfast idle guards")
 
     async def _end_all(self, pump: Pump) -> None:
         bound_s = _FORCED_END_S

@@ -3,6 +3,9 @@
 A guard comes here only with its tree gone, and goes to a new run only while this process still is what the guard
 inherited from (see `inheritance`). Whoever holds them lets go of all of them before it is done; one whose owner dies
 sees its socket close and exits.
+
+After many runs at once there are many: as long as they are needed again and again they stay, up to `MOST_IDLE`. Those
+that a whole second goes by without are spare, and are ended down to the `KEPT`, which wait for as long as it takes.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ if TYPE_CHECKING:
     from ..spec import RunSpec
     from .inheritance import Look
 
-MOST_IDLE = 32
+MOST_IDLE = 256
+KEPT = 32
+SPARE_S = 1.0
 _GOES_WITHIN_MS = 5000
 
 
@@ -61,10 +66,11 @@ class IdleGuards:
     A run keeps the set its guard belongs to, so a guard that was started before a change never gets into the next.
     """
 
-    __slots__ = ("_guards", "_is_closed", "_look")
+    __slots__ = ("_fewest", "_guards", "_is_closed", "_look")
 
     def __init__(self, look: Look | None = None) -> None:
         self._guards: list[IdleGuard] = []
+        self._fewest = 0  # of them since the last look for spare ones
         self._look = look
         self._is_closed = look is None
 
@@ -87,11 +93,27 @@ class IdleGuards:
 
     def take(self) -> IdleGuard | None:
         """One that passes on what a new one would, if the set is current: to be looked at before it starts anything."""
-        return self._guards.pop() if self._guards else None
+        if not self._guards:
+            return None
+        guard = self._guards.pop()
+        self._fewest = min(self._fewest, len(self._guards))
+        return guard
 
     def give(self, control: socket, pidfd: int, pid: int, first_run: str) -> None:
         """Keep it for the next run; only while there is room."""
         self._guards.append(IdleGuard(control, pidfd, pid, first_run))
+
+    @property
+    def has_spare(self) -> bool:
+        """Whether there are more than are kept for long."""
+        return len(self._guards) > KEPT
+
+    def take_spare(self) -> list[IdleGuard]:
+        """Those that nobody needed since this was last asked, the longest idle first; not of those to keep."""
+        count = max(0, self._fewest - KEPT)
+        spare, self._guards = self._guards[:count], self._guards[count:]
+        self._fewest = len(self._guards)
+        return spare
 
     @staticmethod
     def spec_for(spec: RunSpec) -> RunSpec | None:
@@ -111,7 +133,13 @@ class IdleGuards:
     def close(self) -> None:
         """End every one, and keep none from now on."""
         self._is_closed = True
-        for guard in self._guards:
-            guard.control.close()  # all at once, so that they go side by side
-        while self._guards:
-            self._guards.pop().end()
+        guards, self._guards = self._guards, []
+        end_all(guards)
+
+
+def end_all(guards: list[IdleGuard]) -> None:
+    """End every one of them, side by side, and reap them."""
+    for guard in guards:
+        guard.control.close()
+    for guard in guards:
+        guard.end()
