@@ -47,7 +47,7 @@ class Scale(NamedTuple):
 
 
 QUICK = Scale("quick", 1, {1: 20, 16: 48}, 32, 3, 3, 10, (5, 20), 2, 24)
-STANDARD = Scale("standard", 7, {1: 200, 16: 480, 256: 1024}, 1024, 10, 20, 200, (10, 100, 1000, 5000), 10, 480)
+STANDARD = Scale("standard", 7, {1: 400, 16: 480, 256: 1024}, 1024, 10, 20, 200, (10, 100, 1000, 5000), 10, 480)
 
 _SPAWN = (
     Peer(LIMIT, "spawning", "limit"),

@@ -125,6 +125,66 @@ def test_charts_escape_their_text_and_take_an_empty_group() -> None:
     ElementTree.fromstring(chart.lines("growth", "", "n", [line]))
 
 
+# What was asked for: figures, and beside whom.
+PROMISED = {
+    "runs per second": {"spawn-1", "spawn-16", "spawn-256"},
+    "captured and streamed output": {"capture", "stream"},
+    "cancel to gone": {"cancel-1", "cancel-20"},
+    "deadlines": {"deadline-idle", "deadline-blocked", "deadline-together"},
+    "memory per live run": {"memory-10", "memory-100", "memory-1000", "memory-5000"},
+    "start-up": {"startup"},
+    "through the daemon": {"submit-16"},
+}
+CHARTS = {"spawn", "spawn-growth", "output", "cancel", "deadline", "memory", "daemon", "startup"}
+
+
 def test_the_standard_scale_has_everything_that_was_promised() -> None:
-    names = {figure.name for figure in figures(STANDARD)}
-    assert {"spawn-1", "spawn-16", "spawn-256", "capture", "stream", "memory-1000", "startup"} <= names
+    plan = {figure.name: figure for figure in figures(STANDARD)}
+    assert plan.keys() == set().union(*PROMISED.values())
+    assert plan["deadline-together"].parameters["count"] == 200
+    for name, figure in plan.items():
+        names = [peer.name for peer in figure.peers]
+        assert any("holdfast" in peer for peer in names), name
+        assert any("holdfast" not in peer for peer in names) or name == "submit-16", name
+
+
+@pytest.fixture(scope="module")
+def published() -> tuple[dict[str, Any], str]:
+    return json.loads((ROOT / "docs/benchmarks.json").read_text()), (ROOT / "docs/benchmarks.md").read_text()
+
+
+def test_the_published_results_are_of_a_whole_run(published: tuple[dict[str, Any], str]) -> None:
+    found, _ = published
+    assert found["scale"] == "standard"
+    assert list(found["figures"]) == [figure.name for figure in figures(STANDARD)]
+    for figure in figures(STANDARD):
+        assert found["figures"][figure.name]["errors"] == {}
+        assert list(found["figures"][figure.name]["peers"]) == [peer.name for peer in figure.peers], figure.name
+
+
+def test_the_published_page_is_made_from_them(published: tuple[dict[str, Any], str], tmp_path: Path) -> None:
+    found, text = published
+    (tmp_path / "benchmarks.json").write_text(json.dumps(found))
+    command = [sys.executable, "-m", "bench", "--page-only", "--output", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    assert (tmp_path / "benchmarks.md").read_text() == text
+    drawings = {drawing.name for drawing in (tmp_path / "benchmarks").iterdir()}
+    assert (
+        drawings == {f"{name}.svg" for name in CHARTS} == {path.name for path in (ROOT / "docs/benchmarks").iterdir()}
+    )
+    for name in drawings:
+        assert (tmp_path / "benchmarks" / name).read_text() == (ROOT / "docs/benchmarks" / name).read_text()
+
+
+def test_the_published_page_says_where_the_time_goes_and_how_far_the_limit_is(
+    published: tuple[dict[str, Any], str],
+) -> None:
+    found, text = published
+    assert text.count("Where a supervised run's CPU time goes") == 3
+    assert "of the limit" in text
+    assert "not measured" not in text
+    machine = found["machine"]
+    for fact in (machine["processor"], machine["kernel"], f"{machine['cores']} cores"):
+        assert fact in text
+    for target in targets.TARGETS:
+        assert target.measure(found["figures"]) is not None, target
