@@ -29,7 +29,7 @@ def carry_out(plan: Sequence[Figure], programs: Programs, scratch: Path, progres
         parameters = figure.parameters | {
             "limit": programs.limit,
             "shim": programs.shim,
-            "bytecode": str(scratch / "bytecode"),
+            "scratch": str(scratch),
         }
         samples: dict[str, list[Sample]] = {peer.name: [] for peer in figure.peers}
         errors: dict[str, str] = {}

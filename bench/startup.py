@@ -39,8 +39,7 @@ def holdfast_run(parameters: dict[str, Any]) -> Sample:
 
 def holdfast_run_lean(parameters: dict[str, Any]) -> Sample:
     """The same with the script that uv and pip 26.3 write; the one of pip 23, of Debian 12, imports `re` first."""
-    script = Path(parameters["bytecode"], "holdfast")
-    script.parent.mkdir(parents=True, exist_ok=True)
+    script = Path(parameters["scratch"], "holdfast")
     script.write_text(_LEAN.format(interpreter=sys.executable))
     script.chmod(0o755)
     return _repeat([str(script), "run", "--", COMMAND], parameters)
@@ -67,8 +66,8 @@ def console_script() -> str:
 
 def _repeat(command: list[str], parameters: dict[str, Any]) -> Sample:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment["PYTHONPYCACHEPREFIX"] = parameters["bytecode"]
-    environment["HOLDFAST_STATE_DIR"] = os.path.join(parameters["bytecode"], "state")  # removed with it
+    environment["PYTHONPYCACHEPREFIX"] = os.path.join(parameters["scratch"], "bytecode")
+    environment["HOLDFAST_STATE_DIR"] = os.path.join(parameters["scratch"], "state")
 
     def once() -> None:
         subprocess.run(command, check=True, env=environment, stdin=subprocess.DEVNULL, capture_output=True)

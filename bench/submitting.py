@@ -35,30 +35,34 @@ def with_library_in_memory(parameters: dict[str, Any]) -> Sample:
 
 
 async def _drive_library(parameters: dict[str, Any], place: str | None) -> Sample:
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as directory:
-        async with holdfast.Supervisor(state_dir=directory if place is None else None) as supervisor:
+    async with holdfast.Supervisor(state_dir=_fresh(parameters) if place is None else None) as supervisor:
 
-            async def one() -> None:
-                run = await supervisor.start(COMMAND)
-                await run.wait()
+        async def one() -> None:
+            run = await supervisor.start(COMMAND)
+            await run.wait()
 
-            return await _drive(one, parameters)
+        return await _drive(one, parameters)
+
+
+def _fresh(parameters: dict[str, Any]) -> str:
+    """A state directory of its own, kept until all is measured: removing so many files slows the next one down."""
+    return tempfile.mkdtemp(prefix="state-", dir=parameters["scratch"])
 
 
 def with_daemon(parameters: dict[str, Any]) -> Sample:
     """holdfast serve, asked over its Unix socket: POST /v1/runs, then GET .../wait."""
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as directory:
-        command = [sys.executable, "-m", "holdfast.cli.main", "serve", "--state-dir", directory]
-        limits = ["--max-runs", str(parameters["at_once"]), "--queue-limit", "100000"]
-        with subprocess.Popen([*command, *limits], stderr=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
-            try:
-                assert daemon.stderr is not None
-                while (line := daemon.stderr.readline()) and b"ready" not in line:
-                    pass
-                return asyncio.run(_drive_daemon(parameters, os.path.join(directory, "holdfast.sock")))
-            finally:
-                daemon.terminate()
-                daemon.communicate(timeout=60)
+    directory = _fresh(parameters)
+    command = [sys.executable, "-m", "holdfast.cli.main", "serve", "--state-dir", directory]
+    limits = ["--max-runs", str(parameters["at_once"]), "--queue-limit", "100000"]
+    with subprocess.Popen([*command, *limits], stderr=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
+        try:
+            assert daemon.stderr is not None
+            while (line := daemon.stderr.readline()) and b"ready" not in line:
+                pass
+            return asyncio.run(_drive_daemon(parameters, os.path.join(directory, "holdfast.sock")))
+        finally:
+            daemon.terminate()
+            daemon.communicate(timeout=60)
 
 
 async def _drive_daemon(parameters: dict[str, Any], path: str) -> Sample:
