@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -136,6 +137,34 @@ class TestMarks:
         for run_id in ("a", "a"):
             state.unmark_live(run_id)
         assert state.live_ids() == ["b"]
+
+    def test_a_mark_is_only_a_name(self, state: StateDirectory) -> None:
+        """A file less for each run to make and to remove."""
+        for run_id in ("a", "b", "a"):
+            state.mark_live(run_id)
+        assert os.stat(state.format_path).st_nlink == 3
+        for run_id in "ab":
+            state.unmark_live(run_id)
+        assert StateDirectory.open(state.path, create=False).path == state.path, "the format is still there"
+
+    @pytest.mark.parametrize("number", [errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP])
+    def test_without_links_it_is_a_file(
+        self, state: StateDirectory, number: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(os, "link", refuse)
+        for run_id in "aa":
+            state.mark_live(run_id)
+        assert state.live_ids() == ["a"]
+        state.unmark_live("a")
+        assert state.live_ids() == []
+
+    def test_what_keeps_both_away_is_told(self, state: StateDirectory) -> None:
+        os.rmdir(state.live_path)
+        with pytest.raises(FileNotFoundError, match="live"):
+            state.mark_live("a")
 
     @pytest.mark.parametrize("name", ["", ".", "..", "../runs", "a/b", "/etc", ".new-a", "a\0b"])
     def test_what_is_no_name_is_no_run(self, state: StateDirectory, name: str) -> None:

@@ -47,7 +47,7 @@ def default_path() -> str:
 class StateDirectory:
     """An open state directory of this user and of a format we know."""
 
-    __slots__ = ("index_path", "live_path", "path", "runs_path", "sessions_path")
+    __slots__ = ("format_path", "index_path", "live_path", "path", "runs_path", "sessions_path")
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -55,6 +55,7 @@ class StateDirectory:
         self.live_path = os.path.join(path, "live")
         self.sessions_path = os.path.join(path, "sessions")
         self.index_path = os.path.join(path, "index.sqlite")
+        self.format_path = os.path.join(path, "format")
 
     @classmethod
     def open(cls, path: str | None = None, *, create: bool = True) -> StateDirectory:
@@ -72,13 +73,13 @@ class StateDirectory:
         return state
 
     def _make(self) -> None:
-        if os.path.exists(os.path.join(self.path, "format")):
+        if os.path.exists(self.format_path):
             return
         os.makedirs(self.path, mode=0o700, exist_ok=True)
         for part in (self.runs_path, self.live_path, self.sessions_path):
             os.makedirs(part, mode=0o700, exist_ok=True)
         # Last, and whole or not at all: whoever sees a format sees the rest.
-        write_atomically(os.path.join(self.path, "format"), f"{FORMAT}\n".encode())
+        write_atomically(self.format_path, f"{FORMAT}\n".encode())
 
     def _check(self) -> None:
         found = os.stat(self.path)
@@ -92,7 +93,7 @@ class StateDirectory:
                 f"others may write to the state directory {self.path}", remedy=f"chmod 700 {self.path}, and look at it"
             )
         try:
-            with open(os.path.join(self.path, "format"), "rb") as file:
+            with open(self.format_path, "rb") as file:
                 text = file.read(32).strip()
         except FileNotFoundError:
             raise StateError(
@@ -134,7 +135,15 @@ class StateDirectory:
 
     def mark_live(self, run_id: str) -> None:
         """Note that the index may be wrong about this run: its end is not there yet, or it is about to be removed."""
-        os.close(os.open(os.path.join(self.live_path, run_id), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        mark = os.path.join(self.live_path, run_id)
+        try:
+            # Only a name, and no file of its own: ext4 leaves the number of a removed file alone for minutes, and
+            # whoever makes one has to look past all of those.
+            os.link(self.format_path, mark)
+        except FileExistsError:
+            pass
+        except OSError:  # too many names of one file, or a file system that has no such thing
+            os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     def unmark_live(self, run_id: str) -> None:
         """The index has its end now, or there is no such run."""
