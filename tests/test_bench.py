@@ -158,8 +158,10 @@ def test_the_published_results_are_of_a_whole_run(published: tuple[dict[str, Any
     assert found["scale"] == "standard"
     assert list(found["figures"]) == [figure.name for figure in figures(STANDARD)]
     for figure in figures(STANDARD):
-        assert found["figures"][figure.name]["errors"] == {}
-        assert list(found["figures"][figure.name]["peers"]) == [peer.name for peer in figure.peers], figure.name
+        measured = found["figures"][figure.name]
+        assert measured["errors"] == {}
+        assert (measured["parameters"], measured["rounds"]) == (figure.parameters, figure.rounds), figure.name
+        assert list(measured["peers"]) == [peer.name for peer in figure.peers], figure.name
 
 
 def test_the_published_page_is_made_from_them(published: tuple[dict[str, Any], str], tmp_path: Path) -> None:

@@ -88,8 +88,17 @@ def test_output_is_lost_when_it_could_not_be_recorded_and_not_when_it_was_droppe
     failed, whole = make_fact("recording_failed", 3, error=28), make_fact("drained", 2, dropped_bytes=0, **drained)
     dropped = make_fact("drained", 2, dropped_bytes=7, **drained)
     assert lost_output([dropped, failed]) == LostOutput(28, 7)
-    for facts in ([], [failed], [dropped], [whole, failed]):
+    assert lost_output([failed]) == LostOutput(28, None), "how much was said where it could not be written"
+    for facts in ([], [dropped], [whole, failed]):
         assert lost_output(facts) is None, facts
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [(1, "1 byte is lost"), (7, "7 bytes are lost"), (None, "it is not known how much is lost")],
+)
+def test_lost_output_in_words(size: int | None, words: str) -> None:
+    assert str(LostOutput(28, size)) == f"No space left on device; {words}"
 
 
 @pytest.mark.parametrize("case", [*DECIDES, *LOST], ids=name)

@@ -8,7 +8,7 @@ import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from socket import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
@@ -19,13 +19,17 @@ from holdfast import Supervisor
 from holdfast import supervisor as supervisor_module
 from holdfast.guard import idle
 from holdfast.guard.containment import probe
-from holdfast.guard.idle import IdleGuard, IdleGuards
+from holdfast.guard.idle import IdleGuards
 from holdfast.guard.inheritance import fingerprint
 from holdfast.identity import read_identity
+from holdfast.pump import Pump
 from holdfast.state import orphans
 
 from .support.processes import wait_exited
 from .support.readiness import until_ready
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 pytestmark = [pytest.mark.guard, pytest.mark.anyio]
 
@@ -68,8 +72,9 @@ async def test_a_run_with_stragglers_killed_leaves_a_clean_guard() -> None:
         assert (one.report["stragglers"], two.report["stragglers"]) == (1, 0)
 
 
-def kill_left(pid: int) -> None:
-    """End a straggler that was left alone: it became a child of the test process, which is a subreaper."""
+def kill_left(pid: int, guard: int) -> None:
+    """End a straggler that was left alone: when its guard has gone it is a child of this process, a subreaper."""
+    assert wait_exited(guard)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
 
@@ -80,7 +85,7 @@ async def test_a_guard_with_survivors_is_not_used_again() -> None:
         second, _ = await guard_of(supervisor, "true")
         assert left.report["tree"] == "survivors"
         assert first != second
-        kill_left(int(left.stdout))
+        kill_left(int(left.stdout), first)
 
 
 async def test_the_deadline_of_a_later_run_is_its_own() -> None:
@@ -403,28 +408,54 @@ async def test_guards_that_are_needed_again_and_again_stay() -> None:
     assert spare.take_spare() == []
 
 
-@pytest.mark.parametrize("stopped", [False, True])
-async def test_leaving_waits_for_those_that_are_just_going(stopped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one that does not go by itself the others are in the middle of it when the supervisor is left."""
-    monkeypatch.setattr(idle, "KEPT", 1)
-    monkeypatch.setattr(supervisor_module, "SPARE_S", 0.0)
-    monkeypatch.setattr(idle, "_GOES_WITHIN_MS", 200)
-    going = anyio.Event()
-    end_all, loop_token = idle.end_all, anyio.lowlevel.current_token()
-
-    def seen(guards: list[IdleGuard]) -> None:
-        anyio.from_thread.run_sync(going.set, token=loop_token)
-        end_all(guards)
-
-    monkeypatch.setattr(supervisor_module, "end_all", seen)
+async def test_leaving_ends_those_that_are_just_going(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them is stopped, so it is still going when the supervisor is left: it gets a bound, and then SIGKILL."""
+    monkeypatch.setattr(idle, "_GOES_WITHIN_S", 0.2)
+    monkeypatch.setattr(supervisor_module, "SPARE_S", 0.01)
     async with Supervisor() as supervisor:
-        runs = [await supervisor.start(["cat"], stdin="pipe") for _ in range(4)]
-        if stopped:
-            await runs[0].close_stdin()
-            await runs[0].settled()
-            os.kill(runs[0].guard_pid, signal.SIGSTOP)
-        for run in runs:
-            await run.close_stdin()
-            await run.settled()
-        await going.wait()
-    assert [run.guard_pid for run in runs if read_identity(run.guard_pid) is not None] == []
+        guards = await many_at_once(supervisor, 4)
+        os.kill(guards[0], signal.SIGSTOP)
+        monkeypatch.setattr(idle, "KEPT", 1)
+        assert (await guard_of(supervisor, "true"))[0] == guards[-1]
+        await until_exited(*guards[1:-1])
+        assert (await guard_of(supervisor, "true"))[0] == guards[-1], "nobody waits for it meanwhile"
+    assert [guard for guard in guards if read_identity(guard) is not None] == []
+
+
+async def test_without_a_watch_they_are_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when `fs.epoll.max_user_watches` is used up."""
+    refused: list[int] = []
+
+    def watch(pump: Pump, fd: int, handler: Callable[[], None]) -> None:
+        if "pidfd" in os.readlink(f"/proc/self/fd/{fd}"):
+            refused.append(fd)
+            raise OSError(28, "No space left on device")
+        watch_really(pump, fd, handler)
+
+    watch_really = Pump.watch
+    monkeypatch.setattr(Pump, "watch", watch)
+    monkeypatch.setattr(idle, "KEPT", 1)
+    monkeypatch.setattr(supervisor_module, "SPARE_S", 0.01)
+    async with Supervisor() as supervisor:
+        guards = await many_at_once(supervisor, 3)
+        await until_exited(*guards[:-1])
+        assert len(refused) == 2
+        assert (await guard_of(supervisor, "true"))[0] == guards[-1]
+
+
+async def test_no_more_wait_than_a_program_has_descriptors_for() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket() as closed:
+        pass
+    kept = {}
+    try:
+        for limit in (min(soft, 4096), 512, 128):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            spare = IdleGuards(fingerprint())
+            kept[limit] = 0
+            while spare.has_room:
+                spare.give(closed, -1, kept[limit], "first")
+                kept[limit] += 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert kept == {min(soft, 4096): idle.MOST_IDLE, 512: 64, 128: idle.KEPT}

@@ -66,10 +66,14 @@ class Outcome(NamedTuple):
 
 
 class LostOutput(NamedTuple):
-    """Output that the journal could not take: the errno of its write, and how many bytes."""
+    """Output that the journal could not take: the errno of its write, and how many bytes; None when that is unknown."""
 
     error: int
-    size: int
+    size: int | None
+
+    def __str__(self) -> str:
+        size = "it is not known how much is" if self.size is None else f"{self.size} bytes are"
+        return f"{os.strerror(self.error)}; {'1 byte is' if self.size == 1 else size} lost"
 
 
 def exit_of(wait_status: int) -> tuple[int | None, int | None]:
@@ -119,12 +123,12 @@ def order(fact: Fact) -> tuple[Any, ...]:
 
 
 def lost_output(facts: Iterable[Fact]) -> LostOutput | None:
-    """What could not be kept, of a run whose output is drained; None when all was, or was dropped as was asked for."""
+    """What could not be kept; None when all was, or was dropped as was asked for."""
     kinds = {fact.kind: fact.detail for fact in facts}
     failed, drained = kinds.get("recording_failed"), kinds.get("drained")
-    if failed is None or drained is None or not drained["dropped_bytes"]:
+    if failed is None or (drained is not None and not drained["dropped_bytes"]):
         return None
-    return LostOutput(failed["error"], drained["dropped_bytes"])
+    return LostOutput(failed["error"], None if drained is None else drained["dropped_bytes"])
 
 
 def _content(detail: Mapping[str, Any]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from .errors import RunError
 from .outcome import lost_output
 from .records import TYPE_CHECKING
@@ -80,8 +78,7 @@ class Result:
         if self.status == "succeeded" and lost is None:
             return self
         if self.status == "succeeded" and lost is not None:
-            why = f"{os.strerror(lost.error)}; {lost.size} bytes are lost"
-            what = f"the run succeeded, but its output could not be kept: {why}"
+            what = f"the run succeeded, but its output could not be kept: {lost}"
             remedy = "make room (disk, ulimit -f) and run it again"
         else:
             what = f"the run {_VERBS.get(self.status, self.status)}: {self.reason or _in_words(self)}"

@@ -15,7 +15,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from .asked import new_spec
 from .errors import HoldfastError, RunExistsError, SpecError
-from .guard.idle import SPARE_S, IdleGuards, end_all
+from .guard.idle import SPARE_S, IdleGuard, IdleGuards, end_all
 from .live import LiveRun
 from .pump import Pump
 from .streaming import Output
@@ -63,6 +63,7 @@ class Supervisor:
         self._leaving = ("shutdown", "the supervisor was left")
         self._sweeping = anyio.CancelScope()
         self._thinning: anyio.CancelScope | None = None
+        self._going: dict[int, IdleGuard] = {}  # by its pidfd: idle guards that are on their way out
 
     async def __aenter__(self) -> Self:
         """ResourceError when there is no descriptor left."""
@@ -81,6 +82,7 @@ class Supervisor:
         assert self._group is not None
         assert self._pump is not None
         self._is_closing = True
+        self._stop_thinning(self._pump)
         # Shielded: a cancelled caller gets a clean end all the same, bounded by the ladders of its own runs.
         try:
             with anyio.CancelScope(shield=True):
@@ -90,11 +92,10 @@ class Supervisor:
             # last thing to do: the guards see their owner go and end what is left.
             for run in self.runs:
                 run.abandon()
+            end_all(self._going.values())
             if self._idle is not None:
                 self._idle.close()
             self._sweeping.cancel()
-            if self._thinning is not None:
-                self._thinning.cancel()
             with anyio.CancelScope(shield=True):
                 await self._pump.stop()
         # The group holds our own tasks only; the caller's exception is not its business and must not come out wrapped.
@@ -178,23 +179,49 @@ class Supervisor:
             await anyio.sleep(INTERVAL_S)
             await Sweeper(state).run()
 
-    async def _thin_out(self, scope: anyio.CancelScope) -> None:
+    async def _thin_out(self, scope: anyio.CancelScope, pump: Pump) -> None:
         """End the idle guards that many runs at once have left behind, once nobody needs them."""
-        with scope:
-            while self._idle is not None and self._idle.has_spare:
-                await anyio.sleep(SPARE_S)
-                # Shielded: who was taken out is ended, whoever leaves meanwhile, and leaving waits for it.
-                with anyio.CancelScope(shield=True):
-                    await anyio.to_thread.run_sync(end_all, self._idle.take_spare())
-        self._thinning = None
+        try:
+            with scope:
+                while self._idle is not None and self._idle.has_spare:
+                    await anyio.sleep(SPARE_S)
+                    if self._is_closing:
+                        break  # woken before it was cancelled: whoever closes ends them all
+                    for guard in self._idle.take_spare():
+                        self._let_go(guard, pump)
+        finally:
+            self._thinning = None
+
+    def _let_go(self, guard: IdleGuard, pump: Pump) -> None:
+        """It sees its socket close and exits, and the pump sees that: nobody waits for it meanwhile."""
+        try:
+            pump.watch(guard.pidfd, lambda: self._gone(guard, pump))
+        except (OSError, ValueError):  # the kernel cannot watch it, or there is no pidfd
+            guard.end()
+            return
+        self._going[guard.pidfd] = guard
+        guard.control.close()
+
+    def _gone(self, guard: IdleGuard, pump: Pump) -> None:
+        pump.unwatch(guard.pidfd)
+        del self._going[guard.pidfd]
+        guard.end()
+
+    def _stop_thinning(self, pump: Pump) -> None:
+        """From now on those that are going are nobody's but ours: they are waited for when the runs are over."""
+        if self._thinning is not None:
+            self._thinning.cancel()
+        for pidfd in self._going:
+            pump.unwatch(pidfd)
 
     def _forget(self, run: Run) -> None:
         self._runs.pop(id(run), None)
         self._run_ids.discard(run.run_id)
-        if self._thinning is None and self._idle is not None and self._idle.has_spare:
+        if self._idle is not None and self._idle.has_spare and self._thinning is None and not self._is_closing:
             assert self._group is not None
+            assert self._pump is not None
             self._thinning = anyio.CancelScope()
-            self._group.start_soon(self._thin_out, self._thinning, name="holdfast idle guards")
+            self._group.start_soon(self._thin_out, self._thinning, self._pump, name="holdfast idle guards")
 
     async def _end_all(self, pump: Pump) -> None:
         bound_s = _FORCED_END_S

@@ -19,6 +19,7 @@ from holdfast.state import rundir
 from holdfast.state.directory import StateDirectory
 from tests.support.daemons import Daemon, Gate, daemon, start
 from tests.support.durable import DurableRun
+from tests.support.processes import holding_stopped
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,6 +142,8 @@ def test_a_damaged_file_is_moved_aside_and_live_runs_are_found_all_the_same(tmp_
         running.kill()
     for name in ("daemon.sqlite", "daemon.sqlite-wal", "daemon.sqlite-shm"):
         (tmp_path / "s" / name).unlink(missing_ok=True)
+    with DurableRun(StateDirectory.open(str(tmp_path / "s")), ["true"], run_id="over") as over:
+        over.until_ended()
     (tmp_path / "s" / "daemon.sqlite").write_bytes(b"no database" * 100)
     with daemon(tmp_path / "s", "--max-runs", "1") as running:
         running.until_line("daemon.sqlite is damaged.*daemon.sqlite.damaged-1")
@@ -154,6 +157,24 @@ def test_a_damaged_file_is_moved_aside_and_live_runs_are_found_all_the_same(tmp_
 def _guard(running: Daemon, run_id: str) -> int:
     evidence = running.report(run_id)["evidence"]
     return int(next(fact["guard_pid"] for fact in evidence if fact["fact"] == "started"))
+
+
+def test_whoever_is_stopped_with_the_index_hides_no_live_run(tmp_path: Path) -> None:
+    """Its rows are lost, so only the directories tell of the run; and another one has ended, for the index to take."""
+    gate = Gate(tmp_path / "gate")
+    with daemon(tmp_path / "s") as running:
+        run_id = running.submit(gate.waits("exit 3"))["run_id"]
+        running.until_output(run_id)
+        running.kill()
+    for name in ("daemon.sqlite", "daemon.sqlite-wal", "daemon.sqlite-shm"):
+        (tmp_path / "s" / name).unlink(missing_ok=True)
+    with DurableRun(StateDirectory.open(str(tmp_path / "s")), ["true"], run_id="over") as over:
+        over.until_ended()
+    with holding_stopped(str(tmp_path / "s" / "index.lock")) as holder, daemon(tmp_path / "s") as running:
+        running.until_line(rf"the index was not brought up to date.*process {holder} holds")
+        assert running.request("GET", "/v1/health").body["runs"]["running"] == 1
+        gate.open()
+        assert running.wait(run_id)["exit_code"] == 3
 
 
 def test_a_run_that_somebody_else_started_is_seen_followed_and_ended_but_not_drained(tmp_path: Path) -> None:

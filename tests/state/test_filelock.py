@@ -19,6 +19,7 @@ from holdfast.state.filelock import FileLock
 from ..support.processes import holding_stopped, wait_exited
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -40,17 +41,24 @@ def test_shared_are_together_and_exclusive_is_alone(path: str) -> None:
         pass
 
 
-def test_who_works_is_waited_for(path: str) -> None:
-    lock = FileLock(path)
+def test_who_works_is_waited_for(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock is let go of only when the other one has tried in vain."""
     order: list[str] = []
+    tried = threading.Event()
+
+    def look(_fd: int) -> Iterator[int]:
+        tried.set()
+        return iter(())
 
     def wait() -> None:
-        with lock.exclusive():
+        with FileLock(path).exclusive():
             order.append("second")
 
+    monkeypatch.setattr(filelock, "holders", look)
     waiting = threading.Thread(target=wait)
-    with lock.exclusive():
+    with FileLock(path).exclusive():
         waiting.start()
+        assert tried.wait(30)
         order.append("first")
     waiting.join(30)
     assert order == ["first", "second"]
@@ -68,26 +76,27 @@ def test_who_is_stopped_is_not_waited_for_and_is_named(path: str) -> None:
 
 
 class _Clock:
-    """A second for each look at it; sleeping takes nothing."""
+    """A fixed time for each look at it; sleeping takes nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, step_s: float) -> None:
         self.now = 0.0
+        self._step_s = step_s
 
     def monotonic(self) -> float:
-        self.now += 1.0
+        self.now += self._step_s
         return self.now
 
     def sleep(self, _s: float) -> None: ...
 
 
 def test_who_is_stopped_and_continued_again_and_again_is_waited_for(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every second look finds it stopped, for one second each time, which is less than the two that count."""
-    clock = _Clock()
+    """Every second look finds it stopped, which never adds up to the two seconds that count."""
+    clock = _Clock(0.1)
     looks: list[int] = []
 
     def seen(pid: int) -> bool:
         looks.append(pid)
-        if len(looks) == 20:
+        if len(looks) == 100:
             os.kill(pid, signal.SIGKILL)
             assert wait_exited(pid)
         return len(looks) % 2 == 1
@@ -96,7 +105,24 @@ def test_who_is_stopped_and_continued_again_and_again_is_waited_for(path: str, m
     monkeypatch.setattr(filelock, "time", clock)
     with holding_stopped(path) as pid, FileLock(path).shared():
         assert set(looks) == {pid}
-        assert clock.now > 10 * filelock.STOPPED_S
+        assert clock.now > 2 * filelock.STOPPED_S
+
+
+def test_the_time_in_which_we_were_stopped_ourselves_does_not_count(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both were stopped for a minute, and we are continued first: one look is not enough."""
+    looks: list[int] = []
+
+    def seen(pid: int) -> bool:
+        looks.append(pid)
+        if len(looks) == 3:
+            os.kill(pid, signal.SIGKILL)
+            assert wait_exited(pid)
+        return True
+
+    monkeypatch.setattr(filelock, "is_stopped", seen)
+    monkeypatch.setattr(filelock, "time", _Clock(60.0))
+    with holding_stopped(path), FileLock(path).shared():
+        assert len(looks) == 3
 
 
 def test_only_those_who_hold_this_file_are_looked_at(path: str, tmp_path: Path) -> None:

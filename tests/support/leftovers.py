@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 from typing import NamedTuple
 
 from .cgroups import OWN_GROUPS
 from .processes import children_that_stay, describe, kill_children, own_children
 
 _PROCESSES_S = 1.0
+_DESCRIPTORS_S = 2.0
 
 
 class Standing(NamedTuple):
@@ -46,7 +48,10 @@ def open_descriptors() -> dict[int, str]:
 
 
 def _new_descriptors(before: Standing) -> list[str]:
-    if open_descriptors().keys() - before.descriptors.keys():
-        gc.collect()  # only now: it takes longer than most tests
-    now = open_descriptors()
-    return [f"descriptor {fd} -> {now[fd]}" for fd in sorted(now.keys() - before.descriptors.keys())]
+    end = time.monotonic() + _DESCRIPTORS_S
+    while True:
+        now = open_descriptors()
+        new = sorted(now.keys() - before.descriptors.keys())
+        if not new or time.monotonic() >= end:
+            return [f"descriptor {fd} -> {now[fd]}" for fd in new]
+        gc.collect()  # only now: it takes longer than most tests. Again: a worker thread still holds its last call

@@ -83,10 +83,7 @@ def _survivors(outcome: Outcome) -> str | None:
 def lost(facts: Iterable[Fact]) -> str | None:
     """What a journal that could not be written has cost, in words; None when nothing was lost."""
     found = lost_output(facts)
-    if found is None:
-        return None
-    count = "1 byte is" if found.size == 1 else f"{found.size} bytes are"
-    return f"output could not be kept: {os.strerror(found.error)}; {count} lost"
+    return None if found is None else f"output could not be kept: {found}"
 
 
 def stopping(run_id: str) -> str:

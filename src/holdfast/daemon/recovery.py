@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ..durations import format_duration
-from ..errors import HoldfastError, JournalError, RunNotFoundError
+from ..errors import HoldfastError, JournalError, RunNotFoundError, StateError
 from ..guard.leftovers import remove_leaf
 from ..journal.reader import JournalReader
 from ..spec import make_spec
 from ..state import rundir
+from ..state.entry import look_at_marked
 from ..state.leaves import find_leaves, remove_empty
 from . import unstarted
 from .admission import keys_of
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from ..state.directory import StateDirectory
+    from ..state.entry import Entry
     from .log import Log
     from .service import Service
 
@@ -201,11 +203,18 @@ class Recovery:
     async def _others(self, known: set[str]) -> None:
         """The index takes in what ended, records of lost guards are finished; runs of ours without a row are found."""
         await asyncio.to_thread(remove_probes)
-        for entry in await self._service.history.refresh():
+        for entry in await self._live():
             if entry.problem is not None:
                 self._log.warning(entry.problem, run_id=entry.run_id)
             elif entry.run_id not in known and entry.report.get("queued_at") is not None:
                 self._follow_later(entry.run_id, None)
+
+    async def _live(self) -> list[Entry]:
+        try:
+            return await self._service.history.refresh()
+        except StateError as error:  # it is tried again with the next run that ends; what lives is found without it
+            self._log.warning(f"the index was not brought up to date: {error}")
+            return await asyncio.to_thread(lambda: [one for one in look_at_marked(self._state) if not one.final])
 
 
 def discard_if_never_ran(state: StateDirectory, run_id: str) -> bool:

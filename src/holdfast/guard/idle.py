@@ -4,23 +4,26 @@ A guard comes here only with its tree gone, and goes to a new run only while thi
 inherited from (see `inheritance`). Whoever holds them lets go of all of them before it is done; one whose owner dies
 sees its socket close and exits.
 
-After many runs at once there are many: as long as they are needed again and again they stay, up to `MOST_IDLE`. Those
-that a whole second goes by without are spare, and are ended down to the `KEPT`, which wait for as long as it takes.
+After many runs at once there are many: as long as they are needed again and again they stay, up to `MOST_IDLE`, and up
+to a quarter of the descriptors this process may have, two for each. Those that a whole second goes by without are
+spare, and are ended down to the `KEPT`, which wait for as long as it takes.
 """
 
 from __future__ import annotations
 
 import os
 import select
+import time
 
 from ..records import TYPE_CHECKING, NamedTuple, signal
 from .containment import probe
-from .inheritance import fingerprint
+from .inheritance import descriptor_limit, fingerprint
 from .launch import LONGEST_RUN_ID
 from .leftovers import leaf_path, remove_leaf
 
 if TYPE_CHECKING:
     from _socket import socket
+    from collections.abc import Collection
 
     from ..spec import RunSpec
     from .inheritance import Look
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 MOST_IDLE = 256
 KEPT = 32
 SPARE_S = 1.0
-_GOES_WITHIN_MS = 5000
+_GOES_WITHIN_S = 5.0
 
 
 class IdleGuard(NamedTuple):
@@ -39,21 +42,21 @@ class IdleGuard(NamedTuple):
     pid: int
     first_run: str
 
-    def end(self) -> None:
+    def end(self, within_s: float = _GOES_WITHIN_S) -> None:
         """End it and reap it: there is nothing that depends on it."""
         self.control.close()  # it sees that, removes its cgroup and goes
         if self.pidfd >= 0:
-            self._reap()
+            self._reap(within_s)
             os.close(self.pidfd)
         # One that was killed could not do that. The kernel refuses it when somebody is inside after all.
         if (leaf := leaf_path(probe().cgroup_base, self.first_run)) is not None:
             remove_leaf(leaf)
 
-    def _reap(self) -> None:
+    def _reap(self, within_s: float) -> None:
         gone = select.poll()
         gone.register(self.pidfd, select.POLLIN)
         try:
-            if not gone.poll(_GOES_WITHIN_MS):  # somebody stopped it
+            if not gone.poll(within_s * 1000):  # somebody stopped it
                 signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
             os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED)
         except (ProcessLookupError, ChildProcessError):
@@ -66,13 +69,14 @@ class IdleGuards:
     A run keeps the set its guard belongs to, so a guard that was started before a change never gets into the next.
     """
 
-    __slots__ = ("_fewest", "_guards", "_is_closed", "_look")
+    __slots__ = ("_fewest", "_guards", "_is_closed", "_look", "_most")
 
     def __init__(self, look: Look | None = None) -> None:
         self._guards: list[IdleGuard] = []
         self._fewest = 0  # of them since the last look for spare ones
         self._look = look
         self._is_closed = look is None
+        self._most = min(MOST_IDLE, max(KEPT, descriptor_limit() // 8))  # a program that changes that looks otherwise
 
     @property
     def is_current(self) -> bool:
@@ -89,7 +93,7 @@ class IdleGuards:
     @property
     def has_room(self) -> bool:
         """Whether one more would be kept."""
-        return not self._is_closed and len(self._guards) < MOST_IDLE
+        return not self._is_closed and len(self._guards) < self._most
 
     def take(self) -> IdleGuard | None:
         """One that passes on what a new one would, if the set is current: to be looked at before it starts anything."""
@@ -137,9 +141,10 @@ class IdleGuards:
         end_all(guards)
 
 
-def end_all(guards: list[IdleGuard]) -> None:
+def end_all(guards: Collection[IdleGuard]) -> None:
     """End every one of them, side by side, and reap them."""
     for guard in guards:
         guard.control.close()
+    end = time.monotonic() + _GOES_WITHIN_S
     for guard in guards:
-        guard.end()
+        guard.end(max(0.0, end - time.monotonic()))

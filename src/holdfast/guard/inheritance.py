@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 
 _ROOM = 8192  # a process in few groups takes 1,500 bytes; asking for much more costs more than the reading
 _LIMITS = tuple(value for name, value in vars(resource).items() if name.startswith("RLIMIT_"))
@@ -38,6 +39,12 @@ def fingerprint() -> Look | None:
         )
     except (OSError, ValueError):
         return None
+
+
+def descriptor_limit() -> int:
+    """How many descriptors this process may have."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 def _between(text: bytes, first: bytes, last: bytes) -> bytes:

@@ -2,7 +2,8 @@
 
     STATE/format             the layout's version, one number
     STATE/runs/RUN_ID/       one run: `journal`, and `guard.sock` as long as its guard lives
-    STATE/live/RUN_ID        an empty file for every run about which the index may be wrong: not ended, or being removed
+    STATE/live/RUN_ID        a second name of `format` for every run about which the index may be wrong: not ended, or
+                             being removed
     STATE/sessions/NAME      a closed session
     STATE/index.sqlite       history, made from the journals
     STATE/holdfast.sock      where a daemon listens; `owner` (owner_lock.py) says who that is

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 BOUND_S = 300.0  # making the index again from very many journals takes minutes
 STOPPED_S = 2.0  # a debugger's moment is less, and Ctrl-Z is more
 _PAUSE_S = 0.02
+_MOMENT_S = 5 * _PAUSE_S
 
 
 class FileLock:
@@ -54,18 +55,19 @@ class _Held:
             raise
 
     def _wait(self) -> None:
-        now = time.monotonic()
-        end = now + self._lock.bound_s
-        all_at_work = now
+        looked = time.monotonic()
+        end = looked + self._lock.bound_s
+        stopped_s = 0.0
         while not self._try():
             stopped = next((pid for pid in holders(self._fd) if is_stopped(pid)), None)
             now = time.monotonic()
-            if stopped is None:
-                all_at_work = now
-            elif now - all_at_work >= STOPPED_S:
+            # A look stands for a moment, however long ago the last one was: we may have been stopped ourselves.
+            stopped_s = 0.0 if stopped is None else stopped_s + min(now - looked, _MOMENT_S)
+            looked = now
+            if stopped is not None and stopped_s >= STOPPED_S:
                 raise StateError(
                     f"process {stopped} holds {self._lock.path} and is stopped",
-                    remedy=f"continue it (kill -CONT {stopped}) or end it (kill -KILL {stopped})",
+                    remedy=f"continue it (kill -CONT {stopped}), or end it",
                 )
             if now >= end:
                 raise StateError(
