@@ -21,8 +21,8 @@ SECRET_FD = 9
 _IN_POSITION_S = 10.0
 _INTO_GRACE_S = 0.9  # the deadline of 0.6 s has passed by then, and the grace of 1.2 s has not
 _STOPPING_S, _STOPPED_S, _BETWEEN_S = 6.0, 0.002, 0.004
-# In all repeats of a cell: a peer that takes longer for its commands is not tried more often. Enough for what happens at
-# one stop of twenty (Go's forkExec), not for one of thousands: supervisord gets stuck once in some 27 cells.
+# In all repeats of a cell: a peer that takes longer for its commands is not tried more often. Enough for what happens
+# at one stop of twenty (Go's forkExec), not for one of thousands: supervisord gets stuck once in some 27 cells.
 _STOPS = 150
 
 _STOPS_LEFT = iter(range(_STOPS))
