@@ -19,7 +19,7 @@ WAYS = {
     "child_process", "execa", "Go os/exec", "bubblewrap", "supervisord", "pm2", "systemd-run",
 }  # fmt: skip
 # What happens by chance has its chances inside the row, or gets them by repeating it.
-RACY = {"storm", "stop-and-continue", "no-such-directory"}
+RACY = {"storm", "forks-on-term", "stop-and-continue", "no-such-directory"}
 
 
 @pytest.fixture(scope="module")
