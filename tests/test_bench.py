@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import subprocess
@@ -80,6 +81,28 @@ def test_a_peer_that_fails_is_shown_and_stops_nobody(tmp_path: Path) -> None:
     assert list(found["peers"]) == ["works"]
     assert "no_such_function" in found["errors"]["broken"]
     assert len(found["peers"]["works"]["ms"]["rounds"]) == 2
+
+
+def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stderr(io.StringIO):
+        def isatty(self) -> bool:
+            return self.is_terminal
+
+        is_terminal = False
+
+    shown = {}
+    for is_terminal in (True, False):
+        stderr = Stderr()
+        stderr.is_terminal = is_terminal
+        monkeypatch.setattr(sys, "stderr", stderr)
+        progress = Progress(2)
+        progress.step("spawn", "asyncio, round 1")
+        progress.step("spawn", "asyncio, round 2")
+        progress.finish()
+        shown[is_terminal] = stderr.getvalue()
+    assert f"[{'#' * 12}{'.' * 12}] 1/2" in shown[True]
+    assert shown[False].splitlines()[0] == "bench: 0/2 spawn"
+    assert len(shown[False].splitlines()) == 2, "a line for each section, and one for the end"
 
 
 def test_an_unknown_figure_is_an_error_that_names_the_known_ones() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,14 @@ def test_an_absent_peer_is_absent_in_every_row(published: dict[str, Any]) -> Non
         verdicts = {cells[peer["name"]]["verdict"] for cells in published["cells"].values()}
         assert (peer["version"] is None) == (verdicts == {"absent"}), peer["name"]
         assert verdicts == {"absent"} or "absent" not in verdicts, peer["name"]
+
+
+def test_the_published_page_is_made_from_its_results(tmp_path: Path) -> None:
+    (tmp_path / "conformance.json").write_bytes((DOCS / "conformance.json").read_bytes())
+    command = [sys.executable, "-m", "conformance", "--page-only", "--output", str(tmp_path)]
+    subprocess.run(command, cwd=DOCS.parent, check=True, capture_output=True)
+    for name in ("conformance.md", "conformance/heatmap.svg"):
+        assert (tmp_path / name).read_text() == (DOCS / name).read_text(), name
 
 
 @pytest.mark.parametrize("fails_at", [1, 3, None])

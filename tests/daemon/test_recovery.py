@@ -36,6 +36,17 @@ def queued_and_killed(path: Path, mark: Path) -> str:
     return run_id
 
 
+def live_without_a_row(path: Path, gate: Gate) -> str:
+    """The id of a run that waits at the gate, then exits with 3; its daemon was killed, and what that wrote is gone."""
+    with daemon(path) as running:
+        run_id: str = running.submit(gate.waits("exit 3"))["run_id"]
+        running.until_output(run_id)
+        running.kill()
+    for name in ("daemon.sqlite", "daemon.sqlite-wal", "daemon.sqlite-shm"):
+        (path / name).unlink(missing_ok=True)
+    return run_id
+
+
 def prepared(state: StateDirectory, run_id: str) -> None:
     """A run directory as it is when its launcher dies before it has started the guard."""
     spec = make_spec(["?"], run_id=run_id, lifetime="detached")
@@ -136,21 +147,14 @@ def test_a_guard_that_does_not_answer_holds_up_the_start_for_the_budget_only(tmp
 
 def test_a_damaged_file_is_moved_aside_and_live_runs_are_found_all_the_same(tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
-    with daemon(tmp_path / "s") as running:
-        run_id = running.submit(gate.waits("exit 8"))["run_id"]
-        running.until_output(run_id)
-        running.kill()
-    for name in ("daemon.sqlite", "daemon.sqlite-wal", "daemon.sqlite-shm"):
-        (tmp_path / "s" / name).unlink(missing_ok=True)
-    with DurableRun(StateDirectory.open(str(tmp_path / "s")), ["true"], run_id="over") as over:
-        over.until_ended()
+    run_id = live_without_a_row(tmp_path / "s", gate)
     (tmp_path / "s" / "daemon.sqlite").write_bytes(b"no database" * 100)
     with daemon(tmp_path / "s", "--max-runs", "1") as running:
         running.until_line("daemon.sqlite is damaged.*daemon.sqlite.damaged-1")
         second = running.submit(["true"])["run_id"]
         assert running.report(second)["state"] == "queued"  # the found run takes up its room
         gate.open()
-        assert running.wait(run_id)["exit_code"] == 8
+        assert running.wait(run_id)["exit_code"] == 3
         assert running.wait(second)["exit_code"] == 0
 
 
@@ -162,12 +166,7 @@ def _guard(running: Daemon, run_id: str) -> int:
 def test_whoever_is_stopped_with_the_index_hides_no_live_run(tmp_path: Path) -> None:
     """Its rows are lost, so only the directories tell of the run; and another one has ended, for the index to take."""
     gate = Gate(tmp_path / "gate")
-    with daemon(tmp_path / "s") as running:
-        run_id = running.submit(gate.waits("exit 3"))["run_id"]
-        running.until_output(run_id)
-        running.kill()
-    for name in ("daemon.sqlite", "daemon.sqlite-wal", "daemon.sqlite-shm"):
-        (tmp_path / "s" / name).unlink(missing_ok=True)
+    run_id = live_without_a_row(tmp_path / "s", gate)
     with DurableRun(StateDirectory.open(str(tmp_path / "s")), ["true"], run_id="over") as over:
         over.until_ended()
     with holding_stopped(str(tmp_path / "s" / "index.lock")) as holder, daemon(tmp_path / "s") as running:

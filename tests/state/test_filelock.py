@@ -89,40 +89,38 @@ class _Clock:
     def sleep(self, _s: float) -> None: ...
 
 
-def test_who_is_stopped_and_continued_again_and_again_is_waited_for(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every second look finds it stopped, which never adds up to the two seconds that count."""
-    clock = _Clock(0.1)
-    looks: list[int] = []
+class _Looks:
+    """Stands for `is_stopped`: what the looks find, one after the other; the last of them finds it ended."""
 
-    def seen(pid: int) -> bool:
-        looks.append(pid)
-        if len(looks) == 100:
+    def __init__(self, found: list[bool]) -> None:
+        self.pids: list[int] = []
+        self._found = found
+
+    def __call__(self, pid: int) -> bool:
+        self.pids.append(pid)
+        if len(self.pids) == len(self._found):
             os.kill(pid, signal.SIGKILL)
             assert wait_exited(pid)
-        return len(looks) % 2 == 1
+        return self._found[len(self.pids) - 1]
 
-    monkeypatch.setattr(filelock, "is_stopped", seen)
+
+def test_who_is_stopped_and_continued_again_and_again_is_waited_for(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second look finds it stopped, which never adds up to the two seconds that count."""
+    clock, looks = _Clock(0.1), _Looks([True, False] * 50)
+    monkeypatch.setattr(filelock, "is_stopped", looks)
     monkeypatch.setattr(filelock, "time", clock)
     with holding_stopped(path) as pid, FileLock(path).shared():
-        assert set(looks) == {pid}
+        assert looks.pids == [pid] * 100
         assert clock.now > 2 * filelock.STOPPED_S
 
 
 def test_the_time_in_which_we_were_stopped_ourselves_does_not_count(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both were stopped for a minute, and we are continued first: one look is not enough."""
-    looks: list[int] = []
-
-    def seen(pid: int) -> bool:
-        looks.append(pid)
-        if len(looks) == 3:
-            os.kill(pid, signal.SIGKILL)
-            assert wait_exited(pid)
-        return True
-
-    monkeypatch.setattr(filelock, "is_stopped", seen)
+    looks = _Looks([True] * 3)
+    monkeypatch.setattr(filelock, "is_stopped", looks)
     monkeypatch.setattr(filelock, "time", _Clock(60.0))
-    with holding_stopped(path), FileLock(path).shared():
-        assert len(looks) == 3
+    with holding_stopped(path) as pid, FileLock(path).shared():
+        assert looks.pids == [pid] * 3
 
 
 def test_only_those_who_hold_this_file_are_looked_at(path: str, tmp_path: Path) -> None:
