@@ -24,7 +24,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from holdfast.daemon.service import Service
+    from holdfast.daemon.service.service import Service
 
 _REPORT_BYTES = 1200  # about what a report of a small run takes
 _PATIENCE_S = 60.0
@@ -170,10 +170,10 @@ async def _serve(directory: str, subscribers: int, rate: float, events: int) -> 
     import uvicorn
     from starlette.applications import Starlette
 
-    from holdfast.daemon.events import EventLog
-    from holdfast.daemon.http import sse
-    from holdfast.daemon.http.connection import Connection
-    from holdfast.daemon.store import Store
+    from holdfast.daemon.events.events import EventLog
+    from holdfast.daemon.http.routes import sse
+    from holdfast.daemon.store.store import Store
+    from holdfast.web.connection import Connection
 
     _allow_descriptors(subscribers + 100)
     store = Store.open(os.path.join(directory, "daemon.sqlite"))

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from holdfast.state.index import Index
+from holdfast.state.index.index import Index
 
 from . import frames, oracle
 from .inspection import Violation

@@ -13,10 +13,10 @@ import select
 import sys
 from typing import TYPE_CHECKING, Any
 
-from holdfast.asked import new_spec
-from holdfast.errors import HoldfastError, SessionClosedError
-from holdfast.live import LiveRun
+from holdfast.runs.live import LiveRun
 from holdfast.state.directory import StateDirectory
+from holdfast.values.asked import new_spec
+from holdfast.values.errors import HoldfastError, SessionClosedError
 
 if TYPE_CHECKING:
     from holdfast.outcome import Outcome

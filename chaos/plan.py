@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.run_id import new_run_id
+from holdfast.values.run_id import new_run_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ import sys
 
 from holdfast.state import asking, sessions
 from holdfast.state.directory import StateDirectory
-from holdfast.state.sweep import Sweeper
+from holdfast.state.upkeep.sweep import Sweeper
 
 _INTERVAL_MS = 300
 

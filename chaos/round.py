@@ -8,8 +8,8 @@ import select
 import time
 from typing import TYPE_CHECKING
 
-from holdfast.run_id import new_run_id
-from holdfast.state.sweep import Sweeper
+from holdfast.state.upkeep.sweep import Sweeper
+from holdfast.values.run_id import new_run_id
 
 from .crew import Member
 from .inspection import Violation, inspect

@@ -19,7 +19,7 @@ from chaos.running import Hit, Running
 from holdfast.journal.codec import encode, encode_fact, journal_preamble
 from holdfast.journal.facts import OUTPUT
 from holdfast.state.directory import StateDirectory
-from holdfast.state.index import Index
+from holdfast.state.index.index import Index
 
 from .support.durable import USAGE, journal_bytes, put_run, run_to_end
 

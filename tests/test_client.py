@@ -21,15 +21,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import errors
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.posting import posted
 from holdfast.client.problems import error_of
 from holdfast.client.sse import EventParser
 from holdfast.client.transport import Patience
 from holdfast.client.values import Event, missed
-from holdfast.daemon.http import problems
-from holdfast.daemon.submission import Submission
+from holdfast.daemon.queue.submission import Submission
+from holdfast.values import errors
+from holdfast.web import problems
 
 from .support.daemons import Daemon, Gate, daemon
 
@@ -369,7 +369,8 @@ def test_the_manuals_example(running: Daemon, client: holdfast.Client) -> None:
 def test_without_the_extra() -> None:
     """The clients say what is missing; the command line does not need it."""
     program = (
-        "import sys; sys.modules['httpx2'] = None; import holdfast.cli.submit, holdfast.cli.queued; holdfast.Client"
+        "import sys; sys.modules['httpx2'] = None; import holdfast.cli.commands.submit; "
+        "import holdfast.cli.lookup.queued; holdfast.Client"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from holdfast import Supervisor, durable
+from holdfast import Supervisor
+from holdfast.runs import durable
 from holdfast.state import recovery, rundir
 from holdfast.state.directory import StateDirectory
 from tests.support.durable import DurableRun, HeldLock

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.durations import (
+from holdfast.values.durations import (
     COUNT,
     LARGEST_SIZE,
     LONGEST_DURATION_S,
@@ -19,7 +19,7 @@ from holdfast.durations import (
     parse_duration,
     parse_size,
 )
-from holdfast.errors import SpecError
+from holdfast.values.errors import SpecError
 
 HUGE = 10**400
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import environment
-from holdfast.environment import (
+from holdfast.values import environment
+from holdfast.values.environment import (
     GUARD,
     HEARTBEAT,
     KEPT,

@@ -7,8 +7,8 @@ import pickle
 
 import pytest
 
-from holdfast import errors
-from holdfast.errors import (
+from holdfast.values import errors
+from holdfast.values.errors import (
     GuardError,
     HoldfastError,
     JournalDamagedError,

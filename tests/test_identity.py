@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import identity
-from holdfast.identity import (
+from holdfast.values import identity
+from holdfast.values.identity import (
     ProcessIdentity,
     boot_id,
     is_alive,

@@ -12,12 +12,12 @@ import anyio
 import pytest
 
 from holdfast import Supervisor
-from holdfast import supervisor as supervisor_module
 from holdfast.guard import idle
 from holdfast.guard.idle import IdleGuards
 from holdfast.guard.inheritance import fingerprint
-from holdfast.identity import read_identity
-from holdfast.pump import Pump
+from holdfast.runs import supervisor as supervisor_module
+from holdfast.runs.pump import Pump
+from holdfast.values.identity import read_identity
 
 from .support.processes import wait_exited
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.ladder import MOST_RUNGS, Rung, format_ladder, parse_ladder
-from holdfast.spec import make_spec
+from holdfast.values.ladder import MOST_RUNGS, Rung, format_ladder, parse_ladder
+from holdfast.values.spec import make_spec
 
 TERM, INT, KILL = int(signal.SIGTERM), int(signal.SIGINT), int(signal.SIGKILL)
 

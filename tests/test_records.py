@@ -12,7 +12,7 @@ from typing import NamedTuple as Theirs
 
 import pytest
 
-from holdfast.records import NamedTuple as Ours
+from holdfast.values.records import NamedTuple as Ours
 
 
 class OurPoint(Ours):

@@ -16,8 +16,8 @@ from anyio import wait_all_tasks_blocked
 import holdfast
 from holdfast import Supervisor
 from holdfast.guard.containment import probe
-from holdfast.identity import read_identity
-from holdfast.state import orphans
+from holdfast.state.upkeep import orphans
+from holdfast.values.identity import read_identity
 
 from .support.processes import wait_exited
 from .support.readiness import until_ready

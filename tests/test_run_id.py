@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from holdfast.run_id import check_run_id, new_run_id
+from holdfast.values.run_id import check_run_id, new_run_id
 
 
 def test_run_ids_are_unique_safe_and_sort_by_time() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import SpecError
-from holdfast.signals import parse_signal, signal_name
+from holdfast.values.errors import SpecError
+from holdfast.values.signals import parse_signal, signal_name
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import spec as spec_module
-from holdfast.errors import SpecError
-from holdfast.fields import LONGEST_STRING, MOST_LABELS, MOST_PIDS
-from holdfast.ladder import MOST_RUNGS, Rung
-from holdfast.spec import LARGEST_EXEC, RunSpec, make_spec, public_spec
+from holdfast.values import spec as spec_module
+from holdfast.values.errors import SpecError
+from holdfast.values.fields import LONGEST_STRING, MOST_LABELS, MOST_PIDS
+from holdfast.values.ladder import MOST_RUNGS, Rung
+from holdfast.values.spec import LARGEST_EXEC, RunSpec, make_spec, public_spec
 
 TERM, INT, KILL = int(signal.SIGTERM), int(signal.SIGINT), int(signal.SIGKILL)
 

@@ -16,8 +16,9 @@ import anyio
 import pytest
 
 import holdfast
-from holdfast import Supervisor, live, supervised, supervisor
+from holdfast import Supervisor
 from holdfast.guard.launch import guard_path
+from holdfast.runs import live, supervised, supervisor
 
 from .support.leftovers import open_descriptors
 from .support.processes import is_gone, wait_exited
@@ -543,8 +544,8 @@ async def test_a_stopped_guard_that_is_asked_is_not_waited_for(
 FORKING = """
 import os, signal, sys
 from holdfast.guard import parts
-from holdfast.live import LiveRun
-from holdfast.spec import make_spec
+from holdfast.runs.live import LiveRun
+from holdfast.values.spec import make_spec
 if sys.argv[1] == "blind":
     parts.os.getpid = lambda: 0
 live = LiveRun.start(make_spec(sys.argv[2:], stdin="pipe", grace=0.1))

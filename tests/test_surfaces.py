@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, Sp
 
 from holdfast import otel
 from holdfast.projections.report import report
-from holdfast.run_id import new_run_id
+from holdfast.values.run_id import new_run_id
 
 from .projections import table
 from .support.askers import GRACE_S, LABELS, SESSION, Surfaces, surfaces
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from holdfast.supervisor import Run
+    from holdfast.runs.supervisor import Run
 
     from .support.askers import Ask
     from .support.daemons import EventStream

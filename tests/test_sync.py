@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import holdfast
-from holdfast import live
 from holdfast.guard import launch, leftovers
+from holdfast.runs import live
 
 from .support.driven import Gate
 from .support.processes import is_gone, kill_children, own_children, wait_exited

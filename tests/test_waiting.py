@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast import sleeping
 from holdfast.guard import control
-from holdfast.identity import ProcessIdentity, boot_id, read_identity
+from holdfast.proc import sleeping
+from holdfast.proc.waiting import NOBODY, is_waiting
 from holdfast.state.directory import StateDirectory
-from holdfast.state.entry import look
-from holdfast.waiting import NOBODY, is_waiting
+from holdfast.state.index.entry import look
+from holdfast.values.identity import ProcessIdentity, boot_id, read_identity
 
 from .support.durable import DurableRun
 from .support.unprivileged import as_nobody
@@ -216,7 +216,8 @@ def test_another_user_cannot_know() -> None:
         identity = read_identity(cat.pid)
         assert identity is not None
         code = (
-            "import json, sys; from holdfast.identity import ProcessIdentity; from holdfast.waiting import is_waiting;"
+            "import json, sys; from holdfast.values.identity import ProcessIdentity;"
+            "from holdfast.proc.waiting import is_waiting;"
             "print(json.dumps(is_waiting(ProcessIdentity(*json.loads(sys.argv[1])), terminal=False)))"
         )
         argv = as_nobody([sys.executable, "-c", code, json.dumps(list(identity))])

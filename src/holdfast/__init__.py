@@ -6,7 +6,13 @@ TYPE_CHECKING = False  # type checkers know the name; importing `typing` for it 
 if TYPE_CHECKING:
     from .client.asynchronous import AsyncClient
     from .client.sync import Client
-    from .errors import (
+    from .journal.facts import Fact
+    from .journal.reader import Chunk
+    from .outcome import Outcome
+    from .runs.result import Result
+    from .runs.supervisor import Run, Supervisor
+    from .runs.sync import run
+    from .values.errors import (
         AmbiguousRunError,
         ConfigError,
         DaemonError,
@@ -31,52 +37,46 @@ if TYPE_CHECKING:
         UnauthorizedError,
         UnsupportedPlatformError,
     )
-    from .journal.facts import Fact
-    from .journal.reader import Chunk
-    from .ladder import Rung
-    from .outcome import Outcome
-    from .result import Result
-    from .spec import RunSpec, make_spec
-    from .supervisor import Run, Supervisor
-    from .sync import run
+    from .values.ladder import Rung
+    from .values.spec import RunSpec, make_spec
 
 # Imported when first asked for: the command line needs a part only, and anyio alone costs as much as the interpreter.
 _HOME = {
-    "AmbiguousRunError": "errors",
+    "AmbiguousRunError": "values.errors",
     "AsyncClient": "client.asynchronous",
     "Chunk": "journal.reader",
     "Client": "client.sync",
-    "ConfigError": "errors",
-    "DaemonError": "errors",
-    "DaemonUnreachableError": "errors",
-    "DrainingError": "errors",
+    "ConfigError": "values.errors",
+    "DaemonError": "values.errors",
+    "DaemonUnreachableError": "values.errors",
+    "DrainingError": "values.errors",
     "Fact": "journal.facts",
-    "GuardError": "errors",
-    "HoldfastError": "errors",
-    "IdempotencyConflictError": "errors",
-    "JournalDamagedError": "errors",
-    "JournalError": "errors",
-    "JournalVersionError": "errors",
+    "GuardError": "values.errors",
+    "HoldfastError": "values.errors",
+    "IdempotencyConflictError": "values.errors",
+    "JournalDamagedError": "values.errors",
+    "JournalError": "values.errors",
+    "JournalVersionError": "values.errors",
     "Outcome": "outcome",
-    "QueueFullError": "errors",
-    "RequestError": "errors",
-    "ResourceError": "errors",
-    "Result": "result",
-    "Run": "supervisor",
-    "RunError": "errors",
-    "RunExistsError": "errors",
-    "RunNotFoundError": "errors",
-    "RunSpec": "spec",
-    "Rung": "ladder",
-    "SessionClosedError": "errors",
-    "SpecError": "errors",
-    "StateError": "errors",
-    "StateVersionError": "errors",
-    "Supervisor": "supervisor",
-    "UnauthorizedError": "errors",
-    "UnsupportedPlatformError": "errors",
-    "make_spec": "spec",
-    "run": "sync",
+    "QueueFullError": "values.errors",
+    "RequestError": "values.errors",
+    "ResourceError": "values.errors",
+    "Result": "runs.result",
+    "Run": "runs.supervisor",
+    "RunError": "values.errors",
+    "RunExistsError": "values.errors",
+    "RunNotFoundError": "values.errors",
+    "RunSpec": "values.spec",
+    "Rung": "values.ladder",
+    "SessionClosedError": "values.errors",
+    "SpecError": "values.errors",
+    "StateError": "values.errors",
+    "StateVersionError": "values.errors",
+    "Supervisor": "runs.supervisor",
+    "UnauthorizedError": "values.errors",
+    "UnsupportedPlatformError": "values.errors",
+    "make_spec": "values.spec",
+    "run": "runs.sync",
 }
 
 __all__ = [

@@ -18,9 +18,9 @@ import anyio
 from opentelemetry import propagate, trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
-from . import sync
-from .errors import HoldfastError
 from .projections.otel import otel
+from .runs import sync
+from .values.errors import HoldfastError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
 
-    from .fields import Text
     from .journal.reader import Chunk
     from .outcome import Outcome
-    from .result import Result
-    from .spec import SpecOptions
-    from .supervisor import Run, Supervisor
+    from .runs.result import Result
+    from .runs.supervisor import Run, Supervisor
+    from .values.fields import Text
+    from .values.spec import SpecOptions
 
 
 def run(

@@ -23,9 +23,9 @@ from __future__ import annotations
 import os
 from itertools import pairwise
 
-from .durations import format_duration, format_size
-from .records import TYPE_CHECKING, NamedTuple
-from .signals import signal_name
+from .values.durations import format_duration, format_size
+from .values.records import TYPE_CHECKING, NamedTuple
+from .values.signals import signal_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.cli.attached_input import parse_key
-from holdfast.cli.options import UsageError
+from holdfast.cli.parsing.options import UsageError
+from holdfast.cli.terminal.attached_input import parse_key
 
 from .commands import one_line
 from .console import HOLDFAST, Console, holdfast, read_until, start

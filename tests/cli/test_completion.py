@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from holdfast.cli.completion import tables
+from holdfast.cli.commands.completion import tables
 
 from .commands import one_line
 from .console import holdfast

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast import environment
 from holdfast.cli.main import main
-from holdfast.run_id import new_run_id
-from holdfast.state import orphans
 from holdfast.state.directory import StateDirectory
+from holdfast.state.upkeep import orphans
+from holdfast.values import environment
+from holdfast.values.run_id import new_run_id
 from tests.state.marked import Marked
 from tests.support.durable import DurableRun, put_run
 from tests.support.processes import descendants, wait_exited

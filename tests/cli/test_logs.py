@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.cli.log_lines import Lines
+from holdfast.cli.printing.log_lines import Lines
 from holdfast.journal.reader import Chunk
 
 from ..support.processes import wait_exited

@@ -8,8 +8,8 @@ from importlib.metadata import version
 
 import pytest
 
-from holdfast.cli.options import Option, UsageError, parse
-from holdfast.cli.run import OPTIONS, spec_of
+from holdfast.cli.commands.run import OPTIONS, spec_of
+from holdfast.cli.parsing.options import Option, UsageError, parse
 
 from .console import holdfast
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.cli.options import Parsed, parse
-from holdfast.cli.submit import OPTIONS, submit_options
+from holdfast.cli.commands.submit import OPTIONS, submit_options
+from holdfast.cli.parsing.options import Parsed, parse
 from holdfast.client.posting import posted
 
 from ..support.daemons import Daemon, Gate, daemon

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.cli import queued
-from holdfast.cli.daemon import Question
-from holdfast.cli.wait import Waiting
+from holdfast.cli.commands.wait import Waiting
+from holdfast.cli.lookup import queued
+from holdfast.cli.lookup.daemon import Question
 from holdfast.state.directory import StateDirectory
 
 from ..support.daemons import Daemon, Gate, daemon
@@ -251,7 +251,7 @@ def test_nothing_of_the_daemon_is_imported_without_one(state_directory: Path) ->
         program = (
             "import sys; from holdfast.cli.main import main; main(sys.argv[1:]); "
             "sys.stderr.write(' '.join(name for name in sys.modules if name in "
-            "('urllib.parse', 'http.client', 'httpx2', 'holdfast.cli.daemon', 'holdfast.cli.queued')"
+            "('urllib.parse', 'http.client', 'httpx2', 'holdfast.cli.lookup.daemon', 'holdfast.cli.lookup.queued')"
             " or name.startswith('holdfast.client')))"
         )
         done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)

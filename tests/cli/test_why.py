@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.cli.timeline import timeline, words
 from holdfast.journal.facts import FACTS, OBSERVED, make_fact
 from holdfast.outcome import decide
+from holdfast.wording.timeline import timeline, words
 
 from .commands import as_json
 from .console import holdfast

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.daemon.admission import Admission, Limits, Waiting, keys_of
+from holdfast.daemon.queue.admission import Admission, Limits, Waiting, keys_of
 
 
 def waiting(

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from holdfast.daemon.admission import keys_of
-from holdfast.daemon.attention import Attention
-from holdfast.daemon.tracked import Tracked
-from holdfast.errors import JournalDamagedError
+from holdfast.daemon.queue.admission import keys_of
+from holdfast.daemon.queue.tracked import Tracked
+from holdfast.daemon.service.attention import Attention
+from holdfast.values.errors import JournalDamagedError
 
 from ..support.daemons import BOUND_S, Daemon, Gate, UnixConnection, daemon
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from holdfast.daemon.engine import EngineRun
-    from holdfast.daemon.events import EventLog
-    from holdfast.waiting import Stdin
+    from holdfast.daemon.engines.engine import EngineRun
+    from holdfast.daemon.events.events import EventLog
+    from holdfast.proc.waiting import Stdin
 
 pytestmark = pytest.mark.guard
 

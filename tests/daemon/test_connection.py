@@ -12,7 +12,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from holdfast.daemon.http.connection import LONGEST_HEAD, Connection
+from holdfast.web.connection import LONGEST_HEAD, Connection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

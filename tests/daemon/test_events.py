@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from holdfast.daemon.event import Event, Interest
-from holdfast.daemon.events import Bounds, EventLog
-from holdfast.daemon.store import Store
-from holdfast.daemon.subscription import Page, Subscription
-from holdfast.errors import StateError
+from holdfast.daemon.events.event import Event, Interest
+from holdfast.daemon.events.events import Bounds, EventLog
+from holdfast.daemon.events.subscription import Page, Subscription
+from holdfast.daemon.store.store import Store
+from holdfast.values.errors import StateError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

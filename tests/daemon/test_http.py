@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from holdfast.daemon.http.types import Report
+from holdfast.daemon.http.wire.types import Report
 from holdfast.state.directory import StateDirectory
 
 from ..support.daemons import Gate, daemon

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.daemon.http.login import CODE_S, CSRF, SESSION_S, Logins
-from holdfast.daemon.http.problems import ProblemError
+from holdfast.daemon.http.browser.login import CODE_S, CSRF, SESSION_S, Logins
 from holdfast.daemon.http.security import Security
+from holdfast.web.problems import ProblemError
 
 TOKEN = "a-token-that-is-long-enough"
 TCP: dict[str, Any] = {"type": "http", "server": ("127.0.0.1", 8000), "path": "/v1/runs"}

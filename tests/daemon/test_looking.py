@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from holdfast.daemon.http.statistics import count, percentile
+from holdfast.daemon.http.routes.statistics import count, percentile
 from holdfast.state import rundir
 
 from ..support.daemons import Daemon, UnixConnection, daemon

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdfast.daemon.deliveries import Deliveries
-from holdfast.daemon.event import wall_time
-from holdfast.daemon.events import EventLog
-from holdfast.daemon.metrics import metrics
-from holdfast.daemon.store import Store
+from holdfast.daemon.events.event import wall_time
+from holdfast.daemon.events.events import EventLog
+from holdfast.daemon.service.metrics import metrics
+from holdfast.daemon.store.store import Store
+from holdfast.daemon.webhooks.deliveries import Deliveries
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from holdfast.daemon.service import Service
+    from holdfast.daemon.service.service import Service
 
 pytestmark = pytest.mark.anyio
 COUNTS = {"queued": 3, "starting": 1, "running": 2, "stopping": 0, "max_runs": 16, "queue_limit": 1000}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.daemon.submission import Submission
+from holdfast.daemon.queue.submission import Submission
 from tests.support.daemons import BOUND_S, Daemon, Gate, daemon
 from tests.support.processes import wait_exited
 

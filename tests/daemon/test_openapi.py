@@ -13,9 +13,12 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from holdfast import outcome
-from holdfast.daemon.http import meta, openapi, output, problems, runs, sessions, types
+from holdfast.daemon.http import openapi
 from holdfast.daemon.http.app import operations
+from holdfast.daemon.http.routes import meta, output, runs, sessions
+from holdfast.daemon.http.wire import types
 from holdfast.journal.facts import CAUSES
+from holdfast.web import problems
 
 from ..support.daemons import daemon
 from ..support.web import fetch, port_of

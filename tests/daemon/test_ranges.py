@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.daemon.http import ranges
-from holdfast.daemon.http.ranges import Choice, Maps, OutputMap, RangeReader
+from holdfast.daemon.http.routes import ranges
+from holdfast.daemon.http.routes.ranges import Choice, Maps, OutputMap, RangeReader
 from holdfast.journal.codec import encode, encode_fact, journal_preamble
 from holdfast.journal.facts import LATE, OUTPUT
 

@@ -13,10 +13,10 @@ import pytest
 
 from holdfast.daemon.recovery import discard_if_never_ran, remove_probes
 from holdfast.guard import containment
-from holdfast.guard.beginning import beginning
-from holdfast.spec import make_spec
+from holdfast.journal.beginning import beginning
 from holdfast.state import rundir
 from holdfast.state.directory import StateDirectory
+from holdfast.values.spec import make_spec
 from tests.support.daemons import Daemon, Gate, daemon, start
 from tests.support.durable import DurableRun
 from tests.support.processes import holding_stopped

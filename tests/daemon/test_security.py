@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.daemon.http.problems import ProblemError
 from holdfast.daemon.http.security import TOKEN_FILE, Security, load_token
-from holdfast.errors import StateError
+from holdfast.values.errors import StateError
+from holdfast.web.problems import ProblemError
 
 if TYPE_CHECKING:
     from pathlib import Path

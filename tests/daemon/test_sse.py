@@ -13,11 +13,11 @@ import pytest
 from starlette.requests import Request
 
 from holdfast.client.sse import EventParser
-from holdfast.daemon.event import Interest
-from holdfast.daemon.events import Bounds, EventLog
-from holdfast.daemon.http import sse
-from holdfast.daemon.store import Store
-from holdfast.errors import SpecError
+from holdfast.daemon.events.event import Interest
+from holdfast.daemon.events.events import Bounds, EventLog
+from holdfast.daemon.http.routes import sse
+from holdfast.daemon.store.store import Store
+from holdfast.values.errors import SpecError
 
 from ..support.streams import PATIENCE_S, Serving, Stream, serving
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from holdfast.daemon.service import Service
-    from holdfast.daemon.subscription import Subscription
+    from holdfast.daemon.events.subscription import Subscription
+    from holdfast.daemon.service.service import Service
 
 pytestmark = pytest.mark.anyio
 KIB = "x" * 1024

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.daemon.store import Store, statements
-from holdfast.errors import StateError, StateVersionError
+from holdfast.daemon.store.store import Store, statements
+from holdfast.values.errors import StateError, StateVersionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,8 +15,8 @@ import pytest
 from holdfast.guard import control, launch
 from holdfast.guard.idle import IdleGuards
 from holdfast.guard.inheritance import fingerprint
-from holdfast.live import LiveRun
-from holdfast.spec import make_spec
+from holdfast.runs.live import LiveRun
+from holdfast.values.spec import make_spec
 
 from ..support.evidence import kinds, one
 from ..support.processes import descendants, own_children, state_of, wait_exited

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from holdfast.guard.beginning import beginning
+from holdfast.journal.beginning import beginning
 from holdfast.journal.reader import JournalReader
-from holdfast.spec import make_spec, public_spec
+from holdfast.values.spec import make_spec, public_spec
 
 
 def read_back(begun: bytes) -> dict[str, Any]:

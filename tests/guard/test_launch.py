@@ -18,8 +18,8 @@ import pytest
 
 import holdfast
 from holdfast.guard import launch as launching
-from holdfast.live import LiveRun
-from holdfast.spec import make_spec
+from holdfast.runs.live import LiveRun
+from holdfast.values.spec import make_spec
 
 from ..support.leftovers import open_descriptors
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.guard import leftovers
-from holdfast.run_id import new_run_id
+from holdfast.values.run_id import new_run_id
 
 from ..support.processes import is_gone, wait_exited
 

@@ -24,8 +24,8 @@ _NESTING = """
 import os, signal, sys
 for number in (signal.SIGQUIT, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT):
     signal.signal(number, signal.SIG_IGN)
-from holdfast.asked import new_spec
-from holdfast.live import LiveRun
+from holdfast.values.asked import new_spec
+from holdfast.runs.live import LiveRun
 from holdfast.state.directory import StateDirectory
 live = LiveRun.start(new_spec(sys.argv[2:], {"run_id": "nested", "grace": 20}), state=StateDirectory.open(sys.argv[1]))
 while not b"".join(chunk.data for chunk in live.reader.read()).startswith(b"ready"):

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import holdfast
-from holdfast import live
 from holdfast.guard import control
+from holdfast.runs import live
 from holdfast.state.directory import StateDirectory
 from tests.support.driven import Driven, Gate
 from tests.support.evidence import all_of, assert_all_gone, one, outcome_of

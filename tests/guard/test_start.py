@@ -85,8 +85,8 @@ def test_a_signal_at_any_moment_is_a_request(tmp_path: Path) -> None:
 
 _LEAVES_A_COPY = """
 import os, sys
-from holdfast.live import LiveRun
-from holdfast.spec import make_spec
+from holdfast.runs.live import LiveRun
+from holdfast.values.spec import make_spec
 from holdfast.state.directory import StateDirectory
 live = LiveRun.start(make_spec(sys.argv[2:], run_id="orphan"), state=StateDirectory.open(sys.argv[1]))
 if os.fork() == 0:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.journal.reader import JournalReader
-from holdfast.live import LiveRun
-from holdfast.spec import make_spec
+from holdfast.runs.live import LiveRun
 from holdfast.state.directory import StateDirectory
+from holdfast.values.spec import make_spec
 from tests.support.driven import BOUND_S, Driven
 
 if TYPE_CHECKING:

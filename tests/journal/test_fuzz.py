@@ -9,12 +9,12 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.errors import JournalError
 from holdfast.journal import codec
 from holdfast.journal.facts import OUTPUT, Fact
 from holdfast.journal.reader import JournalReader
 from holdfast.outcome import decide
 from holdfast.projections.report import report
+from holdfast.values.errors import JournalError
 
 BOUNDED = settings(
     max_examples=200, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import JournalDamagedError, JournalVersionError
 from holdfast.journal import codec
 from holdfast.journal.facts import MARK, OUTPUT, PREAMBLE
 from holdfast.journal.reader import JournalReader
+from holdfast.values.errors import JournalDamagedError, JournalVersionError
 
 Make = Callable[[bytes], int]
 Read = Callable[[bytes], JournalReader]

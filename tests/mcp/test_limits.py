@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.errors import SpecError
 from holdfast.mcp.limits import LimitError, Limits, is_within, real_directories
+from holdfast.values.errors import SpecError
 
 if TYPE_CHECKING:
     from pathlib import Path

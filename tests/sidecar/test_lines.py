@@ -9,12 +9,12 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped,unused-ignore]
 import pytest
 
-from holdfast.errors import SpecError
 from holdfast.sidecar import protocol
 from holdfast.sidecar.lines import Lines
 from holdfast.sidecar.methods import _NOT_OF_THE_SPEC, Methods, spec_options
 from holdfast.sidecar.schema import WORDS, check_params, schema
-from holdfast.spec import RunSpec, make_spec
+from holdfast.values.errors import SpecError
+from holdfast.values.spec import RunSpec, make_spec
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.state.directory import StateDirectory
-from holdfast.state.index import Index
+from holdfast.state.index.index import Index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.errors import RequestError, RunNotFoundError
 from holdfast.guard import control
 from holdfast.journal.reader import JournalReader
 from holdfast.state import asking, rundir
 from holdfast.state.asking import Asking, stop_all
+from holdfast.values.errors import RequestError, RunNotFoundError
 from tests.support.durable import DurableRun, HeldLock, facts_of_success, journal_bytes, put_run, run_to_end
 from tests.support.evidence import Stopwatch
 from tests.support.processes import is_gone

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.errors import StateError, StateVersionError
 from holdfast.state.directory import StateDirectory, default_path, write_atomically
+from holdfast.values.errors import StateError, StateVersionError
 from tests.support.unprivileged import NOBODY, as_nobody
 
 if TYPE_CHECKING:

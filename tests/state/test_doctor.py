@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast import environment
+from holdfast.doctor import doctor, host
 from holdfast.guard import containment, control
-from holdfast.identity import read_identity
-from holdfast.run_id import new_run_id
-from holdfast.state import doctor, host, orphans, owner_lock, repair, rundir
+from holdfast.state import owner_lock, rundir
 from holdfast.state.directory import StateDirectory
-from holdfast.state.finding import OK, PROBLEM, WARNING
-from holdfast.state.index import Index
+from holdfast.state.index.index import Index
 from holdfast.state.recovery import finish
+from holdfast.state.upkeep import orphans, repair
+from holdfast.state.upkeep.finding import OK, PROBLEM, WARNING
+from holdfast.values import environment
+from holdfast.values.identity import read_identity
+from holdfast.values.run_id import new_run_id
 from tests.support.durable import DurableRun, HeldLock, facts_of_success, journal_bytes, put_run, run_to_end
 from tests.support.freezer import Freezer, why_no_freezer
 from tests.support.processes import descendants, wait_exited
@@ -31,7 +33,7 @@ from .marked import Marked
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.state.finding import Diagnosis, Finding, Repaired
+    from holdfast.state.upkeep.finding import Diagnosis, Finding, Repaired
     from tests.support.children import Children
 
 # Orphans are those of the whole host: whoever ends them all and whoever leaves one to be found take turns.

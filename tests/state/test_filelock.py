@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.errors import StateError
 from holdfast.state import filelock
 from holdfast.state.filelock import FileLock
+from holdfast.values.errors import StateError
 
 from ..support.processes import holding_stopped, wait_exited
 

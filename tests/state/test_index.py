@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.errors import SpecError, StateError, StateVersionError
-from holdfast.run_id import new_run_id
-from holdfast.state import database, queries, rebuilding, rundir
-from holdfast.state import index as index_module
-from holdfast.state.entry import Filters, look
-from holdfast.state.index import Index
-from holdfast.state.listing import Listing
+from holdfast.state import rundir
+from holdfast.state.index import database, queries, rebuilding
+from holdfast.state.index import index as index_module
+from holdfast.state.index.entry import Filters, look
+from holdfast.state.index.index import Index
+from holdfast.state.index.listing import Listing
+from holdfast.values.errors import SpecError, StateError, StateVersionError
+from holdfast.values.run_id import new_run_id
 from tests.support.durable import USAGE, DurableRun, HeldLock, facts_of_success, journal_bytes, put_run, run_to_end
 
 if TYPE_CHECKING:
@@ -558,8 +559,8 @@ class TestSchema:
 _REFRESHES = """
 import sys
 from holdfast.state.directory import StateDirectory
-from holdfast.state.index import Index
-from holdfast.state.listing import Listing
+from holdfast.state.index.index import Index
+from holdfast.state.index.listing import Listing
 state = StateDirectory.open(sys.argv[1])
 with Index.open(state) as index:
     print("ready", flush=True)

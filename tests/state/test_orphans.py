@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.guard import containment
+from holdfast.guard import containment, leaves
 from holdfast.guard.leftovers import clean_up
-from holdfast.identity import ProcessIdentity, read_identity
 from holdfast.journal.reader import JournalReader
-from holdfast.live import LiveRun
-from holdfast.run_id import new_run_id
-from holdfast.spec import make_spec
-from holdfast.state import leaves, orphans
-from holdfast.state.accounts import live_guards, token_of
+from holdfast.runs.live import LiveRun
 from holdfast.state.recovery import finish
+from holdfast.state.upkeep import orphans
+from holdfast.state.upkeep.accounts import live_guards, token_of
+from holdfast.values.identity import ProcessIdentity, read_identity
+from holdfast.values.run_id import new_run_id
+from holdfast.values.spec import make_spec
 from tests.support.durable import DurableRun
 from tests.support.processes import wait_exited
 from tests.support.readiness import is_ready, names_in
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.state.directory import StateDirectory
-    from holdfast.state.orphans import Orphan
+    from holdfast.state.upkeep.orphans import Orphan
     from tests.support.children import Children
 
 # The command dies with its guard; what it started in the background does not.
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.xdist_group("orphans")
 LEAVES_ONE = ["sh", "-c", "sleep 600 & echo ready leader=$$ pid=$!; wait"]
 _FIND = """
 import json, sys
-from holdfast.state.orphans import find
+from holdfast.state.upkeep.orphans import find
 print(json.dumps([orphan.pid for orphan in find(None) if orphan.run_id == sys.argv[1]]))
 """
 

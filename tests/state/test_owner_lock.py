@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.errors import StateError
-from holdfast.identity import boot_id, read_identity
 from holdfast.state import owner_lock
 from holdfast.state.owner_lock import OwnerAliveError, look, take
+from holdfast.values.errors import StateError
+from holdfast.values.identity import boot_id, read_identity
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.errors import SpecError
-from holdfast.identity import read_identity
 from holdfast.state import rundir
-from holdfast.state.index import Index
-from holdfast.state.prune import Bounds, plan, prune
+from holdfast.state.index.index import Index
+from holdfast.state.index.prune import Bounds, plan, prune
+from holdfast.values.errors import SpecError
+from holdfast.values.identity import read_identity
 from tests.support.durable import USAGE, DurableRun, HeldLock, facts_of_success, journal_bytes, put_run
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.errors import AmbiguousRunError, JournalDamagedError, JournalVersionError, RunNotFoundError
 from holdfast.state import rundir
 from holdfast.state.record import Record, resolve
+from holdfast.values.errors import AmbiguousRunError, JournalDamagedError, JournalVersionError, RunNotFoundError
 from tests.support.durable import DurableRun, HeldLock, facts_of_success, journal_bytes, put_run, run_to_end
 
 if TYPE_CHECKING:

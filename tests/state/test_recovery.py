@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.errors import JournalVersionError
 from holdfast.guard import containment
 from holdfast.guard.leftovers import Cleaned
-from holdfast.identity import read_identity
-from holdfast.run_id import new_run_id
 from holdfast.state import recovery
-from holdfast.state.index import Index
-from holdfast.state.prune import Bounds, prune
+from holdfast.state.index.index import Index
+from holdfast.state.index.prune import Bounds, prune
 from holdfast.state.record import Record
+from holdfast.values.errors import JournalVersionError
+from holdfast.values.identity import read_identity
+from holdfast.values.run_id import new_run_id
 from tests.support.durable import USAGE, DurableRun, HeldLock, facts_of_success, journal_bytes, put_run
 from tests.support.evidence import kinds
 from tests.support.processes import is_gone, own_children, wait_exited

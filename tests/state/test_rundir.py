@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.errors import RunExistsError, StateError
-from holdfast.spec import make_spec
 from holdfast.state import rundir
 from holdfast.state.directory import StateDirectory
+from holdfast.values.errors import RunExistsError, StateError
+from holdfast.values.spec import make_spec
 from tests.support.durable import DurableRun, HeldLock, journal_bytes, put_run
 
 if TYPE_CHECKING:
-    from holdfast.spec import RunSpec
+    from holdfast.values.spec import RunSpec
 
 
 def spec_of(run_id: str) -> RunSpec:
@@ -119,7 +119,7 @@ class TestMaking:
     def test_a_maker_that_dies_leaves_no_half_run(self, state: StateDirectory, step: str) -> None:
         script = """
 import os, sys
-from holdfast.spec import make_spec
+from holdfast.values.spec import make_spec
 from holdfast.state import rundir
 from holdfast.state.directory import StateDirectory
 state = StateDirectory.open(sys.argv[1])

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.errors import SessionClosedError, SpecError, StateError
-from holdfast.spec import make_spec
 from holdfast.state import rundir, sessions
-from holdfast.state.index import Index
+from holdfast.state.index.index import Index
+from holdfast.values.errors import SessionClosedError, SpecError, StateError
+from holdfast.values.spec import make_spec
 from tests.support.durable import DurableRun, journal_bytes, put_run, run_to_end
 from tests.support.processes import is_gone
 
@@ -130,9 +130,9 @@ class TestClosing:
         """Fixture 40, with real processes: whatever a start got to before the mark, it is dead afterwards."""
         script = """
 import sys
-from holdfast.durable import launch_durable
-from holdfast.errors import SessionClosedError
-from holdfast.spec import make_spec
+from holdfast.runs.durable import launch_durable
+from holdfast.values.errors import SessionClosedError
+from holdfast.values.spec import make_spec
 from holdfast.state.directory import StateDirectory
 state = StateDirectory.open(sys.argv[1])
 handles = []

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from holdfast.errors import StateError
-from holdfast.run_id import new_run_id
-from holdfast.state import orphans, rundir
-from holdfast.state.index import Index
+from holdfast.state import rundir
+from holdfast.state.index.index import Index
 from holdfast.state.record import Record
-from holdfast.state.sweep import Sweeper
+from holdfast.state.upkeep import orphans
+from holdfast.state.upkeep.sweep import Sweeper
+from holdfast.values.errors import StateError
+from holdfast.values.run_id import new_run_id
 from tests.support.durable import DurableRun, HeldLock, facts_of_success, journal_bytes, put_run, run_to_end
 from tests.support.processes import descendants, wait_exited
 

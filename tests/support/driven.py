@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.guard import control
 from holdfast.journal.reader import JournalReader
-from holdfast.live import LiveRun
-from holdfast.spec import make_spec
+from holdfast.runs.live import LiveRun
+from holdfast.values.spec import make_spec
 
 from .evidence import all_of
 from .processes import state_of, wait_exited

@@ -10,17 +10,17 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from holdfast.durable import launch_durable
 from holdfast.guard import control
 from holdfast.guard.leftovers import clean_up
-from holdfast.identity import boot_id
 from holdfast.journal.codec import encode, encode_fact, journal_preamble
 from holdfast.journal.facts import OUTPUT
 from holdfast.journal.reader import JournalReader
 from holdfast.outcome import decide
-from holdfast.spec import make_spec
+from holdfast.runs.durable import launch_durable
 from holdfast.state import rundir
 from holdfast.state.record import Record
+from holdfast.values.identity import boot_id
+from holdfast.values.spec import make_spec
 
 from .readiness import is_ready, names_in
 

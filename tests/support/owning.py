@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast import Result
-    from holdfast.live import LiveRun
+    from holdfast.runs.live import LiveRun
 
 _BOUND_MS = 60_000
 

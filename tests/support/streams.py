@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import uvicorn
 from starlette.applications import Starlette
 
-from holdfast.daemon.http.connection import Connection
+from holdfast.web.connection import Connection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence

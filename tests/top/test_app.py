@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.containers import VerticalScroll
 
-from holdfast.errors import RequestError
 from holdfast.guard import control
 from holdfast.projections.report import report as project
 from holdfast.top.directory import DirectorySource
 from holdfast.top.source import TAIL_BYTES, Snapshot, Tail
+from holdfast.values.errors import RequestError
 
 from ..support.durable import DurableRun
 from .watched import watching

@@ -21,9 +21,9 @@ from acp.schema import (
     WaitForTerminalExitResponse,
 )
 
-from ..errors import HoldfastError, SpecError
 from ..projections.acp_v1 import acp_v1_terminal
-from ..supervisor import Supervisor
+from ..runs.supervisor import Supervisor
+from ..values.errors import HoldfastError, SpecError
 from .tail import Tail
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from ..spec import SpecOptions
-    from ..supervisor import Run
+    from ..runs.supervisor import Run
+    from ..values.spec import SpecOptions
 
 META = "holdfast"
 # What an agent may set for one terminal, in `_meta.holdfast` of terminal/create: options of a run, in seconds.
@@ -232,7 +232,7 @@ def _narrow(options: SpecOptions, asked: object) -> None:
     if not isinstance(asked, dict) or asked.keys() - _SETTABLE.keys():
         remedy = f"use {', '.join(_SETTABLE)}"
         raise SpecError(f"_meta.{META} has something that cannot be set", field="_meta", remedy=remedy)
-    from ..durations import parse_duration
+    from ..values.durations import parse_duration
 
     for name, value in asked.items():
         option = _SETTABLE[name]

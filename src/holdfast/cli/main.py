@@ -78,7 +78,7 @@ def _command(name: str, arguments: list[str]) -> int:
     from importlib import import_module
 
     _fill_standard_descriptors()
-    command = import_module(f"holdfast.cli.{name}").COMMAND
+    command = import_module(f"holdfast.cli.commands.{name}").COMMAND
     code: int = command.run(arguments)
     return code
 
@@ -89,7 +89,7 @@ def _run(arguments: list[str]) -> int:
     pthread_sigmask(SIG_BLOCK, _HELD)
     _fill_standard_descriptors()
     gc.disable()  # what we import stays: looking through it for garbage takes a tenth of the start
-    from .run import run
+    from .commands.run import run
 
     gc.freeze()
     gc.enable()
@@ -97,7 +97,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _help(first: str) -> int:
-    from .messages import say, show
+    from .printing.messages import say, show
 
     text = _HELP.format(commands="\n".join(f"  {name:<12}{what}" for name, what in COMMANDS.items()))
     if first:
@@ -110,14 +110,14 @@ def _help(first: str) -> int:
 def _version() -> int:
     from importlib.metadata import version
 
-    from .messages import show
+    from .printing.messages import show
 
     show(f"holdfast {version('holdfast')}\n")
     return 0
 
 
 def _unknown(first: str) -> int:
-    from .messages import say
+    from .printing.messages import say
 
     kind = "option" if first.startswith("-") else "command"
     say(f"unknown {kind} {first!r}: see `holdfast --help` for the commands there are")
@@ -125,24 +125,24 @@ def _unknown(first: str) -> int:
 
 
 def _guarded(command: Callable[[], int]) -> int:
-    from ..errors import HoldfastError
+    from ..values.errors import HoldfastError
 
     try:
         return command()
     except HoldfastError as error:
-        from .messages import describe, say
+        from .printing.messages import describe, say
 
         say(describe(error))
     except KeyboardInterrupt:
         return 130
     except OSError as error:
-        from .messages import say
+        from .printing.messages import say
 
         say(f"cannot go on: {error.strerror or error}")
     except Exception:  # noqa: BLE001 - whatever it is, it is not the command's exit code 1
         import traceback
 
-        from .messages import say_defect
+        from .printing.messages import say_defect
 
         say_defect(traceback.format_exc())
     return OWN_FAILURE

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from ..errors import DaemonUnreachableError
+from ..values.errors import DaemonUnreachableError
 from . import calls, transport
 from .endpoint import Endpoint, unreachable
 from .sse import EventParser
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, TypeVar, Unpack
 
-    from ..fields import Duration, Text
+    from ..values.fields import Duration, Text
     from .calls import Call, Stream, Until
     from .posting import SubmitOptions
     from .values import Event, EventFilters, Page, Records, Report, Reports, RunFilters

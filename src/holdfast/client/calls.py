@@ -9,16 +9,16 @@ import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import quote
 
-from ..durations import parse_duration
-from ..errors import RunNotFoundError, SpecError
-from ..run_id import check_run_id
+from ..values.durations import parse_duration
+from ..values.errors import RunNotFoundError, SpecError
+from ..values.run_id import check_run_id
 from .posting import posted
 from .values import Page, Report
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from ..fields import Duration, Text
+    from ..values.fields import Duration, Text
     from .posting import SubmitOptions
     from .values import EventFilters, RunFilters
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import DaemonUnreachableError, SpecError
 from ..state.directory import DAEMON_SOCKET, default_path
+from ..values.errors import DaemonUnreachableError, SpecError
 
 if TYPE_CHECKING:
     from typing import Self

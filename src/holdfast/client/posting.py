@@ -9,18 +9,18 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ..durations import parse_duration
-from ..errors import SpecError
-from ..fields import STDIN_WORDS
-from ..ladder import format_ladder
-from ..signals import signal_name
-from ..spec import RunSpec, make_spec
+from ..values.durations import parse_duration
+from ..values.errors import SpecError
+from ..values.fields import STDIN_WORDS
+from ..values.ladder import format_ladder
+from ..values.signals import signal_name
+from ..values.spec import RunSpec, make_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..fields import Duration, Text
-    from ..spec import SpecOptions
+    from ..values.fields import Duration, Text
+    from ..values.spec import SpecOptions
 
     class SubmitOptions(SpecOptions, total=False):
         """What a run can be posted with: the options of `holdfast.run`, and what is about the queue."""

@@ -6,7 +6,7 @@ import errno
 import json
 from typing import TYPE_CHECKING, Any
 
-from .. import errors
+from ..values import errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DaemonUnreachableError
+from ..values.errors import DaemonUnreachableError
 from . import calls, transport
 from .endpoint import Endpoint, unreachable
 from .sse import EventParser
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, TypeVar, Unpack
 
-    from ..fields import Duration, Text
+    from ..values.fields import Duration, Text
     from .calls import Call, Stream, Until
     from .posting import SubmitOptions
     from .values import Event, EventFilters, Page, Records, Report, Reports, RunFilters

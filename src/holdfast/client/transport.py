@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DaemonError, DaemonUnreachableError, HoldfastError
+from ..values.errors import DaemonError, DaemonUnreachableError, HoldfastError
 from .endpoint import unreachable
 from .problems import error_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..durations import format_duration, format_size, parse_duration, parse_size
-from ..errors import SpecError
+from ..values.durations import format_duration, format_size, parse_duration, parse_size
+from ..values.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -10,7 +10,7 @@ import os
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import ConfigError, SpecError
+from ..values.errors import ConfigError, SpecError
 from .model import Config, settings
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..errors import ConfigError
+from ..values.errors import ConfigError
 
 _LARGEST = 1 << 20
 _AT_LINE = re.compile(r"(.*) \(at line (\d+), column \d+\)$", re.DOTALL)

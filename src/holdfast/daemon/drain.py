@@ -24,16 +24,16 @@ import time
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ..errors import HoldfastError
+from ..values.errors import HoldfastError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from .log import Log
-    from .notify import Notifier
-    from .service import Service
-    from .tracked import Tracked
+    from .process.log import Log
+    from .process.notify import Notifier
+    from .queue.tracked import Tracked
+    from .service.service import Service
 
 T = TypeVar("T")
 REASON = "the daemon is shutting down"

@@ -10,16 +10,16 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
-from ..errors import HoldfastError
 from ..journal.reader import JournalReader
 from ..state import rundir
+from ..values.errors import HoldfastError
 
 if TYPE_CHECKING:
     from ..state.directory import StateDirectory
-    from .engine import EngineRun
-    from .events import EventLog
-    from .scheduler import Scheduler
-    from .tracked import Tracked
+    from .engines.engine import EngineRun
+    from .events.events import EventLog
+    from .queue.scheduler import Scheduler
+    from .queue.tracked import Tracked
 
 _LOOK_S = 0.2  # how soon somebody who begins to listen is served
 _AT_ONCE = 256 << 10

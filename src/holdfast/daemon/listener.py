@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from ..errors import ConfigError, StateError
 from ..state.directory import DAEMON_SOCKET
-from .http.connection import Connection
+from ..values.errors import ConfigError, StateError
+from ..web.connection import Connection
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

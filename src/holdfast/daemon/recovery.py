@@ -22,29 +22,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from ..durations import format_duration
-from ..errors import HoldfastError, JournalError, RunNotFoundError, StateError
+from ..guard.leaves import find_leaves, remove_empty
 from ..guard.leftovers import remove_leaf
 from ..journal.reader import JournalReader
-from ..spec import make_spec
 from ..state import rundir
-from ..state.entry import look_at_marked
-from ..state.leaves import find_leaves, remove_empty
-from . import unstarted
-from .admission import keys_of
-from .intake import wall_time
-from .store import statements
-from .submission import Submission
-from .tasks import Tasks
-from .tracked import Tracked
+from ..state.index.entry import look_at_marked
+from ..values.durations import format_duration
+from ..values.errors import HoldfastError, JournalError, RunNotFoundError, StateError
+from ..values.spec import make_spec
+from .process.tasks import Tasks
+from .queue import unstarted
+from .queue.admission import keys_of
+from .queue.intake import wall_time
+from .queue.submission import Submission
+from .queue.tracked import Tracked
+from .store.store import statements
 
 if TYPE_CHECKING:
     import sqlite3
 
     from ..state.directory import StateDirectory
-    from ..state.entry import Entry
-    from .log import Log
-    from .service import Service
+    from ..state.index.entry import Entry
+    from .process.log import Log
+    from .service.service import Service
 
 _SQL = statements("queue")
 _STARTING_S = 5.0  # a guard that was just started when the last daemon died gets this long for its first fact

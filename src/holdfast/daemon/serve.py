@@ -18,27 +18,27 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from ..config import reload
-from ..errors import HoldfastError
+from ..runs.supervisor import Supervisor
 from ..state import owner_lock
 from ..state.directory import StateDirectory
-from ..state.prune import Bounds
-from ..supervisor import Supervisor
-from . import events as event_log
-from .deliveries import Deliveries
+from ..state.index.prune import Bounds
+from ..values.errors import HoldfastError
 from .drain import Drain, Phase
-from .engine import LocalEngine
-from .events import EventLog
+from .engines.engine import LocalEngine
+from .events import events as event_log
+from .events.events import EventLog
 from .feed import OutputFeed
-from .history import History
 from .listener import Listener
-from .log import Forwarded, Log
-from .notify import Notifier
+from .process.log import Forwarded, Log
+from .process.notify import Notifier
+from .process.signals import Signals
+from .process.tasks import Tasks
+from .queue.scheduler import Scheduler
 from .recovery import Recovery
-from .scheduler import Scheduler
-from .service import Parts, Service, limits_of
-from .signals import Signals
-from .store import Store, statements
-from .tasks import Tasks
+from .service.history import History
+from .service.service import Parts, Service, limits_of
+from .store.store import Store, statements
+from .webhooks.deliveries import Deliveries
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -165,8 +165,8 @@ class _Daemon:
         await drain.run()
 
     def _app(self, service: Service) -> Any:
-        from .http import login, pages
         from .http.app import make_app
+        from .http.browser import login, pages
         from .http.security import Security, load_token
 
         token = load_token(self._state.path) if self._config.listen else None

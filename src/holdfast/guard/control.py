@@ -11,7 +11,7 @@ import struct
 
 from ..journal.codec import FRAME, FRAME_SIZE
 from ..journal.facts import CAUSES, MARK
-from ..records import NamedTuple
+from ..values.records import NamedTuple
 
 STOP = 64
 SIGNAL = 65

@@ -15,7 +15,7 @@ import os
 import select
 import time
 
-from ..records import TYPE_CHECKING, NamedTuple, signal
+from ..values.records import TYPE_CHECKING, NamedTuple, signal
 from .containment import probe
 from .inheritance import descriptor_limit, fingerprint
 from .launch import LONGEST_RUN_ID
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Collection
 
-    from ..spec import RunSpec
+    from ..values.spec import RunSpec
     from .inheritance import Look
 
 MOST_IDLE = 256

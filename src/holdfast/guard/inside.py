@@ -12,10 +12,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import GuardError, SpecError
+from ..values.errors import GuardError, SpecError
 
 if TYPE_CHECKING:
-    from ..spec import RunSpec
+    from ..values.spec import RunSpec
 
 
 class CommandLines(NamedTuple):
@@ -49,7 +49,7 @@ def command_lines(spec: RunSpec, guard: str) -> CommandLines:
 
 def variables(spec: RunSpec) -> dict[str, str]:
     """What is set inside beside what the container gives everybody: nothing of this host's environment."""
-    from ..environment import HEARTBEAT, RUN_ID, STATE_DIR
+    from ..values.environment import HEARTBEAT, RUN_ID, STATE_DIR
 
     ours = (HEARTBEAT, STATE_DIR)  # names of files on this side of the wall
     return {key: value for key, value in (spec.env or {}).items() if key not in ours} | {RUN_ID: spec.run_id}

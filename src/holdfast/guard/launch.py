@@ -34,18 +34,18 @@ from _socket import (
 )
 from fcntl import F_DUPFD_CLOEXEC, fcntl
 
-from ..environment import GUARD
-from ..errors import RESOURCE_ERRNOS, GuardError, ResourceError, SpecError
-from ..records import TYPE_CHECKING, NamedTuple
+from ..journal.beginning import beginning
+from ..values.environment import GUARD
+from ..values.errors import RESOURCE_ERRNOS, GuardError, ResourceError, SpecError
+from ..values.records import TYPE_CHECKING, NamedTuple
 from . import containment, parts
-from .beginning import beginning
 from .control import NEXT_SPEC_MAX, go, next_run, stop
 
 if TYPE_CHECKING:
     from _socket import socket
     from typing import Any, NoReturn
 
-    from ..spec import RunSpec
+    from ..values.spec import RunSpec
     from .idle import IdleGuard, IdleGuards
     from .inheritance import Look
 

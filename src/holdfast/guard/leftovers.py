@@ -13,8 +13,8 @@ import os
 import select
 import time
 
-from ..environment import RUN_ID
-from ..records import TYPE_CHECKING, NamedTuple, signal
+from ..values.environment import RUN_ID
+from ..values.records import TYPE_CHECKING, NamedTuple, signal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

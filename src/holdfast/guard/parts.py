@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import struct
 
-from ..environment import HEARTBEAT, child_environment, environment_block
-from ..environment import RUN_ID as RUN_ID_VARIABLE
 from ..journal.codec import FRAME
 from ..journal.facts import MARK
-from ..records import TYPE_CHECKING, NamedTuple
-from ..spec import RunSpec
+from ..values.environment import HEARTBEAT, child_environment, environment_block
+from ..values.environment import RUN_ID as RUN_ID_VARIABLE
+from ..values.records import TYPE_CHECKING, NamedTuple
+from ..values.spec import RunSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,8 +16,8 @@ from __future__ import annotations
 import os
 from io import BytesIO
 
-from ..errors import JournalDamagedError, JournalVersionError
-from ..records import TYPE_CHECKING, NamedTuple
+from ..values.errors import JournalDamagedError, JournalVersionError
+from ..values.records import TYPE_CHECKING, NamedTuple
 from .codec import (
     FRAME,
     FRAME_SIZE,

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from ..runs.supervisor import Run
     from ..state.directory import StateDirectory
-    from ..supervisor import Run
     from .runs import Runs
 
 

@@ -12,7 +12,7 @@ from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.tools import Tool
 from pydantic import ConfigDict, ValidationError
 
-from ..errors import SpecError
+from ..values.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

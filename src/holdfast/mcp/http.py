@@ -12,9 +12,9 @@ import anyio
 import uvicorn
 from starlette.datastructures import Headers
 
-from ..daemon.http.problems import Kind, ProblemError, respond
 from ..daemon.http.security import TOKEN_FILE, Security, load_token
-from ..errors import HoldfastError
+from ..values.errors import HoldfastError
+from ..web.problems import Kind, ProblemError, respond
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from ..durations import format_duration
-from ..errors import HoldfastError, SpecError
+from ..values.durations import format_duration
+from ..values.errors import HoldfastError, SpecError
 
 MOST_INPUT_BYTES = 64 << 10  # what a pipe takes while nobody reads it, so that a call does not hang on its input
 MOST_WAIT_S = 600.0

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..characters import end_of_last, start_of_first
 from ..journal.reader import JournalReader
 from ..state.record import Record
+from ..values.characters import end_of_last, start_of_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

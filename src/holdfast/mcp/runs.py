@@ -13,18 +13,18 @@ from weakref import WeakSet
 
 import anyio
 
-from ..errors import HoldfastError, JournalError, RunNotFoundError
-from ..state.entry import Filters
-from ..state.index import Index
+from ..state.index.entry import Filters
+from ..state.index.index import Index
 from ..state.record import Record
+from ..values.errors import HoldfastError, JournalError, RunNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from typing import Any
 
-    from ..spec import SpecOptions
+    from ..runs.supervisor import Run, Supervisor
     from ..state.directory import StateDirectory
-    from ..supervisor import Run, Supervisor
+    from ..values.spec import SpecOptions
     from .limits import Limits
 
 LABEL = ("via", "mcp")

@@ -10,9 +10,9 @@ import anyio
 from mcp.server.mcpserver import MCPServer
 from mcp.server.stdio import stdio_server
 
-from ..run_id import new_run_id
+from ..runs.supervisor import Supervisor
 from ..state.directory import StateDirectory
-from ..supervisor import Supervisor
+from ..values.run_id import new_run_id
 from .exchange import Exchange
 from .runs import Runs
 from .stdio import take_standard_streams

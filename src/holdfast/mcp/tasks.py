@@ -15,10 +15,10 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolResult, RequestParams
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from ..errors import HoldfastError
 from ..projections.json_rpc import INTERNAL_ERROR
 from ..projections.mcp import mcp_task
 from ..projections.verdicts import detail, sentence
+from ..values.errors import HoldfastError
 from . import limits
 from .answers import run_answer
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from mcp_types import CallToolRequestParams
 
-    from ..supervisor import Run
+    from ..runs.supervisor import Run
     from .runs import Runs
 
 IDENTIFIER = "io.modelcontextprotocol/tasks"

@@ -11,8 +11,8 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import Field
 
-from ..errors import HoldfastError, RequestError, SpecError
 from ..projections.mcp import mcp_result
+from ..values.errors import HoldfastError, RequestError, SpecError
 from . import limits
 from .answers import list_answer, output_answer, run_answer, tool_result
 from .arguments import StrictTool
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from mcp.server.mcpserver.tools import Tool
 
-    from ..spec import SpecOptions
-    from ..supervisor import Run
+    from ..runs.supervisor import Run
+    from ..values.spec import SpecOptions
     from .runs import Runs
 
 RunId = Annotated[str, Field(description="the run_id of an earlier answer")]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..signals import signal_name
+from ..values.signals import signal_name
 from .json_rpc import INTERNAL_ERROR
 from .verdicts import detail, line_of, sentence
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..signals import signal_name
+from ..values.signals import signal_name
 from .verdicts import line_of
 
 if TYPE_CHECKING:

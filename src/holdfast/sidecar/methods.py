@@ -7,17 +7,17 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from typing import TYPE_CHECKING, Any
 
-from ..errors import RunExistsError, SpecError
-from ..live import WINDOW_BYTES
 from ..projections.json_rpc import json_rpc
+from ..runs.live import WINDOW_BYTES
+from ..values.errors import RunExistsError, SpecError
 from .lines import LONGEST_LINE
 from .protocol import NO_COMMON_PROTOCOL, PROTOCOLS, CallError, outcome_answer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ..spec import SpecOptions
-    from ..supervisor import Supervisor
+    from ..runs.supervisor import Supervisor
+    from ..values.spec import SpecOptions
     from .runs import KnownRuns
 
 Params = dict[str, Any]

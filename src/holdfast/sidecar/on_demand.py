@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from ..errors import HoldfastError
+from ..values.errors import HoldfastError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AsyncExitStack
 
-    from ..supervisor import Supervisor
+    from ..runs.supervisor import Supervisor
 
 
 class OnDemand:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import HoldfastError, RequestError, RunNotFoundError, SpecError
+from ..values.errors import HoldfastError, RequestError, RunNotFoundError, SpecError
 
 if TYPE_CHECKING:
     from ..projections.json_rpc import JsonRpcAnswer

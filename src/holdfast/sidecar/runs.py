@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from ..errors import HoldfastError, RequestError, RunNotFoundError
+from ..values.errors import HoldfastError, RequestError, RunNotFoundError
 from .credit import Credit
 from .protocol import encode, notification
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from ..supervised import Run
+    from ..runs.supervised import Run
     from .stdio import LineWriter
 
 MOST_OVER = 1000

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ..errors import SpecError
+from ..values.errors import SpecError
 
 _RULES = "type properties required additionalProperties items enum anyOf minimum minItems $ref"
 _REMARKS = "description contentEncoding"

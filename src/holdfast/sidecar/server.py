@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from ..errors import HoldfastError
-from ..supervisor import Supervisor
+from ..runs.supervisor import Supervisor
+from ..values.errors import HoldfastError
 from . import protocol
 from .lines import LONGEST_LINE, Lines
 from .methods import Methods

@@ -17,9 +17,9 @@ import time
 from _socket import MSG_DONTWAIT, MSG_NOSIGNAL
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import HoldfastError, JournalDamagedError, RequestError, RunNotFoundError
 from ..guard import control
-from ..ladder import parse_ladder
+from ..values.errors import HoldfastError, JournalDamagedError, RequestError, RunNotFoundError
+from ..values.ladder import parse_ladder
 from . import recovery, rundir
 from .directory import StateDirectory, state_error
 from .record import Record

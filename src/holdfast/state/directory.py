@@ -18,9 +18,9 @@ import errno
 import os
 import stat
 
-from ..environment import STATE_DIR
-from ..errors import StateError, StateVersionError
-from ..records import TYPE_CHECKING
+from ..values.environment import STATE_DIR
+from ..values.errors import StateError, StateVersionError
+from ..values.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

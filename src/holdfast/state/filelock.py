@@ -10,8 +10,8 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from ..errors import StateError
-from ..identity import is_stopped
+from ..values.errors import StateError
+from ..values.identity import is_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,8 +23,8 @@ import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import StateError
-from ..identity import boot_id, read_identity
+from ..values.errors import StateError
+from ..values.identity import boot_id, read_identity
 from .directory import state_error
 from .rundir import _is_locked as is_locked
 from .rundir import _lock as lock

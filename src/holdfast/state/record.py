@@ -6,10 +6,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from .. import outcome as outcomes
-from ..errors import AmbiguousRunError, JournalError, RunNotFoundError
 from ..journal.reader import JournalReader
+from ..proc.waiting import Stdin
 from ..projections.report import OutputSeen, report
-from ..waiting import Stdin
+from ..values.errors import AmbiguousRunError, JournalError, RunNotFoundError
 from . import rundir
 
 if TYPE_CHECKING:

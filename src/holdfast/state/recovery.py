@@ -17,13 +17,13 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import outcome as outcomes
-from ..errors import HoldfastError, JournalDamagedError
+from ..guard.leaves import find_leaves
 from ..guard.leftovers import Cleaned, clean_up, remove_leaf
-from ..identity import boot_id, read_identity
 from ..journal.codec import encode_fact, journal_preamble
 from ..journal.reader import JournalReader
+from ..values.errors import HoldfastError, JournalDamagedError
+from ..values.identity import boot_id, read_identity
 from . import rundir
-from .leaves import find_leaves
 
 if TYPE_CHECKING:
     from .directory import StateDirectory

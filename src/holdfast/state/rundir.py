@@ -18,12 +18,12 @@ import time
 from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_SEQPACKET, socket
 from fcntl import fcntl
 
-from ..errors import RunExistsError
-from ..records import TYPE_CHECKING, NamedTuple
+from ..values.errors import RunExistsError
+from ..values.records import TYPE_CHECKING, NamedTuple
 from .directory import StateDirectory, state_error
 
 if TYPE_CHECKING:
-    from ..spec import RunSpec
+    from ..values.spec import RunSpec
 
 JOURNAL = "journal"
 SOCKET = "guard.sock"

@@ -12,14 +12,14 @@ import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import HoldfastError, SessionClosedError, SpecError
+from ..values.errors import HoldfastError, SessionClosedError, SpecError
 from .directory import StateDirectory, state_error, write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .asking import Stopped
-    from .index import Index
+    from .index.index import Index
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 _LONGEST = 200  # a file name has 255 bytes, and a temporary one needs room for its ending

@@ -1,7 +1,7 @@
 """`holdfast top` itself: a table of runs above, one of them below, and keys.
 
 One worker follows the source's changes and looks at the runs again, one follows the output of the selected run; both
-show what went wrong and go on. Everything that comes from a run is escaped (cli/plain.py, log_text.py) and given to
+show what went wrong and go on. Everything that comes from a run is escaped (wording/plain.py, log_text.py) and given to
 textual as `Text` or with `markup=False`: neither markup nor a control sequence can get in. The terminal's own colours
 are used and only repeat what words say; with NO_COLOR there are none, and the cursor is reversed text.
 """
@@ -18,9 +18,9 @@ from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.widgets import DataTable, Footer, Input, Static
 
-from ..cli.plain import plain
-from ..durations import parse_duration
-from ..errors import HoldfastError
+from ..values.durations import parse_duration
+from ..values.errors import HoldfastError
+from ..wording.plain import plain
 from . import story
 from .dialogs import Help, Line, Question
 from .listing import SORTS, View, counts, rows

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ..client.asynchronous import AsyncClient
-from ..errors import DaemonUnreachableError, HoldfastError
+from ..values.errors import DaemonUnreachableError, HoldfastError
 from .directory import DirectorySource
 from .source import MOST_ENDED, MOST_LIVE, TAIL_BYTES, Snapshot, Tail
 

@@ -13,11 +13,11 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from ..errors import HoldfastError
 from ..guard import control
 from ..journal.reader import JournalReader
 from ..state import asking, rundir
-from ..state.index import Index
+from ..state.index.index import Index
+from ..values.errors import HoldfastError
 from .source import MOST_ENDED, MOST_LIVE, TAIL_BYTES, Snapshot, Tail
 
 if TYPE_CHECKING:

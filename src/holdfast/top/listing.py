@@ -6,9 +6,9 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..cli.plain import command_line, plain, size, span
-from ..cli.rows import WAITING, nested, state_cell
-from ..cli.table import Cell
+from ..cli.printing.table import Cell
+from ..wording.plain import command_line, plain, size, span
+from ..wording.rows import WAITING, nested, state_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

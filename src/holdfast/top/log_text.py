@@ -13,8 +13,8 @@ from itertools import takewhile
 from rich.ansi import AnsiDecoder
 from rich.text import Text
 
-from ..characters import start_of_first
-from ..cli.plain import plain
+from ..values.characters import start_of_first
+from ..wording.plain import plain
 
 MOST_LINES = 1000
 _LONGEST_LINE = 4000

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from ..cli.plain import command_line, plain, size
-from ..cli.rows import state_cell
-from ..cli.timeline import timeline
 from ..projections.report import facts_of, outcome_of
+from ..wording.plain import command_line, plain, size
+from ..wording.rows import state_cell
+from ..wording.timeline import timeline
 
 if TYPE_CHECKING:
     from .source import Report

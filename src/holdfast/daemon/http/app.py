@@ -11,28 +11,17 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.routing import BaseRoute, Route
 
-from ...errors import HoldfastError
-from ...run_id import check_run_id
-from ...spec import make_spec
-from . import (
-    login,
-    meta,
-    openapi,
-    output,
-    pages,
-    problems,
-    processes,
-    repairs,
-    runs,
-    search,
-    sessions,
-    statistics,
-    timeline,
-)
-from .body import Bounds, leave_unread
-from .operation import Operation
-from .problems import ProblemError, problem_of, problem_of_os_error, respond
+from ...values.errors import HoldfastError
+from ...values.run_id import check_run_id
+from ...values.spec import make_spec
+from ...web import problems
+from ...web.body import Bounds, leave_unread
+from ...web.problems import ProblemError, problem_of, problem_of_os_error, respond
+from . import openapi
+from .browser import login, pages
+from .routes import meta, output, processes, repairs, runs, search, sessions, statistics, timeline
 from .security import Walls
+from .wire.operation import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,7 +29,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
-    from ..service import Service
+    from ..service.service import Service
     from .security import Security
 
 _log = logging.getLogger("holdfast.http")
@@ -76,7 +65,7 @@ def make_app(service: Service, *, security: Security, routes: Sequence[BaseRoute
 
 
 def _streams(service: Service) -> list[BaseRoute]:
-    from . import sse
+    from .routes import sse
 
     return list(sse.routes(service))
 

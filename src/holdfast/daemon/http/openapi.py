@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .operation import list_fields
-from .problems import MEDIA_TYPE, Problem
-from .types import OutputFrame
+from ...web.problems import MEDIA_TYPE, Problem
+from .wire.operation import list_fields
+from .wire.types import OutputFrame
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .operation import Header, Operation
+    from .wire.operation import Header, Operation
 
 _PATH_PARAMETERS: dict[str, dict[str, Any]] = {
     "run_id": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,63}$"},

@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-from ...errors import StateError
 from ...state.directory import state_error
-from .body import leave_unread
-from .connection import CROWDED
-from .login import Logins
-from .problems import CLOSE, CROWD, FORBIDDEN, UNAUTHORIZED, ProblemError, respond, retry_after
+from ...values.errors import StateError
+from ...web.body import leave_unread
+from ...web.connection import CROWDED
+from ...web.problems import CLOSE, CROWD, FORBIDDEN, UNAUTHORIZED, ProblemError, respond, retry_after
+from .browser.login import Logins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

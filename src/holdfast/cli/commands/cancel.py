@@ -1,0 +1,120 @@
+"""`holdfast cancel`: end runs, and say what was confirmed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...guard import control
+from ...projections.exit_code import OWN_FAILURE
+from ...state.asking import Asking, stop_all
+from ...values.errors import HoldfastError, JournalError, RequestError
+from ..lookup.finding import (
+    LABEL,
+    SESSION,
+    filters_of,
+    find_all,
+    has_daemon,
+    live_entries,
+    queued_entries,
+    read_record,
+)
+from ..parsing.command import JSON, Command, open_state, put, show_json
+from ..parsing.options import Option, UsageError
+from ..printing import messages
+from ..printing.stopping import tell
+
+if TYPE_CHECKING:
+    from ...state.asking import Stopped
+    from ...state.directory import StateDirectory
+    from ..parsing.options import Parsed
+
+
+def act(given: Parsed) -> int:
+    selects = given.has("--session") or given.has("--label")
+    if bool(given.words) == selects:
+        raise UsageError(
+            "no run was given" if not given.words else "runs and --session or --label were both given",
+            remedy="write holdfast cancel ID..., or holdfast cancel --session NAME, --label NAME=VALUE",
+        )
+    state = open_state(given)
+    run_ids, complete = find_all(state, given.words)
+    if selects:
+        # Those in the queue first: nothing shall begin while the others end. Then the newest first: what a run
+        # started goes before the run itself.
+        filters = filters_of(given)
+        run_ids = [entry.run_id for entry in queued_entries(state, filters)]
+        run_ids += [entry.run_id for entry in live_entries(state, filters) if entry.run_id not in run_ids]
+    queued = [run_id for run_id in run_ids if has_daemon(state) and not state.has(run_id)]
+    run_ids = [run_id for run_id in run_ids if run_id not in queued]
+    _finish(state, run_ids)
+    if not run_ids and not queued and complete and not given.has("--json"):
+        messages.say("no live run matches: there is nothing to cancel")
+        return 0
+    reason = given.last("--reason") or ""
+    taken_out = _take_out(state, queued, reason, given)
+    complete = complete and len(taken_out) == len(queued)
+    if given.has("--no-wait"):
+        return _ask_only(state, run_ids, reason, given, complete=complete, asked=[run.run_id for run in taken_out])
+    results = stop_all(state, run_ids, cause="user", reason=reason, now=given.has("--now"))
+    return tell([*taken_out, *results], as_json=given.has("--json"), complete=complete)
+
+
+def _take_out(state: StateDirectory, run_ids: list[str], reason: str, given: Parsed) -> list[Stopped]:
+    """Through the daemon: it alone knows runs that have not begun. What it does not do is told, and left out."""
+    if not run_ids:
+        return []
+    from ..lookup.queued import cancel_queued, stopped
+
+    found = []
+    now, wait = given.has("--now"), not given.has("--no-wait")
+    for run_id in run_ids:
+        try:
+            found.append(stopped(cancel_queued(state, run_id, reason, now=now, wait=wait)))
+        except HoldfastError as error:  # the others are to end all the same
+            messages.say(f"run {run_id} is not cancelled: {error}")
+    return found
+
+
+def _finish(state: StateDirectory, run_ids: list[str]) -> None:
+    """A journal that is none is finished first, which ends what is left of its run."""
+    for run_id in run_ids:
+        try:
+            read_record(state, run_id).close()
+        except JournalError:
+            pass  # told with its result
+
+
+def _ask_only(
+    state: StateDirectory, run_ids: list[str], reason: str, given: Parsed, *, complete: bool, asked: list[str]
+) -> int:
+    now = given.has("--now")
+    results: dict[str, str] = dict.fromkeys(asked, "asked")
+    for run_id in run_ids:
+        try:
+            with Asking(state, run_id) as asking:
+                asking.ask(lambda ticket: control.stop(ticket, "user", reason, now=now))
+            results[run_id] = "asked"
+        except RequestError as error:
+            results[run_id] = str(error)
+    if given.has("--json"):
+        show_json([{"run_id": run_id, "asked": what == "asked", "tree": "unknown"} for run_id, what in results.items()])
+    else:
+        put("".join(f"{run_id}  {what}\n" for run_id, what in results.items()))
+    return 0 if complete else OWN_FAILURE
+
+
+COMMAND = Command(
+    "cancel [OPTIONS] ID...",
+    "End runs: ask, climb their ladders, and say of each whether its processes are confirmed to be gone.",
+    (
+        SESSION,
+        LABEL,
+        Option("--now", None, "go to the last rung, SIGKILL, at once"),
+        Option("--reason", "TEXT", "why, for the record"),
+        Option("--no-wait", None, "only ask; do not wait for the end"),
+        JSON,
+    ),
+    act,
+    "Exit codes: 0 every process is confirmed gone (or there was nothing to cancel), 1 not confirmed (survivors, or\n"
+    "nobody saw the end), 125 a run was not found or could not be read.\n",
+)

@@ -1,0 +1,133 @@
+"""`holdfast completion`: a script for a shell, made from the same tables that the commands are parsed by."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from ..main import COMMANDS
+from ..parsing.command import Command, put
+from ..parsing.options import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..parsing.options import Option, Parsed
+
+_TAKE_IDS = ("show", "why", "logs", "wait", "cancel", "extend", "signal", "attach")
+# Ids are looked up when Tab is pressed; the newest are the ones that are meant.
+_IDS = "holdfast ps --all --limit 50 2>/dev/null | awk 'NR > 1 { print $1 }'"
+_BASH = """\
+# Completion of holdfast for bash: eval "$(holdfast completion bash)"
+_holdfast() {{
+    local current=${{COMP_WORDS[COMP_CWORD]}} options='' ids=''
+    COMPREPLY=()
+    if ((COMP_CWORD == 1)); then
+        mapfile -t COMPREPLY < <(compgen -W '{commands}' -- "$current")
+        return
+    fi
+    case ${{COMP_WORDS[1]}} in
+{cases}
+    esac
+    if [[ $current == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$options" -- "$current")
+    elif [[ -n $ids ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$({lookup})" -- "$current")
+    fi
+}}
+complete -o default -F _holdfast holdfast
+"""
+_ZSH = """\
+#compdef holdfast
+# Completion of holdfast for zsh: eval "$(holdfast completion zsh)"
+_holdfast() {{
+    local ids=''
+    local -a commands options
+    commands=({commands})
+    if ((CURRENT == 2)); then
+        _describe command commands
+        return
+    fi
+    case $words[2] in
+{cases}
+    esac
+    if [[ $words[CURRENT] == -* ]]; then
+        _describe option options
+    elif [[ -n $ids ]]; then
+        compadd -- ${{(f)"$({lookup})"}}
+    else
+        _files
+    fi
+}}
+compdef _holdfast holdfast
+"""
+
+
+def act(given: Parsed) -> int:
+    makers: dict[str, Callable[[], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
+    if len(given.words) != 1 or given.words[0] not in makers:
+        raise UsageError("completion needs the name of a shell", remedy="write holdfast completion bash|zsh|fish")
+    put(makers[given.words[0]]())
+    return 0
+
+
+def tables() -> dict[str, tuple[Option, ...]]:
+    """The options of every command that is there."""
+    found: dict[str, tuple[Option, ...]] = {}
+    for name in COMMANDS:
+        if find_spec(f"holdfast.cli.commands.{name}") is None:
+            continue
+        module = import_module(f"holdfast.cli.commands.{name}")
+        found[name] = module.COMMAND.table if hasattr(module, "COMMAND") else module.OPTIONS
+    return found
+
+
+def _bash() -> str:
+    cases = [
+        f"    {name}) options='{' '.join(option.flag for option in table)}'{_ids(name)} ;;"
+        for name, table in tables().items()
+    ]
+    return _BASH.format(commands=" ".join(tables()), cases="\n".join(cases), lookup=_IDS)
+
+
+def _zsh() -> str:
+    cases = []
+    for name, table in tables().items():
+        options = " ".join(_quoted(f"{option.flag}:{option.help}") for option in table)
+        cases.append(f"    {name}) options=({options}){_ids(name)} ;;")
+    commands = " ".join(_quoted(f"{name}:{COMMANDS[name]}") for name in tables())
+    return _ZSH.format(commands=commands, cases="\n".join(cases), lookup=_IDS)
+
+
+def _fish() -> str:
+    lines = ["# Completion of holdfast for fish: holdfast completion fish | source"]
+    for name, table in tables().items():
+        lines.append(f"complete -c holdfast -n __fish_use_subcommand -f -a {name} -d {_quoted(COMMANDS[name])}")
+        here = f"-n '__fish_seen_subcommand_from {name}'"
+        for option in table:
+            dashes = "-l" if option.flag.startswith("--") else "-s"
+            value = "" if option.metavar is None else " -r"
+            flag = f"{dashes} {option.flag.lstrip('-')}{value}"
+            lines.append(f"complete -c holdfast {here} {flag} -d {_quoted(option.help)}")
+        if name in _TAKE_IDS:
+            lines.append(f'complete -c holdfast {here} -f -a "({_IDS.replace("$", chr(92) + "$")})"')
+    return "\n".join(lines) + "\n"
+
+
+def _ids(name: str) -> str:
+    return " ids=1" if name in _TAKE_IDS else ""
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", r"'\''") + "'"
+
+
+COMMAND = Command(
+    "completion bash|zsh|fish",
+    "Print the completion script of a shell.",
+    (),
+    act,
+    'For bash put this into ~/.bashrc: eval "$(holdfast completion bash)"; for zsh likewise into ~/.zshrc.\n'
+    "For fish: holdfast completion fish > ~/.config/fish/completions/holdfast.fish\n",
+)

@@ -1,0 +1,89 @@
+"""`holdfast doctor`: look for what is wrong, and with `--reap` do something about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...doctor import doctor
+from ...state.upkeep import repair
+from ...state.upkeep.finding import Repaired
+from ...wording.plain import plain
+from ..parsing.command import JSON, Command, no_words, put, show_json
+from ..parsing.options import Option, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...state.upkeep.finding import Diagnosis, Finding, Repair
+    from ..parsing.options import Parsed
+
+NOT_HEALTHY = 1
+
+
+def act(given: Parsed) -> int:
+    no_words(given, "doctor")
+    if given.has("--dry-run") and not given.has("--reap"):
+        raise UsageError("--dry-run is about --reap", remedy="without --reap nothing is changed anyway")
+    path = given.last("--state-dir")
+    diagnosis = doctor.examine(path)
+    done: Sequence[Repair | Repaired] = ()
+    if given.has("--dry-run"):
+        done = diagnosis.repairs
+    elif given.has("--reap") and diagnosis.repairs:
+        done = repair.carry_out(doctor.open_for_repair(path), diagnosis.repairs)
+        diagnosis = doctor.examine(path, trial=False)  # what is true now; the guard was tried a moment ago
+    _tell(diagnosis, done, given)
+    return 0 if diagnosis.healthy else NOT_HEALTHY
+
+
+def _tell(diagnosis: Diagnosis, done: Sequence[Repair | Repaired], given: Parsed) -> None:
+    if given.has("--json"):
+        document = {
+            "healthy": diagnosis.healthy,
+            "findings": [finding.as_dict() for finding in diagnosis.findings],
+            "repairs": [each.as_dict() for each in done],
+            "dry_run": given.has("--dry-run"),
+        }
+        show_json(document)
+        return
+    lines = [_line(each) for each in done]
+    if given.has("--reap") and not done:
+        lines.append("nothing to do")
+    lines += [line for finding in diagnosis.findings for line in _finding(finding)]
+    put("".join(f"{plain(line)}\n" for line in [*lines, _summary(diagnosis)]))
+
+
+def _finding(finding: Finding) -> list[str]:
+    about = f" (run {finding.run_id})" if finding.run_id else ""
+    lines = [f"{finding.level:<8} {finding.topic:<12} {finding.what}{about}"]
+    if finding.remedy is not None and finding.needs_action:
+        lines.append(f"{'':<21} remedy: {finding.remedy}")
+    return lines
+
+
+def _line(each: Repair | Repaired) -> str:
+    if isinstance(each, Repaired):
+        about = f" (run {each.repair.run_id})" if each.repair.run_id else ""
+        return f"{'done' if each.confirmed else 'not done':<8} {each.repair.what}{about}: {each.what}"
+    about = f" (run {each.run_id})" if each.run_id else ""
+    return f"would    {each.what}{about}"
+
+
+def _summary(diagnosis: Diagnosis) -> str:
+    if diagnosis.healthy:
+        return "healthy"
+    count = sum(finding.needs_action for finding in diagnosis.findings)
+    return f"{count} finding{'' if count == 1 else 's'} to look at"
+
+
+COMMAND = Command(
+    "doctor [--reap [--dry-run]] [OPTIONS]",
+    "Look for what is wrong: with this host, the state directory, its runs, and processes that nobody looks after.",
+    (
+        Option("--reap", None, "finish lost records, kill orphans, remove what was left behind"),
+        Option("--dry-run", None, "with --reap: only say what would be done"),
+        JSON,
+    ),
+    act,
+    "Exit codes: 0 healthy, 1 there is something to look at, 125 Holdfast failed.\n",
+)

@@ -1,0 +1,42 @@
+"""`holdfast extend`: a later deadline for a live run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...runs.live import EXTENSION_REFUSED
+from ...state.asking import extend
+from ...values.durations import format_duration, parse_duration
+from ...values.errors import RequestError
+from ..lookup.finding import find, read_record
+from ..parsing.command import Command, open_state, put
+from ..parsing.options import UsageError
+
+if TYPE_CHECKING:
+    from ..parsing.options import Parsed
+
+
+def act(given: Parsed) -> int:
+    if len(given.words) != 2:
+        raise UsageError("extend needs a run and a duration", remedy="write holdfast extend ID 10m")
+    seconds = parse_duration(given.words[1], field="DURATION")
+    state = open_state(given)
+    run_id = find(state, given.words[0])
+    try:
+        extend(state, run_id, seconds)
+    except RequestError as error:
+        what, remedy = EXTENSION_REFUSED.get(error.errno or 0, (error.message, error.remedy))
+        raise RequestError(what, errno=error.errno, run_id=run_id, remedy=remedy) from None
+    with read_record(state, run_id) as record:
+        limits = [fact.detail["limit_ns"] for fact in record.reader.facts if fact.kind == "extended"]
+    if limits:
+        put(f"{run_id}  its deadline is now {format_duration(limits[-1] / 1e9)} after its start\n")
+    return 0
+
+
+COMMAND = Command(
+    "extend ID DURATION",
+    "Move the deadline of a live run by this much, at most to its --max-timeout.",
+    (),
+    act,
+)

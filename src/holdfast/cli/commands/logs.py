@@ -1,0 +1,144 @@
+"""`holdfast logs`: what a run wrote, as it wrote it, while it lives and afterwards."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ...journal.reader import JournalReader
+from ...projections.exit_code import OWN_FAILURE
+from ...runs.live import CHUNKS_BYTES
+from ...values.durations import parse_duration
+from ...values.errors import SpecError, StateError
+from ..lookup.finding import damage_of, find, only_run, queued_id, read_record
+from ..lookup.following import Followed
+from ..parsing.command import Command, die_with_reader, open_state, put
+from ..parsing.options import Option, UsageError
+from ..printing import messages
+from ..printing.log_lines import Lines
+
+if TYPE_CHECKING:
+    from ...journal.reader import Chunk
+    from ...state.directory import StateDirectory
+    from ..parsing.options import Parsed
+
+_STREAMS = {"stdout": 1, "stderr": 2}
+
+
+def act(given: Parsed) -> int:
+    text = only_run(given, "logs")
+    if (stream := given.last("--stream")) not in (None, *_STREAMS):
+        raise UsageError(f"--stream {stream!r} is unknown", remedy="use stdout or stderr")
+    since_ns = since(given.last("--since"))
+    state = open_state(given)
+    follow = given.has("-f") or given.has("--follow")
+    die_with_reader()
+    try:
+        run_id = find(state, text)
+    except StateError as error:
+        if (queued := queued_id(error)) is None or not follow:
+            raise
+        from ..lookup.queued import wait_begun
+
+        wait_begun(state, queued)
+        run_id = queued
+    with read_record(state, run_id) as record:
+        reader = JournalReader(record.fd, run_id=run_id)
+        printer = Printer(given, since_ns)
+        printer.offset_ns = _wall_offset(record.reader.header)
+        printer.take_all(reader)
+        if follow:
+            _follow(state, run_id, reader, printer)
+        printer.end()
+        lost = messages.lost(reader.facts)
+        missing = damage_of(record) or (f"{lost}; run {run_id}" if lost else None)
+    if missing is None:
+        return 0
+    messages.say(missing)
+    return OWN_FAILURE
+
+
+class Printer:
+    """Sends output where it belongs: each stream to its own, or all of it as lines with the time."""
+
+    def __init__(self, given: Parsed, since_ns: int | None) -> None:
+        self.stream = given.last("--stream")
+        self.since_ns = since_ns
+        self.late = not given.has("--no-late")
+        self.lines = Lines() if given.has("--timestamps") else None
+        self.offset_ns = 0  # from the journal's clock to wall time
+
+    def take_all(self, reader: JournalReader) -> None:
+        """Print everything there is to read now."""
+        while chunks := reader.read(CHUNKS_BYTES):
+            for chunk in chunks:
+                self._take(chunk)
+
+    def _take(self, chunk: Chunk) -> None:
+        wall_ns = chunk.at_ns + self.offset_ns
+        if (chunk.late and not self.late) or self.stream not in (None, chunk.stream):
+            return
+        if self.since_ns is not None and wall_ns < self.since_ns:
+            return
+        if self.lines is not None:
+            put(self.lines.add(chunk, wall_ns))
+        else:
+            # One stream alone is what was asked for, and that goes to stdout, whichever it is.
+            put(chunk.data, 1 if self.stream else _STREAMS[chunk.stream])
+
+    def end(self) -> None:
+        """Print the lines that have no end."""
+        if self.lines is not None:
+            put(self.lines.rest())
+
+
+def _follow(state: StateDirectory, run_id: str, reader: JournalReader, printer: Printer) -> None:
+    """Until the end: arm, look, and only then wait; what came in between is not left lying."""
+    with Followed(state, run_id) as followed:
+        while True:
+            ended = followed.ended
+            followed.live.arm_output(reader.position)
+            printer.take_all(reader)
+            if ended:
+                return
+            followed.wait()
+
+
+def since(text: str | None) -> int | None:
+    """A moment in wall-clock nanoseconds: a duration is that long ago, a time without a zone is local.
+
+    UsageError when it is neither.
+    """
+    if text is None:
+        return None
+    try:
+        return time.time_ns() - round(parse_duration(text, field="--since") * 1e9)
+    except SpecError:
+        pass
+    from datetime import datetime
+
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1e9)
+    except (ValueError, OverflowError, OSError):
+        remedy = "write a duration such as 10m, or a time such as 2026-01-31T12:00:00Z"
+        raise UsageError(f"--since {text!r} is neither a duration nor a time", remedy=remedy) from None
+
+
+def _wall_offset(header: dict[str, int] | None) -> int:
+    return header["wall_ns"] - header["boottime_ns"] if header else 0
+
+
+COMMAND = Command(
+    "logs [OPTIONS] ID",
+    "Print what a run wrote, byte for byte, stdout to stdout and stderr to stderr; also of runs that ended.",
+    (
+        Option("--follow", None, "go on until the run ends; also -f"),
+        Option("-f", None, "the same"),
+        Option("--stream", "STREAM", "only stdout, or only stderr; it goes to stdout"),
+        Option("--since", "WHEN", "only what came since: 10m ago, or 2026-01-31T12:00:00Z"),
+        Option("--timestamps", None, "all of it as lines on stdout, each with its time and stream"),
+        Option("--no-late", None, "without what came after the verdict"),
+    ),
+    act,
+    "With --timestamps a line is printed when it is complete, or at the end.\n",
+)

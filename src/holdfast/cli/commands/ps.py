@@ -1,0 +1,188 @@
+"""`holdfast ps`: the runs there are."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...outcome import STATUSES
+from ...state.directory import default_path
+from ...state.index.entry import look_at_marked, newest_first
+from ...values.durations import parse_duration
+from ...values.errors import StateError, StateVersionError
+from ...wording.plain import command_line, local_time, span
+from ...wording.rows import nested, state_cell
+from ..lookup.finding import LABEL, SESSION, filters_of, open_index, queued_entries
+from ..parsing.command import JSON, Command, die_with_reader, no_words, open_state, put, show_json
+from ..parsing.options import Option, UsageError
+from ..printing import messages, table
+from ..printing.table import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ...state.directory import StateDirectory
+    from ...state.index.entry import Entry, Filters
+    from ..parsing.options import Parsed
+    from ..printing.table import Cell
+
+_CAUSES = tuple(dict.fromkeys(cause for causes in STATUSES.values() for cause in causes))
+_COLUMNS = (
+    Column("RUN"),
+    Column("STATE"),
+    Column("BEGUN"),
+    Column("TIME", right=True),
+    Column("SESSION"),
+    Column("NAME"),
+    Column("COMMAND", gives_way=True),
+)
+_LIMIT = 200
+_CLEAR = "\x1b[H\x1b[2J"
+
+
+def act(given: Parsed) -> int:
+    no_words(given, "ps")
+    _check_words(given, "--status", STATUSES)
+    _check_words(given, "--cause", _CAUSES)
+    wanted = _Wanted(filters_of(given), _limit(given), _wants_all(given))
+    die_with_reader()
+    if given.has("--watch"):
+        return _watch(given, wanted)
+    _show(given, _list(given, wanted))
+    return 0
+
+
+def _check_words(given: Parsed, flag: str, known: Collection[str]) -> None:
+    unknown = [word for text in given.all(flag) for word in text.split(",") if word not in known]
+    if unknown:
+        raise UsageError(f"{flag} {unknown[0]!r} is unknown", remedy=f"use one of {', '.join(known)}")
+
+
+class _Wanted(NamedTuple):
+    """What to list."""
+
+    filters: Filters
+    limit: int
+    ended: bool
+
+
+def _list(given: Parsed, wanted: _Wanted) -> list[Entry]:
+    """The matching runs, newest first."""
+    state = _state(given)
+    if state is None:
+        return []
+    queued = queued_entries(state, wanted.filters)  # before the runs: what begins in between is then in both
+    found = _history(state, wanted) if wanted.ended else _live(state, wanted.filters)
+    return newest_first([*found, *(entry for entry in queued if not state.has(entry.run_id))])
+
+
+def _live(state: StateDirectory, filters: Filters) -> list[Entry]:
+    try:
+        with open_index(state) as index:
+            return [entry for entry in index.refresh() if filters.matches(entry)]
+    except StateVersionError:
+        raise
+    except StateError as error:
+        messages.say(f"the history is not brought up to date: {error}")
+        return [entry for entry in look_at_marked(state) if not entry.final and filters.matches(entry)]
+
+
+def _history(state: StateDirectory, wanted: _Wanted) -> list[Entry]:
+    with open_index(state) as index:
+        entries = [entry for entry in index.refresh() if wanted.filters.matches(entry)]
+        page = index.list(wanted.filters, wanted.limit or max(1, index.count()))
+    if page.cursor is not None:
+        messages.say(f"only the newest {wanted.limit} ended runs are shown: --limit 0 shows all")
+    live = {entry.run_id for entry in entries}
+    return entries + [entry for entry in page.entries if entry.run_id not in live]
+
+
+def _state(given: Parsed) -> StateDirectory | None:
+    """None: nobody has started a run here yet, which is an empty list. One that was named has to be there."""
+    if given.has("--state-dir") or os.path.lexists(default_path()):
+        return open_state(given)
+    return None
+
+
+def _wants_all(given: Parsed) -> bool:
+    return given.has("--all") or given.has("--status") or given.has("--cause")
+
+
+def _limit(given: Parsed) -> int:
+    text = given.last("--limit")
+    if text is None:
+        return _LIMIT
+    if not (text.isascii() and text.isdigit()):
+        raise UsageError(f"--limit {text!r} is not a number", remedy="give how many ended runs to show; 0 is all")
+    return int(text)
+
+
+def _show(given: Parsed, entries: list[Entry]) -> None:
+    if given.has("--json"):
+        show_json([{**entry.shown(), "guard": entry.guard} for entry in entries])
+        return
+    rows = nested(entries, lambda entry: entry.report) if given.has("--tree") else [(entry, "") for entry in entries]
+    table.show_table(_COLUMNS, [_row(entry, indent) for entry, indent in rows])
+    for entry in entries:
+        if entry.problem is not None:
+            messages.say(f"run {entry.run_id}: {entry.problem}")
+
+
+def _row(entry: Entry, indent: str) -> list[Cell | str]:
+    report = entry.shown()
+    return [
+        indent + entry.run_id,
+        state_cell(report),
+        local_time(entry.begun_ns or None),
+        _time(entry),
+        report.get("session") or "-",
+        report.get("name") or "-",
+        command_line(report.get("argv")),
+    ]
+
+
+def _time(entry: Entry) -> str:
+    if entry.report.get("duration_s") is not None or entry.final:
+        return span(entry.report.get("duration_s"))
+    return span(max(0.0, time.time() - entry.begun_ns / 1e9))
+
+
+def _watch(given: Parsed, wanted: _Wanted) -> int:
+    interval_s = parse_duration(given.last("--interval") or "1s", field="--interval")
+    if interval_s < 0.1:
+        raise UsageError("--interval is too short", remedy="100ms is the shortest")
+    try:
+        while True:
+            try:
+                entries = _list(given, wanted)
+            except StateError as error:
+                messages.say(str(error))  # said, and looked at again: it may be busy for a moment
+                entries = []
+            if os.isatty(1):
+                put(_CLEAR)
+            _show(given, entries)
+            time.sleep(interval_s)
+    except KeyboardInterrupt:
+        return 0
+
+
+COMMAND = Command(
+    "ps [OPTIONS]",
+    "List the runs that are not over, newest first; with --all, those that are, too.",
+    (
+        Option("--all", None, "also the runs that ended"),
+        SESSION,
+        Option("--status", "STATUS", f"ended like this: {', '.join(STATUSES)}", many=True),
+        Option("--cause", "CAUSE", "ended for this cause: exit, deadline, user, ...", many=True),
+        LABEL,
+        Option("--name", "NAME", "the runs of this name"),
+        Option("--limit", "COUNT", f"at most so many ended runs, 0 is all (default {_LIMIT})"),
+        Option("--tree", None, "runs started inside a run below it"),
+        Option("--watch", None, "again and again, until Ctrl-C"),
+        Option("--interval", "DURATION", "how often --watch looks (default 1s)"),
+        JSON,
+    ),
+    act,
+    "--status and --cause mean --all: a run has neither before its verdict.\n",
+)

@@ -1,0 +1,59 @@
+"""`holdfast reap --session`: close a session for good."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...state.sessions import close, counts
+from ...wording.plain import plain
+from ..lookup.finding import has_daemon
+from ..parsing.command import JSON, Command, no_words, open_state, put
+from ..parsing.options import Option, UsageError
+from ..printing.stopping import tell
+
+if TYPE_CHECKING:
+    from ...state.asking import Stopped
+    from ...state.directory import StateDirectory
+    from ..parsing.options import Parsed
+
+
+def act(given: Parsed) -> int:
+    no_words(given, "reap")
+    session = given.last("--session")
+    if session is None:
+        raise UsageError("no session was given", remedy="write holdfast reap --session NAME")
+    # Made when it is missing: a session can be closed before its first run, which is then refused.
+    state = open_state(given, create=True)
+    closing = close(state, session, reason=given.last("--reason") or "", now=given.has("--now"))
+    runs = [*closing.runs, *_queued(state, session, given)]
+    code = tell(runs, closing.problems, as_json=given.has("--json"))
+    if not given.has("--json"):
+        number = counts(runs)
+        put(
+            f"session {plain(session)} is closed: {number['confirmed']} confirmed gone, "
+            f"{number['survivors']} with survivors, {number['unknown']} unknown\n"
+        )
+    return code
+
+
+def _queued(state: StateDirectory, session: str, given: Parsed) -> list[Stopped]:
+    """Take its runs out of the queue, after the mark is made: from then on none of them begins, daemon or not."""
+    if not has_daemon(state):
+        return []
+    from ..lookup.queued import close_session
+
+    return close_session(state, session, given.last("--reason") or "", now=given.has("--now"))
+
+
+COMMAND = Command(
+    "reap --session NAME [OPTIONS]",
+    "Close a session: end its runs, and refuse every later one.",
+    (
+        Option("--session", "NAME", "the session; it stays closed"),
+        Option("--now", None, "go to the last rung, SIGKILL, at once"),
+        Option("--reason", "TEXT", "why, for the record"),
+        JSON,
+    ),
+    act,
+    "Exit codes: 0 every process is confirmed gone, 1 not confirmed, 125 Holdfast failed.\n",
+)

@@ -1,0 +1,33 @@
+"""`holdfast serve`: the daemon of a state directory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...values.errors import HoldfastError
+from ..parsing.command import Command, no_words
+from ..parsing.settings import effective, setting_options
+
+if TYPE_CHECKING:
+    from ..parsing.options import Parsed
+
+
+def act(given: Parsed) -> int:
+    no_words(given, "serve")
+    settings = effective(given)
+    try:
+        from ...daemon.serve import serve
+    except ModuleNotFoundError as error:
+        remedy = "pip install 'holdfast[serve,client]'"
+        raise HoldfastError(f"the daemon needs {error.name}, which is not installed", remedy=remedy) from None
+    return serve(settings)
+
+
+COMMAND = Command(
+    "serve [OPTIONS]",
+    "Be the daemon of a state directory: queue, run and keep what is posted to STATE/holdfast.sock.",
+    setting_options(),
+    act,
+    more="SIGTERM or SIGINT drains: no more runs are taken, those there are may end within --drain; a second one\n"
+    "cancels them, a third leaves them to their guards. SIGHUP reads the settings again.\n",
+)

@@ -1,0 +1,103 @@
+"""`holdfast show`: the report of one run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...wording.plain import command_line, local_time, plain, size, span
+from ..lookup.finding import damage_of, tell
+from ..parsing.command import JSON, Command, put, show_json
+
+if TYPE_CHECKING:
+    from ...state.record import Record
+    from ..parsing.options import Parsed
+
+
+def act(given: Parsed) -> int:
+    def show(record: Record) -> None:
+        waiting = None if record.reader.ended else record.stdin.is_waited_for()
+        report = {**record.report(), "run_id": record.run_id, "waiting_for_input": waiting}
+        if given.has("--json"):
+            damage = damage_of(record)
+            show_json({**report, "guard": record.guard} | ({"problem": damage} if damage else {}))
+        else:
+            put(_text(report, record))
+
+    def show_queued(report: dict[str, Any]) -> None:
+        if given.has("--json"):
+            show_json({**report, "waiting_for_input": None, "guard": "none"})
+        else:
+            put(_text(report, None))
+
+    return tell(given, "show", show, show_queued)
+
+
+def _text(report: dict[str, Any], record: Record | None) -> str:
+    lines = [(name, value) for name, value in _fields(report, record) if value not in (None, "", "-")]
+    return "".join(f"{name:<13}{value}\n" for name, value in lines)
+
+
+def _fields(report: dict[str, Any], record: Record | None) -> list[tuple[str, str | None]]:
+    output, usage = report["output"], report["usage"]
+    cpu = None if usage["cpu_user_s"] is None else usage["cpu_user_s"] + usage["cpu_system_s"]
+    return [
+        ("run", report["run_id"]),
+        ("name", _plain(report["name"])),
+        ("command", command_line(report["argv"])),
+        ("state", _state(report, record)),
+        ("reason", _plain(report["reason"])),
+        ("exit code", _plain(report["exit_code"])),
+        ("signal", _plain(report["signal"])),
+        ("session", _plain(report["session"])),
+        ("parent", _plain(report["parent"])),
+        ("labels", ", ".join(f"{plain(name)}={plain(value)}" for name, value in report["labels"].items())),
+        ("process", _plain(report["pid"])),
+        ("queued", report["queued_at"]),
+        ("begun", None if record is None else local_time(record.begun_ns)),
+        ("started", report["started_at"]),
+        ("verdict", report["verdict_at"]),
+        ("exited", report["exited_at"]),
+        ("settled", report["settled_at"]),
+        ("duration", span(report["duration_s"])),
+        ("tree", _tree(report)),
+        ("stragglers", _plain(report["stragglers"] or None)),
+        ("escalated", "yes, to SIGKILL" if report["escalated"] else None),
+        ("containment", report["containment"]),
+        ("output", None if record is None else _output(output)),
+        ("used", None if cpu is None else f"{span(cpu)} of cpu, {size(usage['max_rss_bytes'])} of memory at most"),
+        ("directory", None if record is None else plain(record.path)),
+    ]
+
+
+def _plain(value: object) -> str | None:
+    return None if value is None else plain(value)
+
+
+def _state(report: dict[str, Any], record: Record | None) -> str:
+    verdict = "no verdict yet" if report["status"] is None else f"{report['status']}, cause {report['cause']}"
+    guard = "" if report["state"] == "settled" or record is None else f"; its guard is {record.guard}"
+    waiting = ", waiting for input" if report.get("waiting_for_input") else ""
+    return f"{report['state']}{waiting}: {verdict}{guard}"
+
+
+def _tree(report: dict[str, Any]) -> str | None:
+    if report["state"] != "settled":
+        return None
+    pids = report["survivors"]
+    return f"{report['tree']}: process {', '.join(map(str, pids))}" if pids else str(report["tree"])
+
+
+def _output(output: dict[str, Any]) -> str:
+    text = f"{size(output['stdout_bytes'])} stdout, {size(output['stderr_bytes'])} stderr"
+    text += f", {size(output['late_bytes'])} of it late" if output["late_bytes"] else ""
+    text += f", {size(output['dropped_bytes'])} dropped" if output["dropped_bytes"] else ""
+    return text + ("; not complete" if output["complete"] is False else "")
+
+
+COMMAND = Command(
+    "show ID [--json]",
+    "Show what is known of a run: its report.",
+    (JSON,),
+    act,
+    "The beginning of an id is enough when it is the only one.\n",
+)

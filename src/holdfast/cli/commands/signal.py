@@ -1,0 +1,31 @@
+"""`holdfast signal`: one signal to a live run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...state.asking import send_signal
+from ...values.signals import parse_signal
+from ..lookup.finding import find
+from ..parsing.command import Command, open_state
+from ..parsing.options import Option, UsageError
+
+if TYPE_CHECKING:
+    from ..parsing.options import Parsed
+
+
+def act(given: Parsed) -> int:
+    if len(given.words) != 2:
+        raise UsageError("signal needs a run and a signal", remedy="write holdfast signal ID USR1")
+    number = parse_signal(given.words[1], field="SIGNAL")
+    state = open_state(given)
+    send_signal(state, find(state, given.words[0]), number, tree=given.has("--tree"))
+    return 0
+
+
+COMMAND = Command(
+    "signal [--tree] ID SIGNAL",
+    "Send a signal to the command of a live run. To end a run use cancel: it sees to it that all of it ends.",
+    (Option("--tree", None, "to every process of the run"),),
+    act,
+)

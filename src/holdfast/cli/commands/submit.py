@@ -1,0 +1,135 @@
+"""`holdfast submit`: a command for the daemon's queue."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from ...client import calls
+from ...state.directory import default_path
+from ...values.environment import parent_run_id
+from ...values.errors import DaemonUnreachableError
+from ..lookup.daemon import ask
+from ..parsing.command import JSON, STATE_DIR, open_state, put, show_json
+from ..parsing.options import Option, Parsed, UsageError, parse, usage
+from .run import OPTIONS as OPTIONS_OF_RUN
+from .run import options_of
+
+if TYPE_CHECKING:
+    from ...client.posting import SubmitOptions
+    from ...state.directory import StateDirectory
+
+_WITHIN_S = 30.0  # a full disk or a long queue may take its time; after this it is not known whether it was taken
+# What is about somebody who stays, and what a daemon decides.
+_NOT_HERE = ("--detach", "--lifetime", "--late", "--no-pty", "--report", "--quiet", "--state-dir", "--help")
+_OWN = (
+    Option("--priority", "NUMBER", "higher ones begin first, from -1000 to 1000 (default 0)"),
+    Option("--queue-timeout", "DURATION", "give up when it has not begun after this long"),
+    Option("--concurrency-key", "KEY", "counts with the others of this key (default: none)"),
+    Option("--on-verdict", "URL", "where to post the report at the verdict"),
+    Option("--idempotency-key", "KEY", "the same key and command again: the same run"),
+    Option("--wait", None, "wait for its end, and exit as `holdfast run` does"),
+    JSON,
+)
+_QUEUE = {"--queue-timeout": "queue_timeout", "--concurrency-key": "concurrency_key", "--on-verdict": "on_verdict"}
+_REMEDY = "start one (holdfast serve), or run it without (holdfast run --detach)"
+OPTIONS = (
+    *(option for option in OPTIONS_OF_RUN if option.flag not in _NOT_HERE),
+    *_OWN,
+    STATE_DIR,
+    Option("--help", None, "this text"),
+)
+_HEAD = """\
+Queue a command with the daemon of the state directory, and print the id of its run.
+
+usage: holdfast submit [OPTIONS] [--] COMMAND [ARG]...
+
+"""
+_TAIL = """
+It runs where you are now (or in --cwd), with the daemon's environment and what --env adds to it; your own environment
+stays here. With --wait, Ctrl-C ends the waiting and not the run.
+
+Exit codes: 0 queued; 125 it was not. With --wait those of `holdfast run`.
+"""
+
+
+class Submit:
+    """As `Command`, but options end where the command begins."""
+
+    usage = "submit [OPTIONS] [--] COMMAND [ARG]..."
+    table = OPTIONS
+
+    def run(self, arguments: list[str]) -> int:
+        """Parse, queue it, and return the exit code. HoldfastError when it was not queued."""
+        given = parse(OPTIONS, ["--help" if word == "-h" else word for word in arguments[:1]] + arguments[1:])
+        if given.has("--help"):
+            put(usage(_HEAD, OPTIONS, _TAIL))
+            return 0
+        if not given.words:
+            raise UsageError("no command was given", remedy="write holdfast submit [OPTIONS] -- COMMAND [ARG]...")
+        call = calls.submit(given.words, submit_options(given), given.last("--idempotency-key"))
+        state = _state(given)
+        report = _post(state, call)
+        if given.has("--wait"):
+            return _wait(state, report["run_id"], as_json=given.has("--json"))
+        if given.has("--json"):
+            show_json(report)
+        else:
+            put(f"{report['run_id']}\n")
+        return 0
+
+
+def submit_options(given: Parsed) -> SubmitOptions:
+    """What is posted for this command line. UsageError names what is wrong."""
+    detached = Parsed({**given.values, "--detach": [""]}, given.words)
+    options: dict[str, Any] = {name: value for name, value in options_of(detached).items() if value}
+    if "in_container" not in options:
+        options.setdefault("cwd", os.getcwd())
+    if (parent := parent_run_id(os.environ)) is not None:
+        options.setdefault("parent", parent)
+    options |= {name: given.last(flag) for flag, name in _QUEUE.items() if given.has(flag)}
+    if (priority := given.last("--priority")) is not None:
+        options["priority"] = _number(priority)
+    return options  # type: ignore[return-value]
+
+
+def _number(text: str) -> int:
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 4):
+        raise UsageError(f"--priority {text!r} is not a number", remedy="give one from -1000 to 1000")
+    return int(text)
+
+
+def _state(given: Parsed) -> StateDirectory:
+    """That of the daemon. It is not made here: without it there is no daemon."""
+    path = os.path.abspath(given.last("--state-dir") or default_path())
+    if not os.path.lexists(path):
+        raise DaemonUnreachableError(f"no daemon answers at {path}: there is no such directory", remedy=_REMEDY)
+    return open_state(given)
+
+
+def _post(state: StateDirectory, call: calls.Call) -> dict[str, Any]:
+    try:
+        report: dict[str, Any] = ask(state, call, within_s=_WITHIN_S)
+    except DaemonUnreachableError as error:
+        raise DaemonUnreachableError(error.message, remedy=_REMEDY) from None
+    return report
+
+
+def _wait(state: StateDirectory, run_id: str, *, as_json: bool) -> int:
+    from .wait import Waiting
+
+    if not as_json:
+        put(f"{run_id}\n")
+    waiting = Waiting(state, settled=True, deadline=None, quiet=True)
+    try:
+        waiting.add([run_id])
+        waiting.run()
+        if as_json and run_id in waiting.runs:
+            show_json(waiting.runs[run_id].report())
+        return waiting.tell(as_json=False)
+    finally:
+        waiting.close()
+
+
+COMMAND = Submit()

@@ -1,0 +1,71 @@
+"""`holdfast top`: every run in a terminal, live, with its log and its evidence."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from ...values.errors import HoldfastError
+from ..lookup.finding import has_daemon
+from ..parsing.command import Command, no_words, open_state
+from ..parsing.options import Option
+
+if TYPE_CHECKING:
+    from ...state.directory import StateDirectory
+    from ...top.source import Source
+    from ..parsing.options import Parsed
+
+
+def act(given: Parsed) -> int:
+    no_words(given, "top")
+    if not (os.isatty(0) and os.isatty(2)):  # what textual reads, and what it draws on
+        raise HoldfastError("top needs a terminal", remedy="use holdfast ps, or holdfast ps --watch")
+    try:
+        import asyncio
+
+        import textual  # noqa: F401 - its absence is said before anything else
+    except ModuleNotFoundError:
+        raise HoldfastError("this needs textual", remedy="pip install 'holdfast[top]'") from None
+    state = open_state(given, create=not given.has("--state-dir"))
+    asyncio.run(_run(state, direct=given.has("--no-daemon")))
+    return 0
+
+
+async def _run(state: StateDirectory, *, direct: bool) -> None:
+    import asyncio
+
+    from ...top.app import Top
+
+    source = await _source(state, direct=direct)
+    try:
+        app = Top(source)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            # Not the default: the terminal has to be put back first.
+            asyncio.get_running_loop().add_signal_handler(number, app.exit)
+        await app.run_async()
+    finally:
+        await source.close()
+
+
+async def _source(state: StateDirectory, *, direct: bool) -> Source:
+    from ...top.directory import DirectorySource
+
+    if not direct and has_daemon(state):
+        try:
+            from ...top.daemon import find_daemon
+        except HoldfastError:
+            pass  # without an HTTP library the directory is all there is
+        else:
+            if (daemon := await find_daemon(state)) is not None:
+                return daemon
+    return DirectorySource(state)
+
+
+COMMAND = Command(
+    "top [OPTIONS]",
+    "Show every run in this terminal: a live table with nested runs, and the log or the evidence of one of them.",
+    (Option("--no-daemon", None, "read the state directory itself, also when there is a daemon"),),
+    act,
+    "Press ? there for the keys. Nothing ends when it is left. Needs the extra holdfast[top].\n",
+)

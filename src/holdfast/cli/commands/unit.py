@@ -1,0 +1,166 @@
+"""`holdfast unit`: a systemd unit for the daemon, made for the settings in force.
+
+What is in it and why; the rest is left to the administrator.
+
+- KillMode=process. systemd ends the daemon and nothing else. Every run has a guard that keeps its deadline, its ladder
+  and its record by itself: after a crash, and with `handoff`, the next daemon adopts the runs that are there. With
+  `control-group` or `mixed` systemd would kill guards and runs together, and nobody could tell how they ended.
+- OOMPolicy=continue. A command that the kernel kills for memory is that run's outcome, and not the end of the service.
+- No sandbox is switched on. What a unit takes away it takes away from every command that is run: sudo (NoNewPrivileges,
+  and all that imply it), containers, /tmp, packages. The lines that are worth a thought are there as comments.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from ..parsing.command import Command, no_words, put
+from ..parsing.options import Option, UsageError
+from ..parsing.settings import CONFIG, effective, setting_options
+
+if TYPE_CHECKING:
+    from ...config import Config
+    from ..parsing.options import Parsed
+
+_SYSTEM_STATE = "/var/lib/holdfast"
+_KILL_WAIT_S = 5.0
+_MARGIN_S = 15.0
+_WATCHDOG_S = 60
+
+_USER_HEAD = """\
+# ~/.config/systemd/user/holdfast.service
+#
+#   holdfast unit --user > ~/.config/systemd/user/holdfast.service
+#   systemctl --user daemon-reload && systemctl --user enable --now holdfast
+#   loginctl enable-linger        # to have it without being logged in
+"""
+_SYSTEM_HEAD = """\
+# /etc/systemd/system/holdfast.service
+#
+#   useradd --system --home-dir /var/lib/holdfast --shell /usr/sbin/nologin holdfast
+#   holdfast unit --system > /etc/systemd/system/holdfast.service
+#   systemctl daemon-reload && systemctl enable --now holdfast
+"""
+_UNIT = """\
+{head}
+[Unit]
+Description=Holdfast, runs commands that always end well
+{after}StartLimitIntervalSec=60
+StartLimitBurst=5
+
+[Service]
+Type=notify
+NotifyAccess=main
+ExecStart={start}
+ExecReload=/bin/kill -HUP $MAINPID
+{identity}
+# The daemon alone: runs have guards of their own, and outlive it when they are meant to.
+KillMode=process
+KillSignal=SIGTERM
+# More than the drain ({drain:g} s) and the end of what is cancelled after it; while it drains, it asks for more.
+TimeoutStopSec={stop}
+TimeoutStartSec={begin}
+WatchdogSec={watchdog}
+Restart=on-failure
+RestartSec=1
+
+# A cgroup of its own for every run.
+Delegate=yes
+TasksMax=infinity
+LimitNOFILE=16384:524288
+# A command that used up its memory is the outcome of its run, not the end of the service.
+OOMPolicy=continue
+
+# Whatever is set here, every run inherits. Take what your commands can live with:
+#NoNewPrivileges=yes
+#PrivateTmp=yes
+#ProtectSystem=full
+#RestrictSUIDSGID=yes
+#MemoryMax=80%
+
+[Install]
+WantedBy={target}
+"""
+
+
+def act(given: Parsed) -> int:
+    no_words(given, "unit")
+    if given.has("--user") and given.has("--system"):
+        raise UsageError("--user and --system were both given", remedy="leave one of them out")
+    system = given.has("--system")
+    if system and not given.has("--state-dir"):
+        given.values["--state-dir"] = [_SYSTEM_STATE]
+    put(unit_text(given, effective(given).config, system=system))
+    return 0
+
+
+def unit_text(given: Parsed, config: Config, *, system: bool) -> str:
+    """The unit for these settings; what was given as a flag is a flag of the daemon, too."""
+    stop_s = config.drain_s + config.default_grace_s + _KILL_WAIT_S + config.default_drain_s + _MARGIN_S
+    return _UNIT.format(
+        head=_SYSTEM_HEAD if system else _USER_HEAD,
+        after="After=network.target\n" if system else "",
+        start=_command(given),
+        identity=_system_identity(given) if system else _user_identity(),
+        drain=config.drain_s,
+        stop=math.ceil(stop_s),
+        begin=math.ceil(config.recovery_s + _MARGIN_S),
+        watchdog=_WATCHDOG_S,
+        target="multi-user.target" if system else "default.target",
+    )
+
+
+def _command(given: Parsed) -> str:
+    words = [*_program(), "serve"]
+    for flag, values in given.values.items():
+        if flag in ("--user", "--system", "--help"):
+            continue
+        for value in values:
+            # A path is taken from here: the unit starts somewhere else.
+            text = os.path.abspath(value) if flag in ("--state-dir", CONFIG.flag) else value
+            words += [flag, text] if text else [flag]
+    return " ".join(_quoted(word) for word in words)
+
+
+def _program() -> list[str]:
+    own = os.path.abspath(sys.argv[0])
+    if os.path.basename(own) == "holdfast" and os.access(own, os.X_OK):
+        return [own]
+    return [sys.executable, "-P", "-m", "holdfast.cli.main"]
+
+
+def _system_identity(given: Parsed) -> str:
+    lines = ["User=holdfast", "Group=holdfast"]
+    if given.last("--state-dir") == _SYSTEM_STATE:
+        lines += ["StateDirectory=holdfast", "StateDirectoryMode=0700"]
+    return "\n".join([*lines, "WorkingDirectory=~"]) + "\n"
+
+
+def _user_identity() -> str:
+    path = os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin")
+    why = "# Where your commands are; a service does not read your shell's profile."
+    return f"{why}\nEnvironment={_quoted(f'PATH={path}', variables=False)}\n"
+
+
+def _quoted(word: str, *, variables: bool = True) -> str:
+    """A word as systemd reads it: % begins a specifier, in commands $ a variable, and a backslash an escape."""
+    text = word.replace("\\", "\\\\").replace("%", "%%")
+    text = text.replace("$", "$$") if variables else text
+    plain = text and not any(character.isspace() or character in "\"';" for character in text)
+    return text if plain else '"' + text.replace('"', '\\"') + '"'
+
+
+COMMAND = Command(
+    "unit [--user|--system] [OPTIONS]",
+    "Print a systemd unit for the daemon.",
+    (
+        Option("--user", None, "for your own service manager (the default)"),
+        Option("--system", None, "for the system, with a user of its own"),
+        *setting_options(),
+    ),
+    act,
+    "The time limits of the unit follow the settings in force; options of `holdfast serve` become its options.\n",
+)

@@ -1,0 +1,163 @@
+"""The daemon of a state directory, asked from the command line: one question per connection, each with a bound.
+
+Not through an HTTP library: importing one takes longer than most commands, and on a Unix socket with a server of our
+own a request of HTTP/1.0 is a few lines. A daemon that is stopped still has its socket, and the kernel still connects
+to it; so nothing here waits for an answer without a bound, and commands that can do without go on without.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from _socket import AF_UNIX, SOCK_STREAM, socket
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...client.endpoint import unreachable
+from ...state.directory import DAEMON_SOCKET
+from ...values.errors import DaemonError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from ...client.calls import Call
+    from ...state.directory import StateDirectory
+
+    T = TypeVar("T")
+
+ANSWER_S = 3.0
+_PIECE = 1 << 16
+_SOCK_CLOEXEC = 0o2000000
+
+
+def ask(state: StateDirectory, call: Call, *, within_s: float = ANSWER_S) -> Any:
+    """The answer, or the error it stands for. DaemonUnreachableError when there is none within its time."""
+    deadline = time.monotonic() + within_s + (call.patience_s or 0.0)
+    with Question(state, call) as question:
+        while not question.done:
+            question.wait(deadline)
+        return question.answer()
+
+
+def drive(state: StateDirectory, asking: Generator[Call, Any, T]) -> T:
+    """Ask question after question until it has its answer."""
+    try:
+        call = next(asking)
+        while True:
+            call = asking.send(ask(state, call))
+    except StopIteration as done:
+        value: T = done.value
+        return value
+
+
+class Question:
+    """One that was sent. `poll` on `fd` for input and call `on_ready`, or call `wait`; then `answer` when `done`.
+
+    DaemonUnreachableError: nobody takes it.
+    """
+
+    def __init__(self, state: StateDirectory, call: Call) -> None:
+        self.path = os.path.join(state.path, DAEMON_SOCKET)
+        self.done = False
+        self._answer = bytearray()
+        self._socket = socket(AF_UNIX, SOCK_STREAM | _SOCK_CLOEXEC)
+        try:
+            self._socket.settimeout(ANSWER_S)  # for sending a body; connecting does not wait in any case
+            _connect(self._socket, state.path)
+            self._socket.sendall(_request(call))
+            self._socket.setblocking(False)
+        except OSError as error:
+            self._socket.close()
+            raise unreachable(self.path, _why(error)) from None
+
+    @property
+    def fd(self) -> int:
+        """What to poll."""
+        return self._socket.fileno()
+
+    @property
+    def has_body(self) -> bool:
+        """Whether some of the answer itself is there, or all of it."""
+        head, blank, body = bytes(self._answer).partition(b"\r\n\r\n")
+        # A stream of HTTP/1.1 would begin with the size of its first piece; that counts as well.
+        return self.done or bool(head and blank and body)
+
+    def on_ready(self) -> None:
+        """Take in what has arrived."""
+        try:
+            data = self._socket.recv(_PIECE)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise unreachable(self.path, _why(error)) from None
+        self._answer += data
+        self.done = not data
+
+    def wait(self, deadline: float | None = None) -> None:
+        """Until something has arrived. DaemonUnreachableError: not before the deadline (of the monotonic clock)."""
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        if not poll.poll(None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000):
+            raise unreachable(self.path, "it does not answer")
+        self.on_ready()
+
+    def answer(self) -> Any:
+        """The JSON of the answer. HoldfastError: the error it stands for."""
+        import json
+
+        body = self.check()
+        try:
+            return json.loads(body)
+        except ValueError:
+            raise DaemonError("the daemon's answer is not JSON", remedy="look at its log") from None
+
+    def check(self) -> bytes:
+        """The body of the answer. HoldfastError: the error it stands for."""
+        head, _, body = bytes(self._answer).partition(b"\r\n\r\n")
+        lines = head.decode("latin-1").split("\r\n")
+        words = lines[0].split(" ")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+        complete = len(body) >= int(headers.get("content-length", "0"))
+        if len(words) < 2 or not words[1].isdigit() or not complete:
+            raise unreachable(self.path, "it went away in the middle of its answer")
+        if (status := int(words[1])) >= 300:
+            from ...client.problems import error_of
+
+            raise error_of(status, body, headers)
+        return body
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._socket.close()
+
+    def __enter__(self) -> Question:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _connect(connection: socket, state_path: str) -> None:
+    # By descriptor: a socket's address holds 108 bytes, and a state directory may be anywhere.
+    directory = os.open(state_path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        connection.connect(f"/proc/self/fd/{directory}/{DAEMON_SOCKET}")
+    finally:
+        os.close(directory)
+
+
+def _request(call: Call) -> bytes:
+    import json
+    from urllib.parse import urlencode
+
+    body = call.content or (b"" if call.json is None else json.dumps(call.json).encode())
+    path = f"{call.path}?{urlencode(dict(call.params), doseq=True)}" if call.params else call.path
+    headers = {"Host": "localhost", "Connection": "close", "Accept": "application/json", **call.headers}
+    if call.method != "GET":
+        headers = {"Content-Type": "application/json", **headers, "Content-Length": str(len(body))}
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"{call.method} {path} HTTP/1.0\r\n{head}\r\n".encode("latin-1") + body
+
+
+def _why(error: OSError) -> str:
+    return "it does not answer" if isinstance(error, TimeoutError) else error.strerror or str(error)

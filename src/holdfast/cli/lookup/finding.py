@@ -1,0 +1,226 @@
+"""Which runs are meant: ids, beginnings of ids, and filters."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ...projections.exit_code import OWN_FAILURE
+from ...runs.durable import recover
+from ...state import recovery, rundir
+from ...state.directory import DAEMON_SOCKET
+from ...state.index.entry import Filters, look_at_marked, newest_first
+from ...state.record import Record, resolve
+from ...values.errors import RunNotFoundError, StateError
+from ..parsing.command import die_with_reader, open_state
+from ..parsing.options import Option, Parsed, UsageError, pair
+from ..printing import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from ...state.directory import StateDirectory
+    from ...state.index.entry import Entry
+    from ...state.index.index import Index
+
+SESSION = Option("--session", "NAME", "the runs of this session")
+LABEL = Option("--label", "NAME=VALUE", "the runs with this label; of several, with all", many=True)
+_ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
+_MANY = 10_000
+
+
+def find(state: StateDirectory, text: str) -> str:
+    """The id of the one run that is meant. RunNotFoundError, AmbiguousRunError; StateError: it has no journal.
+
+    StillQueuedError, with its id: only the daemon knows it yet.
+    """
+    wanted = text.lower()
+    # A run id is a name in a directory: nothing else may be looked up there.
+    if not wanted or not _ID_CHARACTERS.issuperset(wanted):
+        raise RunNotFoundError(f"there is no run {text!r}", remedy=f"holdfast ps --all lists those in {state.path}")
+    if state.has(wanted):
+        return _whole(state, wanted)
+    # First the queue, then the directories: a run that leaves the one in between is found in the other.
+    queued = _queued(state, wanted)
+    run_id = wanted if wanted in queued else resolve(state, wanted, [*queued, *_history(state, wanted)])
+    if run_id in queued and not state.has(run_id):
+        from .queued import still_queued
+
+        raise still_queued(run_id)
+    return _whole(state, run_id)
+
+
+def find_all(state: StateDirectory, words: Iterable[str]) -> tuple[list[str], bool]:
+    """The ids that are meant, each once, queued runs as well.
+
+    What cannot be found is told, does not stop the rest, and gives False.
+    """
+    found: dict[str, None] = {}
+    complete = True
+    for word in words:
+        try:
+            found[find(state, word)] = None
+        except StateError as error:
+            if (queued := queued_id(error)) is not None:
+                found[queued] = None
+                continue
+            messages.say(str(error))
+            complete = False
+    return list(found), complete
+
+
+def queued_id(error: StateError) -> str | None:
+    """The id of the run, if this says that it is still queued."""
+    from .queued import StillQueuedError
+
+    return error.run_id if isinstance(error, StillQueuedError) else None
+
+
+def only_run(given: Parsed, command: str) -> str:
+    """The one word of a command about one run. UsageError when there is none, or more."""
+    if len(given.words) != 1:
+        what = "no run was given" if not given.words else f"{command} is about one run, {len(given.words)} were given"
+        raise UsageError(what, remedy=f"write holdfast {command} ID; holdfast ps --all lists the ids")
+    return given.words[0]
+
+
+def filters_of(given: Parsed) -> Filters:
+    """The filters of a command line."""
+    return Filters(
+        session=given.last("--session"),
+        name=given.last("--name"),
+        statuses=tuple(_words(given, "--status")),
+        causes=tuple(_words(given, "--cause")),
+        labels=tuple(pair(text, "--label", "NAME=VALUE") for text in given.all("--label")),
+    )
+
+
+def open_index(state: StateDirectory) -> Index:
+    """The index, with a line to stderr when it had to be made again."""
+    from ...state.index.index import Index
+
+    index = Index.open(state)
+    for warning in index.warnings:
+        messages.say(warning)
+    return index
+
+
+def live_entries(state: StateDirectory, filters: Filters) -> list[Entry]:
+    """The matching runs that are not over, newest first; those that cannot be read are told and left out."""
+    found = []
+    for entry in look_at_marked(state):
+        if entry.problem is not None:
+            messages.say(f"{entry.problem} (run {entry.run_id})")
+        if not entry.final and filters.matches(entry):
+            found.append(entry)
+    return newest_first(found)
+
+
+def read_record(state: StateDirectory, run_id: str) -> Record:
+    """The record of a run, finished if its guard is gone. The caller closes it. JournalError: it cannot be read."""
+    record = Record(state, run_id)
+    try:
+        _read(state, record)
+    except BaseException:
+        record.close()
+        raise
+    return record
+
+
+def tell(
+    given: Parsed, command: str, record: Callable[[Record], None], queued: Callable[[dict[str, Any]], None]
+) -> int:
+    """Tell of the run that is named, by its record or by its report from the queue; the exit code, damage told of."""
+    text = only_run(given, command)
+    state = open_state(given)
+    die_with_reader()
+    try:
+        run_id = find(state, text)
+    except StateError as error:
+        if (waiting := queued_id(error)) is None:
+            raise
+        from .queued import queued_report
+
+        queued(queued_report(state, waiting))
+        return 0
+    with read_record(state, run_id) as found:
+        record(found)
+        damage = damage_of(found)
+    if damage is None:
+        return 0
+    messages.say(damage)
+    return OWN_FAILURE
+
+
+def damage_of(record: Record) -> str | None:
+    """What is wrong with this run's journal, with what to do about it; None when nothing is."""
+    kept = os.path.join(record.path, recovery.DAMAGED)
+    if record.reader.damage is not None:
+        what = f"the journal is damaged {record.reader.damage}"
+        return f"{what} (run {record.run_id}): what came before that is shown; doctor looks at the rest"
+    if os.path.exists(kept):
+        return f"the journal was damaged (run {record.run_id}): what was found is kept in {kept}"
+    return None
+
+
+def _read(state: StateDirectory, record: Record) -> None:
+    from ...values.errors import JournalDamagedError
+
+    try:
+        record.read()
+    except JournalDamagedError:
+        # No journal at all. With its guard gone it is finished as lost, and what was there is kept beside it.
+        if rundir.guard_state(record.fd, has_facts=True) != "gone" or recovery.finish(state, record.run_id) is None:
+            raise
+        record.read()
+    if record.unfinished:
+        try:
+            recover(state, record.run_id)
+        except OSError as error:
+            # Somebody else's, or read-only: what is there can be shown all the same.
+            messages.say(f"the record cannot be finished (run {record.run_id}): {error.strerror}")
+        record.read()
+
+
+def _history(state: StateDirectory, text: str) -> list[str]:
+    try:
+        with open_index(state) as index:
+            return index.find_prefix(text)
+    except StateError:
+        # The index is a convenience: a directory that cannot be written can still be read.
+        return [name for name in state.all_ids() if name.startswith(text)][:_MANY]
+
+
+def has_daemon(state: StateDirectory) -> bool:
+    """Whether there may be a daemon: one look, so that nothing of it is imported when there is none."""
+    return os.path.exists(os.path.join(state.path, DAEMON_SOCKET))
+
+
+def queued_entries(state: StateDirectory, filters: Filters) -> list[Entry]:
+    """The matching runs that only the daemon knows yet, oldest first."""
+    if not has_daemon(state):
+        return []
+    from .queued import entries
+
+    return entries(state, filters)
+
+
+def _queued(state: StateDirectory, text: str) -> list[str]:
+    if not has_daemon(state):
+        return []
+    from .queued import queued_reports
+
+    return [run_id for run_id in queued_reports(state) if run_id.startswith(text)]
+
+
+def _whole(state: StateDirectory, run_id: str) -> str:
+    path = state.run_path(run_id)
+    if not os.path.exists(os.path.join(path, rundir.JOURNAL)):
+        remedy = "look at it, then remove it: holdfast prune, or by hand"
+        raise StateError(f"its directory {path} holds no journal", run_id=run_id, remedy=remedy)
+    return run_id
+
+
+def _words(given: Parsed, flag: str) -> list[str]:
+    return [word for text in given.all(flag) for word in text.split(",") if word]

@@ -1,0 +1,107 @@
+"""A run that somebody else started, followed to its end: reconnected as long as its guard lives, finished when not."""
+
+from __future__ import annotations
+
+import select
+import time
+from typing import TYPE_CHECKING, Any
+
+from ...runs.durable import adopt, recover
+from ...values.errors import RequestError
+from .finding import read_record
+
+if TYPE_CHECKING:
+    from ...outcome import Outcome
+    from ...runs.live import LiveRun
+    from ...state.directory import StateDirectory
+
+_AGAIN_S = 0.25  # a guard has room for fifteen followers; who finds none looks again this often
+_ANSWER_S = 10.0
+
+
+class Followed:
+    """One run; `poll` on `fd` for at most `timeout_s`, then call `on_ready`. Use as a context manager.
+
+    RunNotFoundError: there is no such run. JournalError: its journal cannot be read.
+    """
+
+    def __init__(self, state: StateDirectory, run_id: str) -> None:
+        self.state = state
+        self.run_id = run_id
+        read_record(state, run_id).close()  # a journal that is none is finished first: there is nobody to connect to
+        self.live: LiveRun = adopt(state, run_id)
+        self._again_at: float | None = None
+        self.live.refresh()
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome as far as it was read."""
+        return self.live.outcome
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will be recorded."""
+        return self.live.ended
+
+    @property
+    def fd(self) -> int:
+        """What to poll for input; -1 while there is no connection."""
+        return -1 if self._again_at is not None else self.live.control.fileno()
+
+    @property
+    def timeout_s(self) -> float | None:
+        """After how long to call `on_ready` in any case; None: never."""
+        return None if self._again_at is None else max(0.0, self._again_at - time.monotonic())
+
+    def on_ready(self) -> None:
+        """Take in what is new; a lost connection is made again, a lost guard's record is finished."""
+        if self._again_at is None:
+            self.live.on_readable()
+        elif time.monotonic() >= self._again_at:
+            self._connect()
+        if self.live.guard_lost and not self.live.ended and self._again_at is None:
+            # Not `clean_up`: end of file here may only mean that the guard had no room for one more.
+            recover(self.state, self.run_id)
+            self.live.refresh()
+            self._again_at = None if self.live.ended else time.monotonic() + _AGAIN_S
+
+    def _connect(self) -> None:
+        live = adopt(self.state, self.run_id)
+        self.live.close()
+        self.live, self._again_at = live, None
+        self.live.refresh()
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait for news and take it in."""
+        bounds = [bound for bound in (timeout_s, self.timeout_s) if bound is not None]
+        poll = select.poll()
+        if self.fd >= 0:
+            poll.register(self.fd, select.POLLIN)
+        poll.poll(min(bounds) * 1000 if bounds else None)
+        self.on_ready()
+
+    def answer(self, ticket: int) -> int:
+        """The guard's answer to a request, an errno or 0. RequestError: it is over, or does not answer."""
+        live, until = self.live, time.monotonic() + _ANSWER_S
+        while ticket not in live.answers:
+            if self.live is not live or self.ended or live.guard_lost:
+                raise RequestError("the run is over", run_id=self.run_id, remedy="it takes no more requests")
+            if time.monotonic() > until:
+                remedy = f"is it stopped? Its guard is process {live.guard_pid}"
+                raise RequestError("the run's guard does not answer", run_id=self.run_id, remedy=remedy)
+            self.wait(until - time.monotonic())
+        return live.answers.pop(ticket)
+
+    def report(self) -> dict[str, Any]:
+        """Its report, as far as it was read."""
+        return {**self.live.report(), "run_id": self.run_id}
+
+    def close(self) -> None:
+        """Let go of it. The run goes on."""
+        self.live.close()
+
+    def __enter__(self) -> Followed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,1 @@
+"""Command lines: options, and the frame of a command."""

@@ -1,0 +1,111 @@
+"""What every command on the state directory has in common: its options, its help, and the directory itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...state.directory import StateDirectory, state_error
+from ...values.errors import RESOURCE_ERRNOS, HoldfastError, ResourceError
+from .options import Option, Parsed, UsageError, parse, usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+STATE_DIR = Option("--state-dir", "PATH", "the state directory (default: HOLDFAST_STATE_DIR, or your own)")
+JSON = Option("--json", None, "as JSON")
+_HELP = Option("--help", None, "this text")
+
+
+class Command(NamedTuple):
+    """One command: its usage line without `holdfast`, what it is for, its own options, and how to do it."""
+
+    usage: str
+    about: str
+    options: tuple[Option, ...]
+    act: Callable[[Parsed], int]
+    more: str = ""
+
+    @property
+    def table(self) -> tuple[Option, ...]:
+        """All its options, the common ones at the end."""
+        return (*self.options, STATE_DIR, _HELP)
+
+    def run(self, arguments: list[str]) -> int:
+        """Parse, do it, and return the exit code. HoldfastError for everything that went wrong."""
+        given = parse_anywhere(self.table, arguments)
+        if given.has("--help"):
+            head = f"{self.about}\n\nusage: holdfast {self.usage}\n\n"
+            put(usage(head, self.table, f"\n{self.more}" if self.more else ""))
+            return 0
+        try:
+            return self.act(given)
+        except OSError as error:
+            if error.errno in RESOURCE_ERRNOS:
+                raise ResourceError.from_os_error(error, doing=f"do `{self.usage.split()[0]}`") from None
+            raise state_error(error, error.filename or given.last("--state-dir") or "in use") from None
+
+
+def parse_anywhere(table: tuple[Option, ...], arguments: list[str]) -> Parsed:
+    """As `parse`, but options may also follow other words; after `--` everything is a word."""
+    rest = ["--help" if word == "-h" else word for word in arguments]
+    values: dict[str, list[str]] = {}
+    words: list[str] = []
+    while rest:
+        parsed = parse(table, rest)
+        for flag, found in parsed.values.items():
+            values.setdefault(flag, []).extend(found)
+        used = len(rest) - len(parsed.words)
+        if used and rest[used - 1] == "--":
+            return Parsed(values, words + parsed.words)
+        words += parsed.words[:1]
+        rest = parsed.words[1:]
+    return Parsed(values, words)
+
+
+def open_state(given: Parsed, *, create: bool = False) -> StateDirectory:
+    """The state directory that is meant. StateError, saying why and what to do, when it cannot be used."""
+    return StateDirectory.open(given.last("--state-dir"), create=create)
+
+
+def no_words(given: Parsed, command: str) -> None:
+    """UsageError when there are words where none are expected."""
+    if given.words:
+        raise UsageError(f"{command} takes no {given.words[0]!r}", remedy=f"see holdfast {command} --help")
+
+
+def show_json(value: Any) -> None:
+    """One JSON document on stdout. Control characters are escaped by JSON itself."""
+    import json
+
+    put(json.dumps(value, indent=2) + "\n")
+
+
+def put(text: str | bytes, fd: int = 1) -> None:
+    """Print it, all of it. HoldfastError when that fails: an answer that is not there must not look like success."""
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
+    try:
+        write_all(fd, data)
+    except OSError as error:
+        raise HoldfastError(f"the output cannot be written: {error.strerror}") from None
+
+
+def die_with_reader() -> None:
+    """From here on a reader that goes away (`| head`) ends us as it ends every other tool: by SIGPIPE."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of it, waiting when somebody made the descriptor non-blocking. OSError as usual."""
+    left = memoryview(data)
+    while left:
+        try:
+            left = left[os.write(fd, left) :]
+        except BlockingIOError:
+            import select
+
+            poll = select.poll()
+            poll.register(fd, select.POLLOUT)
+            poll.poll()

@@ -1,0 +1,96 @@
+"""Option tables and the parser for them.
+
+Not argparse, for three reasons: parsing must stop at the first word that is not an option (`run ls -l`), our errors
+are one line with exit code 125, and argparse costs a quarter of the start-up time.
+"""
+
+from __future__ import annotations
+
+from ...values.errors import HoldfastError
+from ...values.records import NamedTuple
+
+
+class UsageError(HoldfastError):
+    """The command line is wrong; nothing was started."""
+
+
+class Option(NamedTuple):
+    """One option; without a metavar it is a switch, with `many` it may be given more than once."""
+
+    flag: str
+    metavar: str | None
+    help: str
+    many: bool = False
+
+
+class Parsed(NamedTuple):
+    """Options by flag, each with all its values (a switch has an empty text), and the words after them."""
+
+    values: dict[str, list[str]]
+    words: list[str]
+
+    def has(self, flag: str) -> bool:
+        """Whether the option was given."""
+        return flag in self.values
+
+    def last(self, flag: str) -> str | None:
+        """The value of an option; given twice, the last one counts."""
+        return self.values[flag][-1] if flag in self.values else None
+
+    def all(self, flag: str) -> list[str]:
+        """Every value of an option that may be given more than once."""
+        return self.values.get(flag, [])
+
+
+def parse(table: tuple[Option, ...], arguments: list[str]) -> Parsed:
+    """Options up to the first other word or `--`; what follows is left alone. UsageError for an unknown option."""
+    options = {option.flag: option for option in table}
+    values: dict[str, list[str]] = {}
+    at = 0
+    while at < len(arguments):
+        word = arguments[at]
+        at += 1
+        if word == "--":
+            break
+        if not word.startswith("-") or word == "-":
+            at -= 1
+            break
+        flag, equals, value = word.partition("=")
+        option = options.get(flag)
+        if option is None:
+            raise _unknown(flag, options)
+        if option.metavar is None and equals:
+            raise UsageError(f"{flag} takes no value", remedy=f"write {flag} alone, or leave it out")
+        if option.metavar is not None and not equals:
+            if at == len(arguments):
+                raise UsageError(f"{flag} needs a value", remedy=f"write {flag} {option.metavar}")
+            value = arguments[at]
+            at += 1
+        values.setdefault(flag, []).append(value)
+    return Parsed(values, arguments[at:])
+
+
+def _unknown(flag: str, options: dict[str, Option]) -> UsageError:
+    from difflib import get_close_matches
+
+    near = get_close_matches(flag, options, 1)
+    remedy = f"did you mean {near[0]}?" if near else "see --help; to run a command of that name put -- before it"
+    return UsageError(f"unknown option {flag!r}", remedy=remedy)
+
+
+def pair(text: str, flag: str, form: str) -> tuple[str, str]:
+    """`K=V` as two; the error never repeats the text, which may be secret."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"a value of {flag} is not of the form {form}", remedy=f"write {flag} {form}")
+    return name, value
+
+
+def usage(head: str, table: tuple[Option, ...], tail: str) -> str:
+    """The help text."""
+    lines = []
+    for option in table:
+        left = option.flag if option.metavar is None else f"{option.flag} {option.metavar}"
+        text = f"{option.help} (repeatable)" if option.many else option.help
+        lines.append(f"  {left:<27} {text}" if len(left) <= 27 else f"  {left}\n{'':30}{text}")
+    return head + "\n".join(lines) + "\n" + tail

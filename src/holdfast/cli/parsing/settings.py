@@ -1,0 +1,33 @@
+"""The daemon's settings as options of a command line; the table they come from is in `config/model.py`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ...config import load_config, settings
+from ...state.directory import default_path
+from .options import Option
+
+if TYPE_CHECKING:
+    from ...config import Effective
+    from .options import Parsed
+
+CONFIG = Option(
+    "--config", "PATH", "the settings' file (default: STATE/config.toml, or ~/.config/holdfast/config.toml)"
+)
+
+
+def setting_options() -> tuple[Option, ...]:
+    """An option for every setting that has a flag, and --config."""
+    return CONFIG, *(
+        Option(setting.flag, setting.kind.metavar, f"{setting.doc} ({setting.default_text})", setting.kind.many)
+        for setting in settings().values()
+        if setting.flag is not None
+    )
+
+
+def effective(given: Parsed) -> Effective:
+    """The settings in force for this command line. ConfigError when they have mistakes."""
+    state_dir = os.path.abspath(given.last("--state-dir") or default_path())
+    return load_config(given.values, os.environ, given.last("--config"), state_dir=state_dir)

@@ -1,0 +1,115 @@
+"""What the command line says to people: one line each, on stderr, readable without colour."""
+
+from __future__ import annotations
+
+import os
+
+from ...outcome import lost_output
+from ...values.records import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...journal.facts import Fact
+    from ...outcome import Outcome
+    from ...values.errors import HoldfastError
+    from ...values.spec import RunSpec
+
+# The library speaks of Python values; on the command line there are none.
+_IN_OPTIONS = (
+    ("use None for no limit", "leave the option out for no limit"),
+    ("leave stdin out, or pty", "leave out --stdin or --pty"),
+)
+
+
+def say(text: str) -> None:
+    """One line to stderr, whatever is in the text; when that fails there is nobody to tell."""
+    _write(2, f"holdfast: {_one_line(text)}\n")
+
+
+def say_defect(trace: str) -> None:
+    """The lines of a traceback, which are only good as lines."""
+    lines = ("holdfast: this is a defect in Holdfast, please report it:", *trace.rstrip("\n").split("\n"))
+    _write(2, "".join(f"{_one_line(line)}\n" for line in lines))
+
+
+def show(text: str) -> None:
+    """What was asked for, to stdout."""
+    _write(1, text)
+
+
+def describe(error: HoldfastError) -> str:
+    """An error of the library with the names a user of the command line knows."""
+    text = str(error)
+    field = getattr(error, "field", None)
+    if field and text.startswith(field):
+        text = _flag(field) + text[len(field) :]
+    for python, options in _IN_OPTIONS:
+        text = text.replace(python, options)
+    return text
+
+
+def verdict(outcome: Outcome, spec: RunSpec) -> str | None:
+    """The line about a settled run; None when its exit code says everything."""
+    told = _told(outcome, spec)
+    survivors = _survivors(outcome)
+    if told is None and survivors is None:
+        return None
+    return "; ".join(filter(None, (told or outcome.reason, survivors, f"run {spec.run_id}")))
+
+
+def _told(outcome: Outcome, spec: RunSpec) -> str | None:
+    reason = outcome.reason or "no reason is known"
+    match outcome.status, outcome.cause:
+        case "failed", "spawn":
+            return f"cannot run {spec.argv[0]!r}: {reason}"
+        case ("succeeded", _) | ("failed", "exit" | "signal"):
+            # Processes that were ended although the command was done: who is used to `&` must be told.
+            return reason if outcome.stragglers is not None and spec.stragglers == "kill" else None
+        case "cancelled", _:
+            return reason
+        case _:
+            return f"{(outcome.status or 'lost').replace('_', ' ')}: {reason}"
+
+
+def _survivors(outcome: Outcome) -> str | None:
+    if outcome.tree is None or outcome.tree.detail["how"] != "survivors":
+        return None
+    pids = [str(survivor["pid"]) for survivor in outcome.tree.detail["survivors"]]
+    left = outcome.stragglers is not None and outcome.stragglers.detail["policy"] == "leave"
+    return f"{'left alone' if left else 'could not be ended'}: process {', '.join(pids)}"
+
+
+def lost(facts: Iterable[Fact]) -> str | None:
+    """What a journal that could not be written has cost, in words; None when nothing was lost."""
+    found = lost_output(facts)
+    return None if found is None else f"output could not be kept: {found}"
+
+
+def stopping(run_id: str) -> str:
+    """For somebody who pressed Ctrl-C and waits."""
+    return f"stopping, its grace is running; press Ctrl-C once more to kill it now; run {run_id}"
+
+
+def _one_line(text: str) -> str:
+    """Reasons, names and paths are other people's text: what a terminal would obey is escaped."""
+    if text.isprintable():
+        return text
+    from ...wording.plain import plain  # here, because most runs have nothing of the kind to say
+
+    return plain(text)
+
+
+def _flag(field: str) -> str:
+    names = {"run_id": "--id", "labels": "--label", "argv": "COMMAND"}
+    # A command that reads a value itself gives it the name of its option.
+    return names.get(field) or (field if field.startswith("--") else f"--{field.replace('_', '-')}")
+
+
+def _write(fd: int, text: str) -> None:
+    data = memoryview(text.encode("utf-8", "surrogateescape"))
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    except OSError:
+        pass

@@ -1,0 +1,99 @@
+"""Tables for people: rich on a terminal; plain columns anywhere else, where nothing is cut off or coloured."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...wording.plain import plain
+from ..parsing.command import put
+from ..terminal.terminal import window_size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.text import Text
+
+_GAP = "  "
+_NARROWEST = 12
+
+
+class Column(NamedTuple):
+    """One column. The one that `gives_way` is cut when the terminal is too narrow; the others never are."""
+
+    title: str
+    right: bool = False
+    gives_way: bool = False
+
+
+class Cell(NamedTuple):
+    """Text with a meaning: `good`, `bad`, `busy`, `dim` or none. Colour only repeats what the text says."""
+
+    text: str
+    tone: str = ""
+
+
+_STYLES = {"good": "green", "bad": "red", "busy": "yellow", "dim": "dim", "title": "bold", "": ""}
+TONES = {"succeeded": "good", "failed": "bad", "timed_out": "bad", "cancelled": "dim", "lost": "bad"}
+
+
+def show_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
+    """Print a table to stdout. Everything is escaped here: names and commands are other people's text."""
+    cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
+    cells = [[Cell(plain(cell.text), cell.tone) for cell in row] for row in cells]
+    if os.isatty(1):
+        _show_rich(columns, cells)
+    else:
+        put(_as_text(columns, cells))
+
+
+def _as_text(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> str:
+    texts = [[column.title for column in columns], *([cell.text for cell in row] for row in rows)]
+    widths = [max(len(row[at]) for row in texts) for at in range(len(columns))]
+    lines = []
+    for row in texts:
+        parts = [
+            text.rjust(width) if column.right else text.ljust(width)
+            for text, width, column in zip(row, widths, columns, strict=True)
+        ]
+        lines.append(_GAP.join(parts).rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def _show_rich(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
+    from rich.console import Console
+
+    titles = [Cell(column.title, "title") for column in columns]
+    widths = _widths(columns, [titles, *rows])
+    console = Console(highlight=False, markup=False, emoji=False)
+    with console.capture() as captured:
+        for row in [titles, *rows]:
+            # Not rich's own table, which cuts every column when the window is narrow: half an id is worth nothing.
+            console.print(_line(columns, row, widths), soft_wrap=True)
+    put(captured.get())
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[int]:
+    from rich.cells import cell_len
+
+    widths = [max(cell_len(row[at].text) for row in rows) for at in range(len(columns))]
+    window = window_size((1,))
+    over = sum(widths) + len(_GAP) * (len(columns) - 1) - window[1] if window else 0
+    return [
+        max(_NARROWEST, width - over) if column.gives_way and over > 0 else width
+        for column, width in zip(columns, widths, strict=True)
+    ]
+
+
+def _line(columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int]) -> Text:
+    from rich.text import Text
+
+    line = Text()
+    for column, cell, width in zip(columns, row, widths, strict=True):
+        text = Text(cell.text, style=_STYLES[cell.tone])
+        text.truncate(width, overflow="ellipsis")
+        text.align("right" if column.right else "left", width)
+        line.append_text(text)
+        line.append(_GAP)
+    line.rstrip()
+    return line

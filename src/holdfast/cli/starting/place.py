@@ -1,0 +1,45 @@
+"""Where a run of the command line is kept: in the state directory, so that every other command finds it.
+
+A run matters more than its record. When nobody named a directory and the default one cannot be used, the run takes
+place all the same, in memory, with one line that says why. A directory that was named has to work.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ...runs.live import LiveRun
+from ...state.directory import StateDirectory, state_error
+from ...values.environment import STATE_DIR
+from ...values.errors import RunExistsError, SessionClosedError, StateError
+from ...values.records import TYPE_CHECKING
+from ..printing import messages
+
+if TYPE_CHECKING:
+    from ...values.spec import RunSpec
+    from ..parsing.options import Parsed
+
+
+def start_in(
+    state: StateDirectory, spec: RunSpec, *, wake_output: bool = False, window_size: tuple[int, int] | None = None
+) -> LiveRun:
+    """Start a run that is kept. StateError when its directory cannot be made, else as LiveRun."""
+    try:
+        return LiveRun.start(spec, wake_output=wake_output, window_size=window_size, state=state)
+    except OSError as error:
+        raise state_error(error, state.path, spec.run_id) from None
+
+
+def start(given: Parsed, spec: RunSpec, window_size: tuple[int, int] | None = None) -> LiveRun:
+    """Start a run in the foreground. StateError when its directory cannot be used and has to be; else as LiveRun."""
+    named = given.last("--state-dir") or os.environ.get(STATE_DIR)
+    try:
+        state = StateDirectory.open(named)
+        return start_in(state, spec, wake_output=True, window_size=window_size)
+    except (RunExistsError, SessionClosedError):
+        raise  # the directory works: it is what says no
+    except StateError as error:
+        if named or spec.lifetime != "owner":
+            raise
+        messages.say(f"this run is not kept: {error}")
+    return LiveRun.start(spec, wake_output=True, windowed=True, window_size=window_size)

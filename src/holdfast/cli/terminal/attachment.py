@@ -1,0 +1,167 @@
+"""The loop of `holdfast attach`: the output of a live run to us, our input to it, until it ends or we leave.
+
+One thread, one poll, as in `foreground`, with one difference in everything: the run is not ours. A signal to us, a
+reader that goes away, or a terminal that hangs up ends the attachment and not the run.
+"""
+
+from __future__ import annotations
+
+import select
+import signal
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ...journal.reader import JournalReader
+from ...runs.live import CHUNKS_BYTES
+from ...values.errors import RequestError
+from .attached_input import AttachedInput
+from .interrupts import STOPS
+from .sink import Sink
+
+if TYPE_CHECKING:
+    from ...journal.reader import Chunk
+    from ..lookup.following import Followed
+    from .interrupts import Interrupts
+
+_ROOM = 1 << 20
+_LOOK_S = 0.25  # how soon a background job notices that it is in the foreground
+
+
+class Attachment:
+    """One attachment, from just after the connection. `journal` stays the caller's."""
+
+    def __init__(self, followed: Followed, journal: int, interrupts: Interrupts, key: bytes) -> None:
+        self.followed = followed
+        self.interrupts = interrupts
+        self.key = key
+        self.output = JournalReader(journal, run_id=followed.run_id)
+        self.sinks = {"stdout": Sink(1), "stderr": Sink(2)}
+        self.left_by: str | None = None
+        self.input: AttachedInput | None = None
+        self._read_all = False
+
+    def skip(self, keep_bytes: int) -> None:
+        """Go past the output there is so far, except for its last bytes."""
+        kept: deque[Chunk] = deque()
+        size = 0
+        while chunks := self.output.read(CHUNKS_BYTES):
+            for chunk in chunks:
+                kept.append(chunk)
+                size += len(chunk.data)
+                while kept and size - len(kept[0].data) >= keep_bytes:
+                    size -= len(kept.popleft().data)
+        for chunk in kept:
+            cut = max(0, size - keep_bytes)
+            self.sinks[chunk.stream].add(chunk.data[cut:])
+            size -= min(cut, len(chunk.data))
+
+    def until_over(self) -> None:
+        """Return when the run is settled and its output is written, or somebody left: `left_by` says how."""
+        self._ask_input()
+        try:
+            while self.left_by is None and not (self.followed.ended and self._read_all and not self._waiting()):
+                self._turn()
+        finally:
+            if self.input is not None:
+                self.input.restore()
+            for sink in self.sinks.values():
+                sink.flush()
+                sink.close()
+
+    def _turn(self) -> None:
+        ready = self._poll()
+        if self.interrupts.fd in ready:
+            self._take_signals(self.interrupts.take())
+        live = self.followed.live
+        if self.followed.fd in ready or self.followed.timeout_s is not None:
+            self.followed.on_ready()
+            if self.followed.live is not live:
+                self._ask_input()
+        if self.input is not None:
+            self._pass_input(self.input, ready)
+        self._relay()
+
+    def _poll(self) -> dict[int, int]:
+        poll = select.poll()
+        poll.register(self.interrupts.fd, select.POLLIN)
+        if self.followed.fd >= 0 and not self.followed.ended:
+            poll.register(self.followed.fd, select.POLLIN)
+        for sink in self.sinks.values():
+            if sink.pending:
+                poll.register(sink.fd, select.POLLOUT)
+        bounds = [] if self.followed.timeout_s is None else [self.followed.timeout_s]
+        if self.input is not None and not self.followed.ended:
+            for fd, events in self.input.watch().items():
+                poll.register(fd, events)
+            if self.input.waits_for_foreground():
+                bounds.append(_LOOK_S)
+        elif self.followed.ended and not self._waiting():
+            bounds.append(0.0)
+        return dict(poll.poll(min(bounds) * 1000 if bounds else None))
+
+    def _ask_input(self) -> None:
+        """The command's terminal or stdin, if it has one that can be written to."""
+        self.input = None
+        try:
+            if not self.followed.ended and self.followed.answer(self.followed.live.ask_input()) == 0:
+                self.input = AttachedInput(self.followed.live, self.key)
+                self._resize(self.input)
+                self.input.enter()
+        except RequestError:
+            pass  # over, or its guard does not answer: the output can still be read
+
+    def _pass_input(self, source: AttachedInput, ready: dict[int, int]) -> None:
+        if source.waits_for_foreground():
+            source.enter()
+        source.on_ready(ready)
+        if source.detached or source.hung_up:
+            self.left_by = "the detach key" if source.detached else "the end of the terminal"
+
+    def _take_signals(self, numbers: bytes) -> None:
+        for number in numbers:
+            if number in STOPS:
+                self.left_by = signal.Signals(number).name
+            elif number == signal.SIGTSTP:
+                self._suspend()
+            elif self.input is not None and number in (signal.SIGWINCH, signal.SIGCONT):
+                self.input.enter()
+                self._resize(self.input)
+
+    def _suspend(self) -> None:
+        if self.input is not None:
+            self.input.restore()
+        self.interrupts.suspend(group=False)
+        if self.input is not None:
+            self.input.enter()
+
+    def _resize(self, source: AttachedInput) -> None:
+        if not self.followed.live.spec.pty:
+            return
+        try:
+            source.resize()
+        except RequestError:
+            pass  # its terminal is gone: the end comes
+
+    def _relay(self) -> None:
+        """Pass on what there is; arm before the last look."""
+        self._flush()
+        while self._waiting() < _ROOM:
+            ended = self.followed.ended
+            if not ended:
+                self.followed.live.arm_output(self.output.position)
+            chunks = self.output.read(CHUNKS_BYTES)
+            for chunk in chunks:
+                self.sinks[chunk.stream].add(chunk.data)
+            self._flush()
+            if not chunks:
+                self._read_all = ended
+                return
+
+    def _flush(self) -> None:
+        for name, sink in self.sinks.items():
+            sink.flush()
+            if sink.broken:
+                self.left_by = self.left_by or f"the end of our {name}"
+
+    def _waiting(self) -> int:
+        return sum(sink.size for sink in self.sinks.values())

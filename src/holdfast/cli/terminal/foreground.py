@@ -1,0 +1,245 @@
+"""The loop of `holdfast run`: output through, keys in, signals to requests, until the run is settled.
+
+Theory of operation. One thread, one poll. Sources: the guard's control socket, the pipe of signals, our sinks while
+they are full and, when the command has a terminal, our stdin and that terminal's master. Everything else is state that
+is looked at after each turn. The journal is read only while the sinks have room; what is not read fills the guard's
+window, and then the command waits, as it would on a full pipe.
+
+Ends. The run decides when it is over. We leave when it is settled and its output is written. For a reader that does not
+read there is a bound, except after a command that ended by itself and had no deadline: that is then a plain slow pipe.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import time
+
+from ...journal.reader import JournalReader
+from ...runs.live import CHUNKS_BYTES
+from ...values.errors import RequestError
+from ...values.records import TYPE_CHECKING, signal
+from ..printing.messages import say, stopping
+from .interrupts import PASSED_ON, STOPS
+from .nesting import cause_of_signal
+from .sink import open_sinks
+
+if TYPE_CHECKING:
+    from ...runs.live import LiveRun
+    from .interrupts import Interrupts
+    from .keyboard import Keyboard
+
+# One act may send a signal twice: `timeout` signals its child and then the whole group, shells hand on what the
+# terminal has sent already. Within this time it is the same act; nobody presses Ctrl-C twice as fast.
+ECHO_S = 0.03
+_LOOK_S = 0.25  # how soon a background job notices that it is in the foreground
+_ROOM = 1 << 20  # bytes in the sinks from which on the journal is not read
+_PATIENCE_S = 1.0  # after this long somebody who pressed Ctrl-C is told how to get on
+
+
+class Foreground:
+    """One run in the foreground, from just after its start."""
+
+    def __init__(
+        self, live: LiveRun, interrupts: Interrupts, keyboard: Keyboard | None, *, late: bool, quiet: bool
+    ) -> None:
+        self.live = live
+        self.interrupts = interrupts
+        self.keyboard = keyboard
+        self.late = late or live.spec.pty  # a terminal program's last words put the terminal right
+        self.sinks = open_sinks()
+        self.undelivered = False
+        self.given_up_by = 0  # the signal that came when only a slow reader kept us
+        self._output = JournalReader(live.journal, trusted=live.trusted, run_id=live.spec.run_id)
+        self._read_all = False
+        self._started_at = time.monotonic()
+        self._ended_at = 0.0
+        self._asked_at: float | None = None
+        self._notice_at: float | None = None
+        self._notices = not quiet and os.isatty(2)
+        self._asked: list[int] = []  # tickets of the stops that signals asked for
+        self._facts_seen = 0
+        self._poll = select.poll()
+        self._watched: dict[int, int] = {}
+
+    # The loop.
+
+    def until_settled(self) -> None:
+        """Return when the run is settled and its output is written, or nobody takes it."""
+        while not self._done():
+            self._watch()
+            ready = dict(self._poll.poll(self._timeout_ms()))
+            if self.interrupts.fd in ready:
+                self.take_signals(self.interrupts.take())
+            if self.live.control.fileno() in ready:
+                self._hear_guard()
+            if self.keyboard is not None:
+                self._pass_input(self.keyboard, ready)
+            self._relay()
+            self._notify()
+
+    def close(self) -> None:
+        """Close what the sinks opened."""
+        for sink in self.sinks.values():
+            sink.close()
+
+    def _done(self) -> bool:
+        if not self.live.ended:
+            return False
+        if self._read_all and not self._waiting():
+            return True
+        until = self._deliver_until()
+        self.undelivered = bool(self.given_up_by) or (until is not None and time.monotonic() >= until)
+        return self.undelivered
+
+    def _watch(self) -> None:
+        wanted = {self.interrupts.fd: select.POLLIN}
+        if not self.live.ended:
+            wanted[self.live.control.fileno()] = select.POLLIN
+        wanted.update((sink.fd, select.POLLOUT) for sink in set(self.sinks.values()) if sink.pending)
+        if self.keyboard is not None:
+            wanted.update(self.keyboard.watch())
+        for fd in self._watched.keys() - wanted.keys():
+            self._poll.unregister(fd)
+        for fd, events in wanted.items() - self._watched.items():
+            self._poll.register(fd, events)  # or changes what is waited for
+        self._watched = wanted
+
+    def _timeout_ms(self) -> float | None:
+        waits = []
+        if self.live.ended and (until := self._deliver_until()) is not None:
+            waits.append(max(0.0, until - time.monotonic()))
+        if self._notice_at is not None:
+            waits.append(max(0.0, self._notice_at - time.monotonic()))
+        if self.keyboard is not None and self.keyboard.waits_for_foreground():
+            waits.append(_LOOK_S)
+        return min(waits) * 1000 if waits else None
+
+    # The guard.
+
+    def _hear_guard(self) -> None:
+        live = self.live
+        live.on_readable()
+        if live.guard_lost:
+            live.clean_up()
+        if live.ended:
+            self._ended_at = time.monotonic()
+        changes = [fact.kind for fact in live.reader.facts[self._facts_seen :] if fact.kind in ("stopped", "continued")]
+        self._facts_seen = len(live.reader.facts)
+        # Only the last counts: it may have been continued before we heard that it stopped.
+        if changes and changes[-1] == "stopped" and self.keyboard is not None and live.outcome.state == "running":
+            self._suspend(group=True)
+
+    def _stop(self, reason: str, number: int = 0, *, now: bool = False) -> None:
+        try:
+            cause = cause_of_signal(self.live) if number else "user"
+            self._asked.append(self.live.ask_stop(cause, reason, now=now, signal=number))
+        except RequestError:
+            pass  # it is over: the journal says how
+
+    # Signals.
+
+    def take_signals(self, numbers: bytes) -> None:
+        """Do what each of these signals asks for."""
+        for number in numbers:
+            if number in STOPS:
+                self._stop_by_signal(number)
+            elif number == signal.SIGTSTP:
+                self._ask_signal(signal.SIGSTOP, tree=True)
+                self._suspend(group=False)
+            elif number in PASSED_ON:
+                self._ask_signal(number, tree=False)
+            elif self.keyboard is not None and number in (signal.SIGWINCH, signal.SIGCONT):
+                if number == signal.SIGCONT:
+                    self.keyboard.enter()
+                self.keyboard.resize()
+
+    def _stop_by_signal(self, number: int) -> None:
+        """The first asks, the second kills; there is one shutdown, whatever comes."""
+        at = time.monotonic()
+        again = self._asked_at is not None
+        if self._asked_at is not None and at - self._asked_at < ECHO_S:
+            return
+        self._asked_at = at
+        if self.live.ended:
+            self.given_up_by = number
+        elif len(self._asked) >= 2 and not any(ticket in self.live.answers for ticket in self._asked):
+            self.live.kill_guard()  # it answers nothing: whoever is asking a third time means it
+        else:
+            self._stop("", number, now=again or number == signal.SIGQUIT)
+            self._notice_at = at + _PATIENCE_S if self._notices and not again and number == signal.SIGINT else None
+
+    def _notify(self) -> None:
+        if self._notice_at is None or (not self.live.ended and time.monotonic() < self._notice_at):
+            return
+        self._notice_at = None
+        if not self.live.ended:
+            say(stopping(self.live.spec.run_id))
+
+    def _suspend(self, *, group: bool) -> None:
+        if self.keyboard is not None:
+            self.keyboard.restore()
+        self.interrupts.suspend(group=group)
+        if self.keyboard is not None:
+            self.keyboard.enter()
+            self.keyboard.resize()
+        self._ask_signal(signal.SIGCONT, tree=True)
+
+    def _ask_signal(self, number: int, *, tree: bool) -> None:
+        try:
+            self.live.ask_signal(number, tree=tree)
+        except RequestError:
+            pass  # it is over
+
+    # Input.
+
+    def _pass_input(self, keyboard: Keyboard, ready: dict[int, int]) -> None:
+        if keyboard.waits_for_foreground():
+            keyboard.enter()
+        keyboard.on_ready(ready)
+        if keyboard.hung_up:
+            keyboard.hung_up = False
+            self._stop("the terminal was closed", signal.SIGHUP)
+
+    # Output.
+
+    def _relay(self) -> None:
+        """Pass on what there is, arm, and look again: what came in between is not left lying."""
+        armed_at = -1
+        self._flush()
+        while self._waiting() < _ROOM:
+            chunks = self._output.read(CHUNKS_BYTES)
+            for chunk in chunks:
+                if self.late or not chunk.late:
+                    self.sinks[chunk.stream].add(chunk.data)
+            self._flush()
+            position = self._output.position
+            if not chunks and self.live.ended:
+                self._read_all = True
+                return
+            if not chunks and armed_at == position:
+                return
+            if not chunks or position - armed_at >= CHUNKS_BYTES:
+                armed_at = position
+                self.live.arm_output(position, release=True)
+
+    def _flush(self) -> None:
+        for name, sink in self.sinks.items():
+            was_broken = sink.broken
+            sink.flush()
+            if sink.broken and not was_broken:
+                gone = sink.broken in (errno.EPIPE, errno.EIO)
+                self._stop(f"nobody reads its {name}" if gone else f"{name} failed: {os.strerror(sink.broken)}")
+
+    def _waiting(self) -> int:
+        return sum(sink.size for sink in set(self.sinks.values()))
+
+    def _deliver_until(self) -> float | None:
+        """When to stop waiting for readers that do not read; None: never."""
+        spec, decided_by = self.live.spec, self.live.outcome.decided_by
+        by_itself = decided_by is not None and decided_by.kind == "exited" and self._asked_at is None
+        if by_itself and spec.timeout_s is None:
+            return None
+        deadline = self._started_at + (spec.timeout_s or 0.0) if by_itself else 0.0
+        return max(deadline, self._ended_at + spec.drain_s)

@@ -1,0 +1,89 @@
+"""From our stdin to the command's terminal: keys when stdin is a terminal, any bytes otherwise."""
+
+from __future__ import annotations
+
+import os
+import select
+from typing import TYPE_CHECKING
+
+from ...values.errors import RequestError
+from .terminal import Terminal, end_of_input, window_size
+
+if TYPE_CHECKING:
+    from ...runs.live import LiveRun
+
+_PIECE = 4096
+_SOURCE = 0
+
+
+class Keyboard:
+    """Passes input on. `hung_up` when a terminal is gone; the end of any other input is passed on as Ctrl-D."""
+
+    def __init__(self, live: LiveRun) -> None:
+        self.live = live
+        self.terminal = Terminal(_SOURCE) if os.isatty(_SOURCE) else None
+        self.hung_up = False
+        self._open = True
+        self._pending = b""
+        self._at_line_start = True
+
+    def watch(self) -> dict[int, int]:
+        """What to poll for: the next input only when the last is passed on."""
+        if self.live.input < 0:
+            return {}
+        if self._pending:
+            return {self.live.input: select.POLLOUT}
+        if not self._open:
+            return {}
+        # In the background keys are not ours to read, but a terminal that is gone is news all the same.
+        return {_SOURCE: 0 if self.waits_for_foreground() else select.POLLIN}
+
+    def waits_for_foreground(self) -> bool:
+        """No signal tells a running background job that it is in the foreground now: somebody has to look."""
+        return self.terminal is not None and self._open and not self.terminal.raw
+
+    def on_ready(self, ready: dict[int, int]) -> None:
+        """Read from stdin, write to the terminal, whichever is ready."""
+        if _SOURCE in ready and not self._pending:
+            self._read()
+        if self._pending:
+            self._write()
+
+    def resize(self) -> None:
+        """Give the inner terminal the size of the outer one."""
+        size = window_size()
+        if size is not None and self.live.input >= 0:
+            try:
+                self.live.resize(*size)
+            except RequestError:
+                pass  # the command's terminal is gone, and so will be the command
+
+    def enter(self) -> None:
+        """Take the keys; after a stop too."""
+        if self.terminal is not None:
+            self.terminal.enter()
+
+    def restore(self) -> None:
+        """Leave the outer terminal as it was found."""
+        if self.terminal is not None:
+            self.terminal.restore()
+
+    def _read(self) -> None:
+        try:
+            data = os.read(_SOURCE, _PIECE)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""  # EIO: the terminal hung up
+        if data:
+            self._pending = data
+            self._at_line_start = data.endswith(b"\n")
+            return
+        self._open = False
+        self.hung_up = self.terminal is not None
+        if not self.hung_up:
+            self._pending = end_of_input(self.live.input, at_line_start=self._at_line_start)
+
+    def _write(self) -> None:
+        written = self.live.write_input(memoryview(self._pending))
+        self._pending = b"" if written is None else self._pending[written:]

@@ -1,0 +1,27 @@
+"""A run inside a run: who is behind a signal to us."""
+
+from __future__ import annotations
+
+from ...values.errors import HoldfastError
+from ...values.records import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...runs.live import LiveRun
+
+
+def cause_of_signal(live: LiveRun) -> str:
+    """`parent` when the run we were started in is ending, `user` in every other case.
+
+    The outer guard signals our guard, which knows, and us, who cannot tell it from a person's `kill`. But it records
+    its verdict before it signals anybody, so the outer journal tells.
+    """
+    parent, state = live.spec.parent, live.state
+    if parent is None or state is None:
+        return "user"
+    from ...state.record import Record
+
+    try:
+        with Record(state, parent) as record:
+            return "user" if record.read().outcome.status is None else "parent"
+    except (HoldfastError, OSError):
+        return "user"  # the outer run is kept elsewhere, or not at all

@@ -1,0 +1,1 @@
+"""The event log of the daemon and its subscribers."""

@@ -1,0 +1,312 @@
+"""The event log: what happens to runs, written down and then given to everybody who listens.
+
+Order. `publish` hands the event to the store; ids are given there, in the order of the calls. Only after the commit is
+it put into the round that is next given out, so a client never knows an id that a restart could give to another event.
+`last_id` is the last one that was given out; how a subscriber gets from the stored to the live is in subscription.py.
+
+Rounds. Giving an event to a thousand clients costs a thousand writes, and that time is taken from the runs. So a round
+is followed by a pause in proportion to the number of clients, in which the next one fills up: with few clients an
+event goes out at once, with a thousand up to 50 ms later and together with others. Each event is encoded once.
+
+All of it takes place on the event loop's thread; nothing here ever waits for a client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
+
+from ...values.errors import StateError
+from ..store.store import statements
+from .event import OUTPUT, Event, Interest, make, of_row, wall_time
+from .output_event import PIECE, Output
+from .subscription import Page, Subscription
+from .tally import Tally
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Mapping
+
+    from ..store.store import Store
+
+_SQL = statements("events")
+_PAUSE_S = 50e-6  # for each client
+_LONGEST_PAUSE_S = 0.1
+_OUTPUT_AT_ONCE = 4 << 20  # bytes that all runs together may have in one round
+_PRUNE_EVERY = 1000  # events
+_PRUNE_EVERY_S = 3600.0
+_PAGE_EVENTS = 200
+_PAGE_BYTES = 1 << 20
+_HEARTBEAT = Event(None, "", None, None, b"", b":\n\n")
+
+
+class Bounds(NamedTuple):
+    """How much is kept: in the store, and in memory for each client that reads slowly."""
+
+    keep_events: int = 100_000
+    keep_s: float = 7 * 86_400.0
+    client_events: int = 1_000
+    client_bytes: int = 1 << 20
+    heartbeat_s: float = 15.0
+
+
+class Rider(Protocol):
+    """Something that is written in the transaction of an event."""
+
+    def write(self, connection: sqlite3.Connection, run_id: str, report: Mapping[str, Any]) -> bool: ...  # is there any
+    def committed(self) -> None: ...
+    def undone(self) -> None: ...
+
+
+class EventLog:
+    """The daemon's events. `start` before anything else."""
+
+    def __init__(self, store: Store, bounds: Bounds = Bounds()) -> None:  # noqa: B008 - immutable
+        self.bounds = bounds
+        self.last_id = 0
+        self.published = 0  # since the start, by this daemon
+        self.dropped = 0  # clients that read nothing any more
+        self.unstored = 0
+        self.tally = Tally()
+        self.closed = False
+        self._store = store
+        self._riders: dict[str, Rider] = {}
+        self._open: set[Subscription] = set()
+        self._live: set[Subscription] = set()  # the others read from the store
+        self._round: list[Event | Output] = []
+        self._round_output = 0  # bytes
+        self._next_round = 0.0
+        self._due: asyncio.TimerHandle | None = None
+        self._beat: asyncio.TimerHandle | None = None
+        self._unpruned = 0
+        self._pruned_at = 0.0
+
+    async def start(self) -> None:
+        """Find out where the log ends, and remove what is too old. StateError."""
+        await self.prune()
+        self._pruned_at = time.monotonic()
+        _, self.last_id = await self._store.read(_bounds)
+        self._beat = asyncio.get_running_loop().call_later(self.bounds.heartbeat_s, self._heartbeat)
+
+    async def stop(self) -> None:
+        """End every stream, after what was published so far; nobody can subscribe any more."""
+        self._give_out()
+        self.closed = True
+        for timer in (self._due, self._beat):
+            if timer is not None:
+                timer.cancel()
+        for subscription in list(self._open):
+            subscription.end()
+
+    # Publishing.
+
+    def ride(self, type: str, rider: Rider) -> None:  # noqa: A002 - its name in the contract
+        """From now on, write this in the same transaction as every event of this type; its data has the report."""
+        self._riders[type] = rider
+
+    def publish(self, type: str, run_id: str | None, data: Mapping[str, Any]) -> asyncio.Future[int]:  # noqa: A002
+        """As `post`; its id when it is stored. The future may be left alone. StateError: it could not be stored."""
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        # Whoever does not look at the answer learns of a failure by the clients' resync and the daemon's log.
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+        def told(number: int, error: Exception | None) -> None:
+            if not answer.done():
+                answer.set_exception(error) if error else answer.set_result(number)
+
+        self.post(type, run_id, data, told)
+        return answer
+
+    def post(
+        self,
+        type: str,  # noqa: A002 - its name in the contract
+        run_id: str | None,
+        data: Mapping[str, Any],
+        told: Callable[[int, Exception | None], None] | None = None,
+    ) -> None:
+        """Store the event, then give it to everybody. What was published before keeps the id it had.
+
+        `data` has the report where there is one; `run_id` and `at` are added. When it cannot be stored, whoever listens
+        is told that something is missing.
+        """
+        now_ns = time.time_ns()
+        report = data.get("report") or {}
+        session = report.get("session")
+        body = msgspec.json.encode({"run_id": run_id, "at": wall_time(now_ns), **data})
+        values = {"at_ms": now_ns // 1_000_000, "type": type, "run_id": run_id, "session": session, "data": body}
+        rider = self._riders.get(type)
+
+        def insert(connection: sqlite3.Connection) -> tuple[int, bool, bool]:
+            rode = rider is not None and run_id is not None and rider.write(connection, run_id, report)
+            inserted = connection.execute(_SQL["insert"], values)
+            if inserted.rowcount == 1:
+                return inserted.lastrowid or 0, True, rode
+            return connection.execute(_SQL["find"], values).fetchone()[0], False, rode
+
+        def stored(written: tuple[int, bool, bool], error: Exception | None) -> None:
+            number, new, rode = written if error is None else (0, False, False)
+            if error is not None:
+                self._tell_of_loss()
+                if rider is not None:
+                    rider.undone()
+            if new and type == "run.verdict":
+                self.tally.verdict(report, time.time())
+            if new:
+                self._add(make(type, body, id=number, run_id=run_id, session=session))
+            if rode and rider is not None:
+                rider.committed()
+            if told is not None:
+                told(number, error)
+
+        self._store.post(insert, stored)
+
+    def tell(self, type: str, run_id: str, session: str | None, data: Mapping[str, Any]) -> None:  # noqa: A002
+        """Give it to everybody who listens now. It is not stored, and left out for who is behind."""
+        body = msgspec.json.encode({"run_id": run_id, "at": wall_time(time.time_ns()), **data})
+        self._add(make(type, body, run_id=run_id, session=session))
+
+    def wants(self, type: str, run_id: str | None = None) -> bool:  # noqa: A002
+        """Whether anybody may want an event of this type now (of this run; its session is not looked at)."""
+        return any(one.interest.may_take(type, run_id) for one in self._live)
+
+    def wants_output(self, run_id: str | None = None) -> bool:
+        """Whether anybody may want a run.output event (of this run; its session is not looked at)."""
+        return self.wants(OUTPUT, run_id)
+
+    def output(
+        self, run_id: str, session: str | None, stream: str, offset: int, data: bytes, *, late: bool = False
+    ) -> None:
+        """Tell that a run wrote this, `offset` bytes into that stream. Not stored, and left out when it is much."""
+        if not self._live or self._round_output + len(data) > _OUTPUT_AT_ONCE:
+            return
+        self._round_output += len(data)
+        for begin in range(0, len(data), PIECE):
+            piece = data[begin : begin + PIECE]
+            last = self._round[-1] if self._round else None
+            if isinstance(last, Output) and last.extend(run_id, stream, offset + begin, piece, late=late):
+                continue
+            self._add(Output(run_id, session, stream, offset + begin, piece, late=late))
+
+    # Giving out.
+
+    def _add(self, event: Event | Output) -> None:
+        self._round.append(event)
+        if self._due is None:
+            loop = asyncio.get_running_loop()
+            self._due = loop.call_at(max(self._next_round, loop.time()), self._give_out)
+
+    def _give_out(self) -> None:
+        self._due = None
+        given, self._round, self._round_output = self._round, [], 0
+        for event in given:
+            if isinstance(event, Event):
+                self._offer(event)
+            else:
+                self._offer_output(event)
+        pause = min(_LONGEST_PAUSE_S, _PAUSE_S * len(self._live))
+        self._next_round = asyncio.get_running_loop().time() + pause
+
+    def _offer(self, event: Event) -> None:
+        self.last_id = event.id or self.last_id
+        self.published += 1
+        self._unpruned += 1
+        for subscription in list(self._live):
+            subscription.offer(event)
+        if self._unpruned >= _PRUNE_EVERY:
+            self._prune_soon()
+
+    def _offer_output(self, output: Output) -> None:
+        plain = output.event(with_content=False)
+        full: Event | None = None
+        for subscription in self._live:
+            if not subscription.interest.output:
+                subscription.offer(plain)
+                continue
+            full = full or output.event(with_content=True)
+            subscription.offer(full)
+
+    def _heartbeat(self) -> None:
+        for subscription in list(self._open):
+            if not subscription.beat(_HEARTBEAT):
+                self.dropped += 1
+        if time.monotonic() > self._pruned_at + _PRUNE_EVERY_S:
+            self._prune_soon()
+        self._beat = asyncio.get_running_loop().call_later(self.bounds.heartbeat_s, self._heartbeat)
+
+    def _tell_of_loss(self) -> None:
+        self.unstored += 1
+        for subscription in self._open:
+            subscription.tell_of_loss()
+
+    # Listening.
+
+    @property
+    def subscribers(self) -> int:
+        """How many listen now."""
+        return len(self._open)
+
+    def subscribe(self, after: int | None = None, interest: Interest = Interest()) -> Subscription:  # noqa: B008
+        """Everything after this id, or from now on; to be closed. StateError: the log is closed."""
+        if self.closed:
+            raise StateError("no more events will come: the daemon is stopping", remedy="ask the next one")
+        bounds = self.bounds
+        subscription = Subscription(self, after, interest, events=bounds.client_events, size=bounds.client_bytes)
+        self._open.add(subscription)
+        return subscription
+
+    async def page(self, after: int, upto: int, interest: Interest) -> Page:
+        """Some stored events of this stretch: what one subscriber may have in memory at once."""
+        parameters = {"after": after, "upto": upto, "limit": _PAGE_EVENTS, **interest.parameters()}
+
+        def read(connection: sqlite3.Connection) -> Page:
+            events, size = [], 0
+            for row in connection.execute(_SQL["page"], parameters):
+                events.append(of_row(row))
+                size += len(events[-1].frame)
+                if size > _PAGE_BYTES or len(events) == _PAGE_EVENTS:
+                    break
+            else:
+                # The rows before the bounds: what is pruned between the two is then noticed, never overlooked.
+                return Page(events, upto, _bounds(connection)[0])
+            return Page(events, events[-1].id or upto, _bounds(connection)[0])
+
+        return await self._store.read(read)
+
+    def join(self, subscription: Subscription) -> None:
+        """Serve it live from here on."""
+        self._live.add(subscription)
+
+    def leave(self, subscription: Subscription) -> None:
+        """It reads from the store again."""
+        self._live.discard(subscription)
+
+    def forget(self, subscription: Subscription) -> None:
+        """Nothing more for this one."""
+        self._live.discard(subscription)
+        self._open.discard(subscription)
+
+    # Keeping it small.
+
+    async def prune(self) -> int:
+        """Remove what is too old or too much; how many that were."""
+        return await self._store.write(self._prune)
+
+    def _prune_soon(self) -> None:
+        self._unpruned, self._pruned_at = 0, time.monotonic()
+        # A failure is no loss: the next time does it.
+        self._store.write(self._prune).add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _prune(self, connection: sqlite3.Connection) -> int:
+        _, last = _bounds(connection)
+        before_ms = int((time.time() - self.bounds.keep_s) * 1000)
+        values = {"last": last, "keep": self.bounds.keep_events, "before_ms": before_ms}
+        return connection.execute(_SQL["prune"], values).rowcount
+
+
+def _bounds(connection: sqlite3.Connection) -> tuple[int, int]:
+    """The id after which nothing is missing, and the last one that was ever given."""
+    complete_after, last = connection.execute(_SQL["bounds"]).fetchone()
+    return complete_after, last

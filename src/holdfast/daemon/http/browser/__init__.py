@@ -1,0 +1,1 @@
+"""What browsers need: logging in, and the files of the dashboard."""

@@ -1,0 +1,52 @@
+"""About the daemon itself: health, doctor, metrics, and the document that describes all of this."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from starlette.responses import Response
+
+from ..wire.operation import Call, Operation, answer
+from ..wire.types import Doctor, Health
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+async def health(call: Call) -> Response:
+    """Always answered while the daemon lives; draining is a status of its own."""
+    return answer(msgspec.convert(call.service.health(), Health))
+
+
+async def doctor(call: Call) -> Response:
+    """What is wrong here."""
+    return answer(msgspec.convert(await call.service.doctor(), Doctor))
+
+
+async def metrics(call: Call) -> Response:
+    """For Prometheus."""
+    from prometheus_client import CONTENT_TYPE_LATEST
+
+    from ...service.metrics import metrics as render
+
+    return Response(render(call.service), headers={"Cache-Control": "no-store"}, media_type=CONTENT_TYPE_LATEST)
+
+
+def document(make: Callable[[], bytes]) -> Callable[[Call], Awaitable[Response]]:
+    """A handler for the OpenAPI document, made when it is first asked for."""
+    made: list[bytes] = []
+
+    async def openapi(_call: Call) -> Response:
+        if not made:
+            made.append(make())
+        return Response(made[0], media_type="application/json")
+
+    return openapi
+
+
+OPERATIONS = (
+    Operation("GET", "/v1/health", health, "How the daemon is.", Health),
+    Operation("GET", "/v1/doctor", doctor, "Look for everything that is wrong.", Doctor, errors=(503,)),
+    Operation("GET", "/metrics", metrics, "Numbers for Prometheus.", gives=("text/plain",)),
+)

@@ -1,0 +1,211 @@
+"""The output of a run: ranges of it, all of it, or as it comes; raw, or framed when streams have to stay apart.
+
+An answer that does not follow has its length and the next offset in its head: poll with that offset and nothing is
+lost or seen twice. One that follows ends when the run is settled. Reading is done in threads, a block at a time, and
+only as fast as the client takes it; a client that takes nothing for a while is cut off. The run never notices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from starlette.responses import Response
+
+from ....web.body import BYTES
+from ....web.connection import ABORT
+from ....web.problems import OUT_OF_RANGE, ProblemError
+from ..wire.operation import Call, Header, Operation
+from ..wire.types import OutputFrame, OutputQuery, given
+from .ranges import Choice, Maps, OutputMap, Piece, RangeReader
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.types import Receive, Scope, Send
+
+    from ...service.service import Service
+
+FRAMES = "application/x-ndjson"
+NEXT = "Holdfast-Next-Offset"
+START = "Holdfast-Offset"
+COMPLETE = "Holdfast-Complete"
+STALLED_S = 60.0
+_maps = Maps()
+
+
+def map_of(run_id: str) -> OutputMap:
+    """The map of this run's output, for others who read it by ranges."""
+    return _maps.of(run_id)
+
+
+async def output(call: Call) -> Response:
+    """The bytes that were asked for. ProblemError 416: the offset is beyond what there is."""
+    query: OutputQuery = call.query
+    framed = FRAMES in call.request.headers.get("accept", "")
+    fd = call.service.journal(call.run_id)
+    if fd < 0 and not query.follow:
+        return Response(b"", headers=_headers(0, 0, complete=False), media_type=FRAMES if framed else BYTES)
+    return await _ranged(call, query, fd, framed=framed)
+
+
+async def _ranged(call: Call, query: OutputQuery, fd: int, *, framed: bool) -> Response:
+    choice, found = Choice(query.stream, query.late), _maps.of(call.run_id)
+    try:
+        if fd >= 0:
+            await asyncio.to_thread(found.extend, fd)
+        total = found.total(choice) if fd >= 0 else 0
+        start = query.offset if query.offset >= 0 else max(0, total + query.offset)
+        if start > total:
+            remedy = "offsets count the bytes of the chosen stream; the next one is in Holdfast-Next-Offset"
+            headers = {NEXT: str(total)}
+            detail = f"there are {total} bytes, and none at {start}"
+            raise ProblemError(OUT_OF_RANGE, detail, run_id=call.run_id, field="offset", remedy=remedy, headers=headers)
+    except BaseException:
+        if fd >= 0:
+            os.close(fd)
+        raise
+    limit = given(query.limit)
+    end = None if limit is None else start + limit
+    if not query.follow:
+        end = total if end is None else min(total, end)
+    asked = Asked(call.service, call.run_id, choice, start, end)
+    return OutputStream(asked, fd, found, follow=query.follow, framed=framed)
+
+
+def _headers(start: int, end: int | None, *, complete: bool) -> dict[str, str]:
+    headers = {START: str(start), "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    if end is not None:
+        headers |= {NEXT: str(end), COMPLETE: str(complete).lower()}
+    return headers
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What to send."""
+
+    service: Service
+    run_id: str
+    choice: Choice
+    start: int
+    end: int | None
+
+
+class OutputStream(Response):
+    """Sends the pieces as the client takes them; owns the journal's descriptor."""
+
+    def __init__(self, asked: Asked, fd: int, found: OutputMap, *, follow: bool, framed: bool) -> None:
+        self._asked = asked
+        self._fd = fd
+        self._map = found
+        self._follow = follow
+        self._framed = framed
+        complete = not follow and found.ended and asked.end == found.total(asked.choice)
+        headers = _headers(asked.start, None if follow else asked.end, complete=complete)
+        super().__init__(headers=headers, media_type=FRAMES if framed else BYTES)
+        del self.headers["content-length"]
+        if not follow and not framed and asked.end is not None:
+            self.headers["content-length"] = str(asked.end - asked.start)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(self._send_all(scope, send))
+        leaving = asyncio.ensure_future(_left(receive))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+
+    async def _send_all(self, scope: Scope, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        if scope["method"] != "HEAD":
+            async for data in self._data():
+                try:
+                    async with asyncio.timeout(STALLED_S):
+                        await send({"type": "http.response.body", "body": data, "more_body": True})
+                except TimeoutError:
+                    scope.get("state", {}).get(ABORT, lambda: None)()
+                    return
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _data(self) -> AsyncIterator[bytes]:
+        async for pieces in self._pieces():
+            if self._framed:
+                yield b"".join(self._frame(piece) for piece in pieces)
+            elif pieces:
+                yield b"".join(piece.chunk.data for piece in pieces)
+
+    async def _pieces(self) -> AsyncIterator[list[Piece]]:
+        asked, more = self._asked, True
+        if self._fd < 0:
+            await self._until_started()
+        if self._fd < 0 or asked.end == asked.start:
+            return
+        place = self._map.mark_before(asked.choice, asked.start)
+        reader = RangeReader(self._fd, asked.run_id, asked.choice, place)
+        while True:
+            while not self._has_all(reader):
+                pieces = await asyncio.to_thread(reader.read, asked.start, asked.end)
+                if pieces is None:
+                    break
+                yield pieces
+            if not (self._follow and more) or self._has_all(reader) or reader.reader.ended:
+                return
+            # False: there will be no more, but what came before that has still to be read.
+            more = await asked.service.output_wait(asked.run_id, reader.reader.position)
+
+    def _has_all(self, reader: RangeReader) -> bool:
+        return reader.is_fenced or (self._asked.end is not None and reader.offset >= self._asked.end)
+
+    async def _until_started(self) -> None:
+        """Wait in the queue with the run; one that ends there has a journal, too."""
+        asked = self._asked
+        while self._fd < 0 and await asked.service.output_wait(asked.run_id, 0):
+            self._fd = asked.service.journal(asked.run_id)
+        if self._fd < 0:
+            self._fd = asked.service.journal(asked.run_id)
+        if self._fd >= 0:
+            await asyncio.to_thread(self._map.extend, self._fd)
+
+    def _frame(self, piece: Piece) -> bytes:
+        offset_ns = self._map.wall_offset_ns
+        chunk = piece.chunk
+        at = None if offset_ns is None else _wall(chunk.at_ns + offset_ns)
+        return msgspec.json.encode(OutputFrame(chunk.stream, piece.offset, at, chunk.late, chunk.data)) + b"\n"
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _wall(wall_ns: int) -> str:
+    seconds, ns = divmod(wall_ns, 1_000_000_000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{ns // 1000:06d}Z"
+
+
+_COUNT = {"type": "integer", "minimum": 0}
+OPERATIONS = (
+    Operation(
+        "GET",
+        "/v1/runs/{run_id}/output",
+        output,
+        "Bytes the run wrote: a range, all, or as they come.",
+        query=OutputQuery,
+        gives=(BYTES, FRAMES),
+        errors=(416,),
+        returns=(
+            Header(START, "Where the answer begins.", _COUNT),
+            Header(NEXT, "Where to go on; not there when following.", _COUNT),
+            Header(COMPLETE, "Whether this is all there will ever be.", {"type": "string", "enum": ["true", "false"]}),
+        ),
+    ),
+)

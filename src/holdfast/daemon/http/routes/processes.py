@@ -1,0 +1,163 @@
+"""Live runs: numbers of all as a snapshot or a stream, the process tree of one, and what one was asked to be."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import StreamingResponse
+
+from ....journal.reader import JournalReader
+from ....values.spec import public_spec
+from ...events.event import wall_time
+from ...service.sampling import Sampler, tree_of
+from ..wire.operation import Call, Operation, answer
+from ..wire.types import Time
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.responses import Response
+
+    from ...service.service import Service
+
+STREAM = "text/event-stream"
+
+
+class RunNow(msgspec.Struct):
+    """A live run in numbers; null where nothing is known (yet). `idle_at`: when the idle limit passes in silence."""
+
+    run_id: str
+    state: str
+    processes: int
+    cpu_percent: float | None
+    rss_bytes: int | None
+    output_bytes: int
+    output_rate: Annotated[float | None, Meta(description="bytes per second since the look before")]
+    waiting_for_input: bool | None
+    timeout_s: float | None
+    deadline_at: Time | None
+    idle_timeout_s: float | None
+    idle_at: Time | None
+
+
+class Now(msgspec.Struct):
+    """All live runs, whoever started them."""
+
+    at: Time
+    runs: list[RunNow]
+
+
+class NowQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """For the stream: how often."""
+
+    every_s: Annotated[float, Meta(ge=0.5, le=3600)] = 1.0
+
+
+class Process(msgspec.Struct):
+    """One process; `state` is the kernel's letter for it."""
+
+    pid: int
+    parent_pid: int
+    command: str
+    state: str
+    cpu_s: float
+    rss_bytes: int
+
+
+class ProcessTree(msgspec.Struct):
+    """The processes of a run now, parents before their children; none when it is over or not begun."""
+
+    run_id: str
+    guard_pid: int | None
+    processes: list[Process]
+
+
+class RunSpec(msgspec.Struct):
+    """What was asked for, by the names it was asked with; never a value of its environment."""
+
+    run_id: str
+    spec: dict[str, Any]
+
+
+async def now(call: Call) -> Response:
+    """One look, or a stream of looks as event `processes` for whoever accepts text/event-stream."""
+    sampler = _sampler(call)
+    if STREAM in call.request.headers.get("accept", ""):
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "Connection": "close"}
+        frames = _frames(call.service, sampler, call.query.every_s)
+        return StreamingResponse(frames, headers=headers, media_type=STREAM)
+    return answer(await _look(sampler))
+
+
+async def _frames(service: Service, sampler: Sampler, every_s: float) -> AsyncIterator[bytes]:
+    while not service.stopped.is_set():
+        yield b"event: processes\ndata: %s\n\n" % msgspec.json.encode(await _look(sampler))
+        try:
+            async with asyncio.timeout(every_s):
+                await service.stopped.wait()
+        except TimeoutError:
+            pass
+
+
+async def _look(sampler: Sampler) -> Now:
+    found = await asyncio.to_thread(sampler.look)
+    return Now(wall_time(time.time_ns()), msgspec.convert(found, list[RunNow]))
+
+
+def _sampler(call: Call) -> Sampler:
+    state = call.request.app.state
+    if not hasattr(state, "sampler"):
+        state.sampler = Sampler(call.service.state)
+    found: Sampler = state.sampler
+    return found
+
+
+async def tree(call: Call) -> Response:
+    """What is running."""
+    report = await call.service.report(call.run_id)
+    started = next((fact for fact in report["evidence"] if fact["fact"] == "started"), None)
+    guard_pid = None if started is None or report["state"] == "settled" else int(started["guard_pid"])
+    found = [] if guard_pid is None else await asyncio.to_thread(tree_of, guard_pid)
+    return answer(ProcessTree(call.run_id, guard_pid, msgspec.convert(found, list[Process])))
+
+
+async def spec(call: Call) -> Response:
+    """As it is on record, or in the queue. RunNotFoundError."""
+    fd = call.service.journal(call.run_id)
+    if fd >= 0:
+        found = await asyncio.to_thread(_recorded, fd, call.run_id)
+    else:
+        tracked = call.service.scheduler.runs[call.run_id]
+        found = {} if tracked.spec is None else public_spec(tracked.spec)
+    return answer(RunSpec(call.run_id, found))
+
+
+def _recorded(fd: int, run_id: str) -> dict[str, Any]:
+    import os
+
+    try:
+        reader = JournalReader(fd, run_id=run_id)
+        reader.read(1)  # it comes before all output
+        return reader.spec or {}
+    finally:
+        os.close(fd)
+
+
+OPERATIONS = (
+    Operation(
+        "GET",
+        "/v1/processes",
+        now,
+        "What the live runs use now, and how long they still have; also as a stream.",
+        Now,
+        query=NowQuery,
+        gives=(STREAM,),
+        errors=(503,),
+    ),
+    Operation("GET", "/v1/runs/{run_id}/processes", tree, "The process tree of a run now.", ProcessTree),
+    Operation("GET", "/v1/runs/{run_id}/spec", spec, "What was asked for.", RunSpec),
+)

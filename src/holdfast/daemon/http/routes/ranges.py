@@ -1,0 +1,184 @@
+"""Where in a journal a byte of output is: a sparse map per run, made by looking at frames and not at their contents.
+
+What an offset means. A client asks for one stream or for both, with late output or without. That choice is a sequence
+of bytes, which only ever grows at its end, and an offset counts in it. So an offset stays right while the run goes on,
+and after it.
+
+The map has a mark for every mebibyte of journal: the place of a frame, and how many bytes of each kind were before it.
+A range is then read from the last mark that is not beyond its beginning. A map takes 40 bytes per mebibyte; it is kept
+for the runs that were asked about last, and goes on from where it ended when the journal has grown.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from array import array
+from bisect import bisect_right
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+from ....journal.codec import FRAME_SIZE
+from ....journal.reader import Chunk, JournalReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STREAMS = ("stdout", "stderr")
+BLOCK = 1 << 20
+_EVERY = 1 << 20
+_KEPT = 64
+
+
+class Choice(NamedTuple):
+    """Which bytes: of `stdout`, `stderr` or `all`, with late ones or without."""
+
+    stream: str
+    late: bool
+
+    def takes(self, stream: str, *, late: bool) -> bool:
+        """Whether a piece of output belongs to it."""
+        return self.stream in ("all", stream) and (self.late or not late)
+
+    def count(self, counts: tuple[int, ...]) -> int:
+        """How many of these bytes (stdout, late stdout, stderr, late stderr) belong to it."""
+        kinds = ((stream, late) for stream in STREAMS for late in (False, True))
+        return sum(size for size, (stream, late) in zip(counts, kinds, strict=True) if self.takes(stream, late=late))
+
+
+class _Surveyor(JournalReader):
+    """Steps over output and counts it by kind; sets a mark now and then."""
+
+    def __init__(self, fd: int, run_id: str) -> None:
+        super().__init__(fd, run_id=run_id)
+        self.counts = [0, 0, 0, 0]
+        self.marks: list[array[int]] = [array("Q") for _ in range(5)]
+
+    def _remember(self, name: str, late: int, offset: int, length: int) -> None:
+        # Called for each frame of output before it is counted: the counts are those of what lies before it.
+        places = self.marks[0]
+        if not places or offset - FRAME_SIZE - places[-1] >= _EVERY:
+            for column, value in zip(self.marks, (offset - FRAME_SIZE, *self.counts), strict=True):
+                column.append(value)
+        self.counts[2 * (name == "stderr") + (late != 0)] += length
+
+    def move_to(self, fd: int) -> None:
+        """Go on with another descriptor of the same journal."""
+        self._fd = fd
+
+
+class OutputMap:
+    """The map of one run. Its methods may be called from any thread."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+        self._lock = threading.Lock()
+        self._identity: tuple[int, int] | None = None
+        self._surveyor = _Surveyor(-1, run_id)
+
+    def extend(self, fd: int) -> None:
+        """Take in what is new. JournalError: it is no journal."""
+        own = os.dup(fd)  # whoever asked may be gone before we are done, and the number another file's
+        try:
+            with self._lock:
+                self._extend(own)
+        finally:
+            os.close(own)
+
+    def _extend(self, fd: int) -> None:
+        found = os.fstat(fd)
+        identity = found.st_dev, found.st_ino
+        if identity != self._identity or found.st_size < self._surveyor.position:
+            # Another file: a damaged journal that was replaced, or a new run of an id that was pruned.
+            self._identity, self._surveyor = identity, _Surveyor(fd, self._run_id)
+        self._surveyor.move_to(fd)
+        try:
+            self._surveyor.scan()
+        finally:
+            self._surveyor.move_to(-1)
+
+    def total(self, choice: Choice) -> int:
+        """How many bytes there are, as far as `extend` has seen."""
+        return choice.count(tuple(self._surveyor.counts))
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+        return self._surveyor.ended
+
+    @property
+    def wall_offset_ns(self) -> int | None:
+        """What makes wall-clock time of a journal's time; None when it does not say."""
+        header = self._surveyor.header or {}
+        wall_ns, begin_ns = header.get("wall_ns"), header.get("boottime_ns")
+        return wall_ns - begin_ns if isinstance(wall_ns, int) and isinstance(begin_ns, int) else None
+
+    def mark_before(self, choice: Choice, offset: int) -> tuple[int, int]:
+        """The last mark not beyond `offset`: its place in the journal, and how many bytes come before it."""
+        # Without the lock, which is held as long as a large journal is looked through: the event loop calls this.
+        # A row is there when its last column is.
+        marks = self._surveyor.marks
+        rows = range(len(marks[-1]))
+        number = bisect_right(rows, offset, key=lambda row: choice.count(_row(marks, row))) - 1
+        return (0, 0) if number < 0 else (marks[0][number], choice.count(_row(marks, number)))
+
+
+def _row(marks: list[array[int]], number: int) -> tuple[int, ...]:
+    return tuple(column[number] for column in marks[1:])
+
+
+class Maps:
+    """The maps of the runs that were asked about last."""
+
+    def __init__(self) -> None:
+        self._maps: OrderedDict[str, OutputMap] = OrderedDict()
+
+    def of(self, run_id: str) -> OutputMap:
+        """The map of this run, as far as it was made."""
+        found = self._maps.setdefault(run_id, OutputMap(run_id))
+        self._maps.move_to_end(run_id)
+        while len(self._maps) > _KEPT:
+            self._maps.popitem(last=False)
+        return found
+
+
+class Piece(NamedTuple):
+    """A chunk that was asked for, and where it begins in the sequence."""
+
+    chunk: Chunk
+    offset: int
+
+
+class RangeReader:
+    """Reads a choice from an offset on, as far as the journal goes; can be asked again when that has grown."""
+
+    def __init__(self, fd: int, run_id: str, choice: Choice, place: tuple[int, int]) -> None:
+        self.reader = JournalReader(fd, run_id=run_id)
+        self.reader.position, self.offset = place
+        self._choice = choice
+        self._fenced: set[str] = set()
+
+    def read(self, start: int, end: int | None) -> list[Piece] | None:
+        """The next pieces within start..end; an empty list when none of the frames that were read was wanted.
+
+        None: there is no more for now.
+        """
+        chunks = self.reader.read(BLOCK)
+        return list(self._cut(chunks, start, end)) if chunks else None
+
+    def _cut(self, chunks: list[Chunk], start: int, end: int | None) -> Iterator[Piece]:
+        for chunk in chunks:
+            if chunk.late:
+                self._fenced.add(chunk.stream)
+            if not self._choice.takes(chunk.stream, late=chunk.late):
+                continue
+            at, self.offset = self.offset, self.offset + len(chunk.data)
+            low, high = max(start, at), self.offset if end is None else min(end, self.offset)
+            if low < high:
+                yield Piece(chunk._replace(data=chunk.data[low - at : high - at]), low)
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether all that can still come is late and not wanted."""
+        wanted = {stream for stream in STREAMS if self._choice.stream in ("all", stream)}
+        return not self._choice.late and wanted <= self._fenced

@@ -1,0 +1,210 @@
+"""Runs: posting, listing, looking, waiting, and what a live one can be asked."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from ....projections.http import http_headers
+from ....projections.report import outcome_of
+from ....state.index.entry import Filters
+from ....web.body import BYTES, JSON
+from ....web.problems import INVALID, ProblemError
+from ...queue.submission import Submission
+from ..wire.operation import Call, Header, Operation, answer
+from ..wire.types import (
+    Delivery,
+    DeliveryList,
+    EvidenceList,
+    Extend,
+    Input,
+    InputQuery,
+    Report,
+    Resize,
+    RunPage,
+    RunsQuery,
+    SendSignal,
+    Stop,
+    WaitQuery,
+    given,
+    to_report,
+)
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+_Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FARTHEST_NS = (1 << 63) - 1  # what SQLite compares with
+LONGEST_KEY = 255
+
+
+async def create(call: Call) -> Response:
+    """201 with the report of a new run, 200 with that of the run the key was used for."""
+    key = idempotency_key(call)
+    found, created = await call.service.submit(call.body, idempotency_key=key)
+    location = {"Location": f"/v1/runs/{found['run_id']}"}
+    return _report(found, 201 if created else 200, location)
+
+
+def idempotency_key(call: Call) -> str | None:
+    """The key, if there is one. ProblemError: it is empty, too long or not printable, and would not be found again."""
+    key: str | None = call.request.headers.get("idempotency-key")
+    if key is not None and not (1 <= len(key) <= LONGEST_KEY and key.isascii() and key.isprintable()):
+        remedy = f"use 1 to {LONGEST_KEY} printable ASCII characters"
+        raise ProblemError(INVALID, "the Idempotency-Key is not usable", field="Idempotency-Key", remedy=remedy)
+    return key
+
+
+async def listing(call: Call) -> Response:
+    """A page of runs."""
+    query: RunsQuery = call.query
+    found, cursor = await call.service.list(
+        filters_of(query), states=tuple(query.state), cursor=given(query.cursor), limit=query.limit
+    )
+    return answer(RunPage([to_report(report) for report in found], cursor))
+
+
+def filters_of(query: RunsQuery) -> Filters:
+    """The filters as the index takes them."""
+    return Filters(
+        session=given(query.session),
+        parent=given(query.parent),
+        name=given(query.name),
+        statuses=tuple(query.status),
+        causes=tuple(query.cause),
+        labels=tuple((name, value) for name, _, value in (label.partition("=") for label in query.label)),
+        since_ns=ns_of(given(query.since), "since"),
+        until_ns=ns_of(given(query.until), "until"),
+    )
+
+
+def ns_of(text: str | None, field: str) -> int | None:
+    """A time of a query in nanoseconds. ProblemError 422."""
+    if text is None:
+        return None
+    try:
+        since = msgspec.convert(text, _Instant) - _EPOCH
+    except msgspec.ValidationError:
+        remedy = "write it as RFC 3339 does, with its offset: 2026-01-31T12:00:00Z"
+        raise ProblemError(INVALID, f"{field} is no time", field=field, remedy=remedy) from None
+    exact = (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
+    return max(-_FARTHEST_NS, min(exact, _FARTHEST_NS))
+
+
+async def show(call: Call) -> Response:
+    """One run."""
+    return _report(await call.service.report(call.run_id))
+
+
+async def wait(call: Call) -> Response:
+    """The report at the verdict (or when settled), or as it is when the time is up: `status` tells which."""
+    query: WaitQuery = call.query
+    waiting = call.service.wait(call.run_id, until=query.until, timeout_s=query.timeout_s)
+    return _report(await call.while_connected(waiting))
+
+
+async def evidence(call: Call) -> Response:
+    """The facts."""
+    return answer(EvidenceList(call.run_id, await call.service.evidence(call.run_id)))
+
+
+async def deliveries(call: Call) -> Response:
+    """How its webhook stands."""
+    await call.service.report(call.run_id)  # there is such a run
+    found = await call.service.deliveries.show(call.run_id)
+    return answer(DeliveryList(call.run_id, [] if found is None else [msgspec.convert(found, Delivery)]))
+
+
+async def cancel(call: Call) -> Response:
+    """Ask it to end. A run that is over stays as it is."""
+    asked: Stop = call.body
+    return _report(await call.service.cancel(call.run_id, reason=asked.reason, now=asked.now))
+
+
+async def send_input(call: Call) -> Response:
+    """Bytes for stdin: the body itself, or in JSON."""
+    if isinstance(call.body, bytes):
+        data, eof = call.body, call.query.eof
+    else:
+        asked: Input = call.body
+        if asked.text is not None and asked.data is not None:
+            raise ProblemError(INVALID, "there are both text and data", field="data", remedy="send one of them")
+        data = (asked.text or "").encode() if asked.data is None else asked.data
+        eof = asked.eof or call.query.eof
+    return _report(await call.service.send_input(call.run_id, data, eof=eof))
+
+
+async def extend(call: Call) -> Response:
+    """Move the deadline."""
+    asked: Extend = call.body
+    return _report(await call.service.extend(call.run_id, asked.seconds))
+
+
+async def send_signal(call: Call) -> Response:
+    """One signal, which is no stop."""
+    asked: SendSignal = call.body
+    return _report(await call.service.signal(call.run_id, asked.signal, tree=asked.tree))
+
+
+async def resize(call: Call) -> Response:
+    """The terminal's size."""
+    asked: Resize = call.body
+    return _report(await call.service.resize(call.run_id, asked.rows, asked.columns))
+
+
+def _report(found: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    report = to_report(found)
+    about: dict[str, str] = {"Holdfast-Run": report.run_id, "Holdfast-State": str(report.state)}
+    if report.status is not None:  # before that there is no outcome to be found out again from the evidence
+        about |= http_headers(outcome_of(found), report.run_id)
+    return answer(report, status, {**about, **(headers or {})})
+
+
+_KEY = Header(
+    "Idempotency-Key",
+    "The same key with the same body gives the same run; with another body, 409.",
+    {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": "^[ -~]+$"},
+)
+_WHERE = Header("Location", "The path of the run.", {"type": "string"})
+_RUN = "/v1/runs/{run_id}"
+
+OPERATIONS = (
+    Operation(
+        "POST",
+        "/v1/runs",
+        create,
+        "Queue a run; 200 when the idempotency key was used for it before.",
+        Report,
+        201,
+        (200,),
+        body=Submission,
+        errors=(409, 429, 503),
+        sends=(_KEY,),
+        returns=(_WHERE,),
+    ),
+    Operation("GET", "/v1/runs", listing, "List runs, newest first.", RunPage, query=RunsQuery, errors=(503,)),
+    Operation("GET", _RUN, show, "Look at a run.", Report),
+    Operation("GET", f"{_RUN}/wait", wait, "Wait for the verdict, or for the settled run.", Report, query=WaitQuery),
+    Operation("GET", f"{_RUN}/evidence", evidence, "What was recorded, in order.", EvidenceList),
+    Operation("GET", f"{_RUN}/deliveries", deliveries, "How the run's webhook stands.", DeliveryList, errors=(503,)),
+    Operation("POST", f"{_RUN}/cancel", cancel, "Ask a run to end.", Report, body=Stop, errors=(409, 503, 504)),
+    Operation(
+        "POST",
+        f"{_RUN}/input",
+        send_input,
+        "Write to the command's stdin.",
+        Report,
+        query=InputQuery,
+        body=Input,
+        takes=(JSON, BYTES),
+        errors=(409, 503, 504),
+    ),
+    Operation("POST", f"{_RUN}/extend", extend, "Move the deadline.", Report, body=Extend, errors=(409, 503, 504)),
+    Operation("POST", f"{_RUN}/signal", send_signal, "Send a signal.", Report, body=SendSignal, errors=(409, 503, 504)),
+    Operation(
+        "POST", f"{_RUN}/resize", resize, "Resize the run's terminal.", Report, body=Resize, errors=(409, 503, 504)
+    ),
+)

@@ -1,0 +1,40 @@
+"""Sessions: listing them, and closing one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..wire.operation import Call, Operation, answer
+from ..wire.types import Closing, Session, SessionList, Stop
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+
+async def listing(call: Call) -> Response:
+    """All of them."""
+    return answer(SessionList(msgspec.convert(await call.service.sessions(), list[Session])))
+
+
+async def close(call: Call) -> Response:
+    """Close one and end its runs; answered when each is over or its bound has passed. Closing twice is fine."""
+    asked: Stop = call.query
+    name: str = call.request.path_params["session"]
+    found = await call.service.close_session(name, reason=asked.reason, now=asked.now)
+    return answer(msgspec.convert(found, Closing))
+
+
+OPERATIONS = (
+    Operation("GET", "/v1/sessions", listing, "List sessions.", SessionList, errors=(503,)),
+    Operation(
+        "DELETE",
+        "/v1/sessions/{session}",
+        close,
+        "Close a session: it takes no more runs, and those it has are ended.",
+        Closing,
+        query=Stop,
+        errors=(503,),
+    ),
+)

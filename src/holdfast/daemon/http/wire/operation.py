@@ -1,0 +1,130 @@
+"""One thing that can be asked over HTTP: the table that makes both the routes and the OpenAPI document.
+
+An operation names its types once. From them a request is decoded before the handler sees it, the answer is encoded,
+and the document is written; so none of the three can say something else than the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from ....web import body as bodies
+from ....web.problems import INVALID, ProblemError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from starlette.requests import Request
+
+    from ...service.service import Service
+
+T = TypeVar("T")
+
+
+class Call(NamedTuple):
+    """One request, decoded: what a handler gets."""
+
+    service: Service
+    request: Request
+    query: Any
+    body: Any
+
+    @property
+    def run_id(self) -> str:
+        """The run in the path."""
+        found: str = self.request.path_params["run_id"]
+        return found
+
+    async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it, and stop when the client goes away: nobody would read the answer. ClientDisconnect then."""
+        doing = asyncio.ensure_future(work)
+        gone = asyncio.ensure_future(_disconnected(self.request))
+        try:
+            await asyncio.wait((doing, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done():
+                raise ClientDisconnect
+            return doing.result()
+        finally:
+            for task in (doing, gone):
+                task.cancel()
+            await asyncio.gather(doing, gone, return_exceptions=True)
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+class Header(NamedTuple):
+    """A header of a request or an answer, for the document."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+
+
+class Operation(NamedTuple):
+    """What is asked with a method at a path, its types, and who answers."""
+
+    method: str
+    path: str
+    handler: Callable[[Call], Awaitable[Response]]
+    summary: str
+    answer: Any = None  # the type of the JSON answer
+    status: int = 200
+    also: tuple[int, ...] = ()  # other statuses with the same answer
+    query: type[msgspec.Struct] | None = None
+    body: type[msgspec.Struct] | None = None
+    takes: tuple[str, ...] = (bodies.JSON,)
+    gives: tuple[str, ...] = ()  # media types of an answer that is no JSON
+    errors: tuple[int, ...] = ()
+    sends: tuple[Header, ...] = ()
+    returns: tuple[Header, ...] = ()
+
+    async def respond(self, service: Service, request: Request, bounds: bodies.Bounds) -> Response:
+        """Decode, handle, answer. ProblemError and HoldfastError: refused."""
+        query = decode_query(request, self.query or _Nothing)
+        asked = None
+        if self.body is not None:
+            bodies.check_media_type(request, self.takes)
+            data = await bodies.read(request, bounds)
+            asked = data if bodies.media_type(request) == bodies.BYTES else bodies.decode(data, self.body)
+        return await self.handler(Call(service, request, query, asked))
+
+
+class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
+    """No parameters."""
+
+
+def decode_query(request: Request, wanted: type[msgspec.Struct]) -> Any:
+    """The parameters as their type says: those of lists may be repeated, others come once. ProblemError 422."""
+    given: dict[str, Any] = {}
+    for name, value in request.query_params.multi_items():
+        if name in list_fields(wanted):
+            given.setdefault(name, []).append(value)
+        elif name in given:
+            raise ProblemError(INVALID, f"the parameter {name[:80]!r} came twice", field=name[:80])
+        else:
+            given[name] = value
+    try:
+        return msgspec.convert(given, wanted, strict=False)
+    except msgspec.ValidationError as error:
+        raise bodies.invalid(error) from None
+
+
+@cache
+def list_fields(wanted: type[msgspec.Struct]) -> frozenset[str]:
+    """The fields of which there may be several."""
+    kinds = {field.name: msgspec.inspect.type_info(field.type) for field in msgspec.structs.fields(wanted)}
+    return frozenset(name for name, kind in kinds.items() if isinstance(kind, msgspec.inspect.ListType))
+
+
+def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """JSON of one of our types. It is about a moment, so nobody may keep it."""
+    return Response(msgspec.json.encode(value), status, {"Cache-Control": "no-store", **(headers or {})}, bodies.JSON)

@@ -1,0 +1,1 @@
+"""The queue: runs from the post to their end."""

@@ -1,0 +1,191 @@
+"""A posted run on its way into the queue: checked, written down, and only then known to anybody.
+
+One transaction has the row, the idempotency key and the webhook: after a crash there are all of them or none. Whoever
+posts with a key twice at once has to wait for its turn: the second finds the first's run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from ...state import sessions
+from ...values.errors import IdempotencyConflictError, QueueFullError, RunExistsError
+from ...values.run_id import check_run_id, new_run_id
+from ..store.store import statements
+from . import unstarted
+from .admission import keys_of
+from .tracked import Tracked
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from ...config import Config
+    from ...state.directory import StateDirectory
+    from ..store.store import Store
+    from ..webhooks.deliveries import Deliveries
+    from .nesting import Nesting
+    from .scheduler import Scheduler
+    from .submission import Submission
+
+_SQL = statements("queue")
+
+
+class Taken(NamedTuple):
+    """What became of it: the run, and whether it is new."""
+
+    run_id: str
+    is_new: bool
+
+
+class Intake:
+    """Takes runs in."""
+
+    def __init__(
+        self, state: StateDirectory, store: Store, scheduler: Scheduler, nesting: Nesting, deliveries: Deliveries
+    ) -> None:
+        self._state = state
+        self._store = store
+        self._scheduler = scheduler
+        self._nesting = nesting
+        self._deliveries = deliveries
+        self._incoming: dict[str, asyncio.Event] = {}  # runs whose rows are being written
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._defaults: tuple[Config, dict[str, Any]] | None = None
+
+    def turn(self, key: str) -> asyncio.Lock:
+        """To be held while posting with this key: whoever comes second finds what became of the first."""
+        return self._turns.setdefault(key, asyncio.Lock())
+
+    async def used(self, key: str, submission: Submission) -> str | None:
+        """The run this key was used for; None: it was not. IdempotencyConflictError: for another spec."""
+        digest = submission.digest()
+        run_id = await self._store.read(lambda connection: _use_of(connection, key, digest))
+        return None if run_id is None else await self._arrived(run_id)
+
+    async def take(self, submission: Submission, config: Config, key: str | None) -> Taken:
+        """Queue it.
+
+        QueueFullError, IdempotencyConflictError, SpecError, SessionClosedError, RunExistsError, StateError: it was not.
+        RequestError: neither, because its parent is over.
+        """
+        outer = await self._nesting.outer(submission.parent)
+        run_id = new_run_id() if submission.run_id is None else check_run_id(submission.run_id)
+        queued_ns = time.time_ns()
+        if self._defaults is None or self._defaults[0] is not config:
+            self._defaults = (config, _defaults(config))
+        complete = submission.with_defaults(self._defaults[1])
+        tracked = self._tracked(run_id, complete, wall_time(queued_ns))
+        self._check_room(run_id, config)
+        row = {"run_id": run_id, "queued_ns": queued_ns, "submission": msgspec.json.encode(complete)}
+        use = (
+            None if key is None else {"key": key, "digest": submission.digest(), "run_id": run_id, "used_ns": queued_ns}
+        )
+        self._incoming[run_id] = asyncio.Event()
+        taken: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
+
+        def written(put_at: int | str, error: Exception | None) -> None:
+            # On the loop whether or not somebody still waits: a client that goes away takes back nothing.
+            try:
+                found = self._written(tracked, outer, complete, put_at, error)
+            except Exception as failure:  # noqa: BLE001 - it belongs to who posted this
+                if not taken.done():
+                    taken.set_exception(failure)
+            else:
+                if not taken.done():
+                    taken.set_result(found)
+
+        self._store.post(lambda connection: self._write(connection, complete, row, use), written)
+        found = await taken
+        return found if found.is_new else Taken(await self._arrived(found.run_id), False)
+
+    def _written(
+        self,
+        tracked: Tracked,
+        outer: Tracked | None,
+        submission: Submission,
+        put_at: int | str,
+        error: Exception | None,
+    ) -> Taken:
+        """Its row is committed, or was not: then this fails as `take`."""
+        try:
+            if error is not None:
+                raise error
+            if isinstance(put_at, str):  # somebody else used the key while we looked
+                return Taken(put_at, False)
+            timeout_s = submission.queue_timeout_s
+            self._scheduler.enqueue(tracked, put_at, submission.priority, timeout_s, timeout_s or 0.0)
+        finally:
+            self._incoming.pop(tracked.run_id).set()
+        self._scheduler.announce_queued(tracked)
+        # In the queue, then looked: a session that closes now, or a parent that ends, is seen here or sees this run.
+        session = None if tracked.spec is None else tracked.spec.session
+        try:
+            self._nesting.contain(tracked, outer)
+            if session is not None and sessions.is_closed(self._state, session):
+                self._scheduler.end_in_queue(tracked.run_id, unstarted.stopped("session", "its session was closed"))
+        finally:
+            self._scheduler.pump()
+        return Taken(tracked.run_id, True)
+
+    def _write(
+        self, connection: sqlite3.Connection, submission: Submission, row: dict[str, Any], use: dict[str, Any] | None
+    ) -> int | str:
+        """The place in the queue, or the run that the key was used for."""
+        if use is not None:
+            if (used := _use_of(connection, use["key"], use["digest"])) is not None:
+                return used
+            connection.execute(_SQL["use_key"], use)
+        if submission.on_verdict is not None:
+            self._deliveries.insert(connection, row["run_id"], submission.on_verdict.url)
+        return int(connection.execute(_SQL["put"], row).lastrowid or 0)
+
+    async def _arrived(self, run_id: str) -> str:
+        """Its row is written; when it is in the queue, too."""
+        if run_id in self._incoming:
+            await self._incoming[run_id].wait()
+        return run_id
+
+    def _check_room(self, run_id: str, config: Config) -> None:
+        if run_id in self._scheduler.runs or run_id in self._incoming or self._state.has(run_id):
+            remedy = "choose another id, or leave it out"
+            raise RunExistsError("there is a run of this id already", run_id=run_id, remedy=remedy)
+        waiting = self._scheduler.admission.waiting + len(self._incoming)
+        has_room = self._scheduler.admission.running + waiting < config.max_runs
+        if waiting >= config.queue_limit and not has_room:
+            remedy = "try again later, or raise queue_limit"
+            raise QueueFullError(f"{waiting} runs are queued, and no more may be", remedy=remedy)
+
+    def _tracked(self, run_id: str, submission: Submission, queued_at: str) -> Tracked:
+        spec = submission.spec(run_id, queued_at)
+        if submission.on_verdict is not None:
+            self._deliveries.check(submission.on_verdict.url)
+        sessions.check_open(self._state, spec.session, run_id)
+        return Tracked(run_id, keys_of(submission.concurrency_key, spec.session, dict(spec.labels)), spec=spec)
+
+
+def wall_time(ns: int) -> str:
+    """RFC 3339, UTC, as in reports."""
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(ns // 10**9))}.{ns // 1000 % 10**6:06d}Z"
+
+
+def _defaults(config: Config) -> dict[str, Any]:
+    """What a run gets that does not say otherwise, by posted names."""
+    named = {name.removeprefix("default_"): value for name, value in config._asdict().items() if name[:8] == "default_"}
+    named["queue_timeout_s"] = config.queue_timeout_s
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _use_of(connection: sqlite3.Connection, key: str, digest: str) -> str | None:
+    found = connection.execute(_SQL["key"], {"key": key}).fetchone()
+    if found is None:
+        return None
+    used_digest, run_id = found
+    if used_digest != digest:
+        remedy = "use a new key for a new run"
+        raise IdempotencyConflictError("the idempotency key was used for another spec", run_id=run_id, remedy=remedy)
+    return str(run_id)

@@ -1,0 +1,302 @@
+"""Runs from the queue to their end: what is durable, what may start, who follows it, what is announced.
+
+Orders that are guaranteed, each so that a crash between two steps leaves something the next daemon can tell:
+
+- A run is queued when its row is committed, and only then is anybody told.
+- Starting: run directory, guard, first fact; then the row goes from `queue` to `active`. After a crash a row whose run
+  has a directory was started (or ended in the queue); one without was not. So each run starts once.
+- A run ends in the queue by a finished record, then the row goes. A stop that comes before the start wins: once a run
+  is withdrawn from admission, one of {start, expiry, stop} has it and the others find nothing.
+- Of one run: run.queued, run.started, run.verdict, run.settled, each published before the next, `active` is left last.
+  Waiters are told before the event is on disk: they need not wait for it.
+- Room is given back when a run is settled, not at its verdict: what unwinds still uses the host.
+
+Everything here takes place on the event loop's thread; nothing is awaited between a look and what follows from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from ...values.errors import HoldfastError, RunExistsError, SessionClosedError
+from ..process.tasks import Tasks
+from ..store.store import statements
+from . import unstarted
+from .admission import Admission, Waiting
+from .tracked import Tracked
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable
+
+    from ...state.directory import StateDirectory
+    from ..engines.engine import Engine, EngineRun
+    from ..events.events import EventLog
+    from ..process.log import Log
+    from ..store.store import Store
+    from .admission import Limits
+    from .unstarted import Ending
+
+_SQL = statements("queue")
+_RETRY_S = 1.0
+_LOOK_AGAIN_S = 5.0
+_TRIES = 5  # of a start that fails for a reason that may pass
+
+
+class Scheduler:
+    """Every run that waits or takes place, and the one place that moves it on."""
+
+    def __init__(
+        self, state: StateDirectory, store: Store, engine: Engine, events: EventLog, limits: Limits, log: Log
+    ) -> None:
+        self.state = state
+        self.runs: dict[str, Tracked] = {}  # in the order they came: oldest first
+        self.admission = Admission(limits)
+        self.is_open = False  # whether anything may start
+        self.on_verdict: list[Callable[[Tracked], None]] = []  # called with each run that has its verdict now
+        self.on_settled: list[Callable[[Tracked], None]] = []  # called with each of our runs that is over
+        self.on_started: list[Callable[[Tracked], None]] = []  # called with each run that is followed from now on
+        self.log = log
+        self.tasks = Tasks(lambda error: log.error(f"this is a defect in Holdfast, please report it: {error!r}"))
+        self._store = store
+        self._engine = engine
+        self._events = events
+        self._tries: dict[str, int] = {}
+        self._all_settled: asyncio.Event | None = None
+
+    # The queue.
+
+    def enqueue(
+        self, tracked: Tracked, sequence: int, priority: int, expires_in_s: float | None, limit_s: float
+    ) -> None:
+        """A run whose row is committed waits from now on; `limit_s` is what its queue timeout was."""
+        self.runs[tracked.run_id] = tracked
+        self.admission.enqueue(Waiting(sequence, tracked.run_id, priority, tracked.keys))
+        if expires_in_s is not None:
+            loop = asyncio.get_running_loop()
+            tracked.expiry = loop.call_later(
+                max(0.0, expires_in_s), self.end_in_queue, tracked.run_id, unstarted.expired(limit_s)
+            )
+
+    def end_in_queue(self, run_id: str, ending: Ending) -> bool:
+        """End a run that was not started; False when it was, or does not wait."""
+        tracked = self.runs.get(run_id)
+        if tracked is None or tracked.run is not None or tracked.final is not None:
+            return False
+        if self.admission.withdraw(run_id) is not None:
+            self.tasks.begin(self._end_in_queue(tracked, ending))
+        elif tracked.ending is None:
+            tracked.ending = ending  # it is about to be started, or just being ended: whoever has it looks at this
+        return True
+
+    def pump(self) -> None:
+        """Start whatever may start."""
+        while self.is_open and (chosen := self.admission.take_next()) is not None:
+            tracked = self.runs[chosen.run_id]
+            self.tasks.begin(self._start(tracked, chosen))
+
+    async def _start(self, tracked: Tracked, waiting: Waiting) -> None:
+        assert tracked.spec is not None
+        if tracked.ending is not None:
+            await self._end_in_queue(tracked, tracked.ending)
+            return
+        if not self.is_open:  # closed since it was chosen: it keeps its place
+            self.admission.vacate(tracked.run_id)
+            self.admission.enqueue(waiting)
+            return
+        try:
+            run = await self._engine.start(tracked.spec)  # awaits nothing: from the look above it is one step
+        except SessionClosedError:
+            await self._end_in_queue(tracked, unstarted.stopped("session", "its session was closed while it waited"))
+        except RunExistsError as error:
+            if not self.state.has(tracked.run_id):
+                self._not_started(tracked, waiting, error)  # somebody is just making it
+                return
+            # Somebody else took the id since it was queued: that run is theirs, and this one cannot be told from it.
+            self.log.warning(f"not started: {error}", run_id=tracked.run_id)
+            self._end(tracked, await asyncio.to_thread(_read_report, self.state, tracked.run_id))
+        except HoldfastError as error:
+            self._not_started(tracked, waiting, error)
+        else:
+            await self._started(tracked, run)
+
+    async def _started(self, tracked: Tracked, run: EngineRun) -> None:
+        tracked.forget_expiry()  # not before: one that cannot be started goes on waiting
+        tracked.run, tracked.spec = run, None
+        tracked.begun.set()
+        self._tries.pop(tracked.run_id, None)
+        values = {"run_id": tracked.run_id, "queued_ns": time.time_ns(), "concurrency_key": tracked.keys.main}
+
+        def begin(connection: sqlite3.Connection) -> None:
+            connection.execute(_SQL["begin"], values)
+            connection.execute(_SQL["drop"], values)
+
+        self._post(begin, tracked.run_id)
+        await self._follow(tracked, run)
+
+    def _not_started(self, tracked: Tracked, waiting: Waiting, error: HoldfastError) -> None:
+        """It stays where it was in the queue and is tried again; in the end it is on record that it cannot be."""
+        tries = self._tries[tracked.run_id] = self._tries.get(tracked.run_id, 0) + 1
+        self.log.warning(f"could not be started ({tries}): {error}", run_id=tracked.run_id)
+        if tries >= _TRIES:
+            self._tries.pop(tracked.run_id)
+            code = getattr(error, "errno", None)
+            self.tasks.begin(self._end_in_queue(tracked, unstarted.not_started(code or 5)))
+            return
+        self.admission.vacate(tracked.run_id)
+        asyncio.get_running_loop().call_later(_RETRY_S * tries, self._try_again, tracked, waiting)
+
+    def _try_again(self, tracked: Tracked, waiting: Waiting) -> None:
+        if tracked.ending is not None:
+            self.tasks.begin(self._end_in_queue(tracked, tracked.ending))
+        elif tracked.final is None:
+            self.admission.enqueue(waiting)
+            self.pump()
+
+    async def _end_in_queue(self, tracked: Tracked, ending: Ending) -> None:
+        tracked.forget_expiry()
+        spec = tracked.spec
+        assert spec is not None
+        while True:
+            try:
+                await asyncio.to_thread(unstarted.record, self.state, spec, ending)
+                break
+            except HoldfastError as error:
+                # Its row stays: a crash now leaves it queued, and it is ended then for the same reason, or started.
+                self.log.warning(f"its end cannot be recorded: {error}", run_id=tracked.run_id)
+                await asyncio.sleep(_RETRY_S)
+        self._end(tracked, await asyncio.to_thread(_read_report, self.state, tracked.run_id))
+
+    # Runs that take place.
+
+    def follow(self, tracked: Tracked, run: EngineRun) -> None:
+        """Go on with a run that was found again; it takes up room when it is one of ours."""
+        tracked.run = run
+        tracked.begun.set()
+        self.runs[tracked.run_id] = tracked
+        if tracked.managed:
+            self.admission.occupy(tracked.run_id, tracked.keys)
+        self.tasks.begin(self._follow(tracked, run))
+
+    async def _follow(self, tracked: Tracked, run: EngineRun) -> None:
+        for told in self.on_started:
+            told(tracked)
+        while True:
+            try:
+                report = await self._until_settled(tracked, run)
+                break
+            except HoldfastError as error:
+                # Its record cannot be read, or its guard is stopped or has no room for us. What is on disk counts.
+                self.log.warning(f"it cannot be followed: {error}", run_id=tracked.run_id)
+                report = await asyncio.to_thread(_read_report, self.state, tracked.run_id)
+                if report["state"] in ("settled", None):
+                    break
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            run = await self._find_again(tracked, run)
+        self._end(tracked, report)
+        run.close()
+
+    async def _until_settled(self, tracked: Tracked, run: EngineRun) -> dict[str, Any]:
+        """Tell each step as it comes; of a short run they come together, and one report tells them all."""
+        await run.started()
+        report = run.report
+        if run.outcome.started is not None:
+            self._publish("run.started", tracked, report)
+        if report["status"] is None:
+            await run.wait()
+            report = run.report
+        self._decide(tracked, report)
+        return report if report["state"] == "settled" else await run.settled()
+
+    async def _find_again(self, tracked: Tracked, run: EngineRun) -> EngineRun:
+        try:
+            found = await self._engine.adopt(tracked.run_id)
+        except HoldfastError:
+            return run  # which says again what is wrong
+        run.close()
+        tracked.run = found
+        return found
+
+    def _decide(self, tracked: Tracked, report: dict[str, Any]) -> None:
+        if not tracked.verdict.is_set():
+            tracked.verdict.set()
+            self._publish("run.verdict", tracked, report)
+            self._tell_verdict(tracked)
+
+    def _end(self, tracked: Tracked, report: dict[str, Any]) -> None:
+        """It is over. Those who wait first, then room for the next, then what is written about it, its rows last."""
+        was_decided = tracked.verdict.is_set()
+        tracked.forget_expiry()
+        tracked.end(report)
+        self.runs.pop(tracked.run_id, None)
+        if not was_decided:
+            self._tell_verdict(tracked)  # before there is room: what ends with it must not start in its place
+        self.admission.vacate(tracked.run_id)
+        self.pump()
+        if not was_decided:
+            self._publish("run.verdict", tracked, report)
+        self._publish("run.settled", tracked, report)
+        if tracked.managed:
+            self._post(_end_rows(tracked.run_id), tracked.run_id)
+            for told in self.on_settled:
+                told(tracked)
+        if self._all_settled is not None and not self.busy:
+            self._all_settled.set()
+
+    @property
+    def busy(self) -> list[Tracked]:
+        """The runs of ours that were started and are not settled, in the order of their starts."""
+        found = [tracked for tracked in self.runs.values() if tracked.managed and tracked.run is not None]
+        return sorted(found, key=lambda tracked: tracked.started_ns)
+
+    async def wait_idle(self) -> None:
+        """Return when none of our runs takes place."""
+        while any(tracked.managed and tracked.run is not None for tracked in self.runs.values()):
+            self._all_settled = asyncio.Event()
+            await self._all_settled.wait()
+
+    async def stop(self) -> None:
+        """Follow nothing any more. The runs go on in their guards."""
+        self.is_open = False
+        for tracked in self.runs.values():
+            tracked.forget_expiry()
+        await self.tasks.stop()
+
+    # Telling.
+
+    def _tell_verdict(self, tracked: Tracked) -> None:
+        for told in self.on_verdict:
+            told(tracked)
+
+    def _publish(self, type_: str, tracked: Tracked, report: dict[str, Any]) -> None:
+        """The event log keeps the order of these calls, tells of its own failures, and drops what it has already."""
+        if tracked.managed:
+            self._events.post(type_, tracked.run_id, {"report": report})
+
+    def announce_queued(self, tracked: Tracked) -> None:
+        """Tell that it waits."""
+        self._publish("run.queued", tracked, tracked.report)
+
+    def _post(self, action: Callable[[sqlite3.Connection], None], run_id: str) -> None:
+        def done(_: None, error: Exception | None) -> None:
+            if error is not None:
+                self.log.warning(f"not written down: {error}", run_id=run_id)
+
+        self._store.post(action, done)
+
+
+def _end_rows(run_id: str) -> Callable[[sqlite3.Connection], None]:
+    def end(connection: sqlite3.Connection) -> None:
+        connection.execute(_SQL["drop"], {"run_id": run_id})
+        connection.execute(_SQL["end"], {"run_id": run_id})
+
+    return end
+
+
+def _read_report(state: StateDirectory, run_id: str) -> dict[str, Any]:
+    from ...state.index.entry import broken, look
+
+    found = look(state, run_id) or broken(state, run_id, "its directory is gone", final=True)
+    return found.report

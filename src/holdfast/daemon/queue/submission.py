@@ -1,0 +1,117 @@
+"""A run as it is posted: the public names, their types, and the way from there to the library's options.
+
+What a field may be is checked twice on purpose: here the shape (msgspec, before anything else sees it), in `make_spec`
+the meaning, so that a run posted to the daemon is refused for the same reasons as one that is started directly.
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+
+from ...values.errors import SpecError
+from ...values.spec import make_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...values.spec import RunSpec, SpecOptions
+
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Priority = Annotated[int, msgspec.Meta(ge=-1000, le=1000)]
+Key = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+
+# Posted name -> option of `make_spec`; what is not named here has the same name on both sides.
+_OPTIONS = {
+    "timeout_s": "timeout",
+    "max_timeout_s": "max_timeout",
+    "idle_timeout_s": "idle_timeout",
+    "grace_s": "grace",
+    "drain_s": "drain",
+    "drain_idle_s": "drain_idle",
+    "kill_wait_s": "kill_wait",
+    "warn_before_s": "warn_before",
+    "memory_bytes": "memory",
+    "max_output_bytes": "max_output",
+}
+_NOT_OF_THE_SPEC = ("argv", "priority", "queue_timeout_s", "concurrency_key", "on_verdict")
+
+
+class OnVerdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where to say that the verdict is there."""
+
+    url: Annotated[str, msgspec.Meta(min_length=1, max_length=2000)]
+
+
+class Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """What is posted to start a run. None: the daemon's default for it, else the library's."""
+
+    argv: Annotated[list[str], msgspec.Meta(min_length=1)]
+    cwd: str | None = None
+    env: dict[str, str] | None = None
+    env_keep: list[str] | None = None
+    env_drop: list[str] | None = None
+    stdin: str | None = None
+    pty: bool | None = None
+    merge: bool | None = None
+    timeout_s: Seconds | None = None
+    max_timeout_s: Seconds | None = None
+    idle_timeout_s: Seconds | None = None
+    idle_counts: list[Literal["output", "cpu", "heartbeat"]] | None = None
+    grace_s: Seconds | None = None
+    ladder: str | None = None
+    drain_s: Seconds | None = None
+    drain_idle_s: Seconds | None = None
+    kill_wait_s: Seconds | None = None
+    stragglers: Literal["kill", "wait", "leave"] | None = None
+    warn_before_s: Seconds | None = None
+    warn_signal: str | None = None
+    memory_bytes: Count | None = None
+    pids: Count | None = None
+    max_output_bytes: Count | None = None
+    on_max_output: Literal["stop", "drop"] | None = None
+    session: str | None = None
+    parent: str | None = None
+    labels: dict[str, str] | None = None
+    name: str | None = None
+    run_id: str | None = None
+    in_container: str | None = None
+    container_runtime: str | None = None
+    priority: Priority = 0
+    queue_timeout_s: Seconds | None = None
+    concurrency_key: Key | None = None
+    on_verdict: OnVerdict | None = None
+
+    def with_defaults(self, defaults: Mapping[str, Any]) -> Submission:
+        """This submission with the daemon's defaults (posted names) where it says nothing."""
+        missing = {name: value for name, value in defaults.items() if getattr(self, name) is None}
+        return msgspec.structs.replace(self, **missing) if missing else self
+
+    def spec_options(self) -> SpecOptions:
+        """The options of `make_spec` it stands for; what was left out is left out."""
+        given = {name: getattr(self, name) for name in self.__struct_fields__ if name not in _NOT_OF_THE_SPEC}
+        options: Any = {_OPTIONS.get(name, name): value for name, value in given.items() if value is not None}
+        options["lifetime"] = "detached"  # it outlives a daemon that is killed; what a shutdown does is the daemon's
+        found: SpecOptions = options
+        return found
+
+    def spec(self, run_id: str, queued_at: str | None = None) -> RunSpec:
+        """The checked spec under this id. SpecError names what is wrong."""
+        if self.stdin == "inherit":
+            raise SpecError("the daemon's stdin is nobody's", field="stdin", remedy="use null, pipe or a path")
+        for field in ("cwd", "stdin"):
+            value = getattr(self, field)
+            if value is not None and not (field == "stdin" and value in ("null", "pipe")) and not os.path.isabs(value):
+                raise SpecError(f"{field} is relative, and to what?", field=field, remedy="give an absolute path")
+        options = self.spec_options()
+        options["run_id"] = run_id
+        options["queued_at"] = queued_at
+        return make_spec(self.argv, **options)
+
+    def digest(self) -> str:
+        """The same for equal submissions, whatever order their fields came in."""
+        return sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()

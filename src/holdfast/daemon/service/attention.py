@@ -1,0 +1,107 @@
+"""Which runs wait for input: looked at, because no kernel tells; for as long as somebody wants to know.
+
+Only runs with a pty or a stdin pipe are looked at, once a second while somebody listens to run.waiting, and at most so
+many in one round: with more, each has its turn later. A look takes about 0.2 ms, so rounds are cut into short steps.
+What changed from one look to the next is told. It is not stored: who comes later asks for the runs, which looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ...proc.waiting import NOBODY
+from ...values.errors import HoldfastError
+from ..events.event import WAITING
+
+if TYPE_CHECKING:
+    from ...proc.waiting import Stdin
+    from ..events.events import EventLog
+    from ..queue.tracked import Tracked
+
+EVERY_S = 1.0
+_AT_ONCE = 200  # runs in one round
+_STEP = 20  # runs before others get their turn
+_ASKED = 50  # runs that are looked at for a question
+
+
+class _Watched:
+    """A run that can wait for input, and what was last seen of it."""
+
+    __slots__ = ("seen", "session", "tracked")
+
+    def __init__(self, tracked: Tracked, session: str | None) -> None:
+        self.tracked = tracked
+        self.session = session
+        self.seen: bool | None = False
+
+    def look(self) -> bool:
+        """Look again; whether it has changed."""
+        before, self.seen = self.seen, _stdin(self.tracked).is_waited_for()
+        return self.seen is not before
+
+
+class Attention:
+    """The live runs of ours that can wait for input."""
+
+    def __init__(self, events: EventLog) -> None:
+        self._events = events
+        self._runs: dict[str, _Watched] = {}  # those whose look is longest ago first
+        self._asked_at = float("-inf")
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, tracked: Tracked) -> None:
+        """A run was started, or found again."""
+        if tracked.run is None or not tracked.run.takes_input:
+            return  # most runs: nothing is read to find that out
+        if not tracked.managed or _stdin(tracked).kind not in ("pty", "pipe"):
+            return
+        try:
+            self._runs[tracked.run_id] = _Watched(tracked, tracked.report["session"])
+        except HoldfastError:
+            return  # as in _stdin
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._watch(), name="attention")
+
+    def count(self) -> int:
+        """How many wait for input now; looks again when the last look for a question was a second ago."""
+        if time.monotonic() - self._asked_at >= EVERY_S:
+            self._asked_at = time.monotonic()
+            for run_id in list(islice(self._runs, _ASKED)):
+                self._look(run_id)
+        return sum(watched.seen is True for watched in self._runs.values())
+
+    async def _watch(self) -> None:
+        while self._runs and not self._events.closed:
+            await asyncio.sleep(EVERY_S)
+            self._forget_ended()
+            if self._events.wants(WAITING):
+                await self._round()
+
+    async def _round(self) -> None:
+        for number, run_id in enumerate(list(islice(self._runs, _AT_ONCE)), 1):
+            self._look(run_id)
+            if number % _STEP == 0:
+                await asyncio.sleep(0)
+
+    def _look(self, run_id: str) -> None:
+        watched = self._runs.pop(run_id, None)
+        if watched is None or watched.tracked.settled.is_set():
+            return  # its events have told the rest
+        self._runs[run_id] = watched
+        if watched.look():
+            self._events.tell(WAITING, run_id, watched.session, {"waiting_for_input": watched.seen})
+
+    def _forget_ended(self) -> None:
+        for run_id in [run_id for run_id, watched in self._runs.items() if watched.tracked.settled.is_set()]:
+            del self._runs[run_id]
+
+
+def _stdin(tracked: Tracked) -> Stdin:
+    """What it reads; of a run whose record cannot be read nobody knows. Whoever follows that run says so."""
+    try:
+        return NOBODY if tracked.run is None else tracked.run.input
+    except HoldfastError:
+        return NOBODY

@@ -1,0 +1,131 @@
+"""What is on disk, for an event loop: one thread that reads records and keeps the index.
+
+The index is made from journals alone, so nothing here can lose anything; a run is found whether it waits to be taken in
+or is there already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...state import sessions
+from ...state.index import prune
+from ...state.index.entry import Entry, look
+from ...state.index.index import Index
+from ...state.index.listing import make_cursor, parse_cursor
+from ...values.errors import RunNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ...state.directory import StateDirectory
+    from ...state.index.entry import Filters
+    from ...state.index.prune import Bounds, Pruned
+    from ...state.sessions import Session
+    from ..process.log import Log
+
+T = TypeVar("T")
+_MOST_TIMINGS = 100_000
+_SOON_S = 0.5  # how long a run that ended may be looked for among the live ones
+
+
+class History:
+    """Reads the state directory. StateError from every method: it cannot be used now."""
+
+    def __init__(self, state: StateDirectory, log: Log) -> None:
+        self.state = state
+        self._log = log
+        self._thread = ThreadPoolExecutor(1, "holdfast history")
+        self._index = Index(state)
+        self._due: asyncio.TimerHandle | None = None
+
+    async def report(self, run_id: str) -> dict[str, Any]:
+        """The report of a run that was begun; its record is finished first if its guard is gone. RunNotFoundError."""
+        entry = await self._do(lambda: look(self.state, run_id) if self.state.has(run_id) else None)
+        if entry is None:
+            raise not_found(self.state, run_id)
+        return entry.shown()
+
+    async def page(
+        self, filters: Filters, waiting: Iterable[Entry], states: tuple[str, ...], cursor: str | None, limit: int
+    ) -> tuple[list[dict[str, Any]], str | None]:
+        """A page of all runs, newest first: those that wait are given, the others found. SpecError: no cursor."""
+        after = None if cursor is None else parse_cursor(cursor)
+
+        def find() -> tuple[list[dict[str, Any]], str | None]:
+            # What has a directory by now does not wait any more. Looked at first: then it is found below.
+            found = {entry.run_id: entry for entry in waiting if not self.state.has(entry.run_id)}
+            found |= {entry.run_id: entry for entry in self._index.refresh()}  # started since: it does not wait
+            wanted = [entry for entry in found.values() if filters.matches(entry) and _is_after(entry, after)]
+            if states:
+                wanted = [entry for entry in wanted if entry.report.get("state") in states]
+            if not states or "settled" in states:
+                ended = {entry.run_id: entry for entry in self._index.list(filters, limit + 1, cursor).entries}
+                wanted = [*(entry for entry in wanted if entry.run_id not in ended), *ended.values()]
+            wanted.sort(key=_place, reverse=True)
+            more = len(wanted) > limit > 0
+            page = wanted[:limit]
+            return [entry.shown() for entry in page], make_cursor(*_place(page[-1])) if more else None
+
+        return await self._do(find)
+
+    async def sessions(self) -> list[Session]:
+        """Every session that has runs or is closed."""
+        return await self._do(lambda: sessions.list_all(self._index))
+
+    async def ended_between(self, since_ns: int, until_ns: int) -> tuple[list[Any], bool]:
+        """As Index.timings, newest first, and whether there were more than these."""
+        rows = await self._do(lambda: self._index.timings(since_ns, until_ns, _MOST_TIMINGS + 1))
+        return rows[:_MOST_TIMINGS], len(rows) > _MOST_TIMINGS
+
+    async def prune(self, bounds: Bounds) -> Pruned:
+        """Remove old runs."""
+        return await self._do(lambda: prune.prune(self._index, bounds))
+
+    async def refresh(self) -> list[Entry]:
+        """Take in what ended, finishing the records of lost guards; those that live, or cannot be read."""
+        entries = await self._do(self._index.refresh)
+        while self._index.warnings:
+            self._log.warning(self._index.warnings.pop(0))
+        return entries
+
+    def refresh_soon(self) -> None:
+        """The same in a moment, once for all that end until then."""
+        if self._due is None:
+            self._due = asyncio.get_running_loop().call_later(_SOON_S, self._begin_refresh)
+
+    def _begin_refresh(self) -> None:
+        self._due = None
+        task = asyncio.ensure_future(self.refresh())
+        task.add_done_callback(self._refreshed)
+
+    def _refreshed(self, task: asyncio.Task[list[Entry]]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._log.warning(f"the index was not brought up to date: {error}")
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def close(self) -> None:
+        """Finish what was begun, then close."""
+        if self._due is not None:
+            self._due.cancel()
+        self._thread.shutdown(cancel_futures=True)
+        self._index.close()
+
+
+def not_found(state: StateDirectory, run_id: str) -> RunNotFoundError:
+    """The error for an id that names nothing."""
+    return RunNotFoundError(
+        "there is no such run", run_id=run_id, remedy=f"holdfast ps --all lists those in {state.path}"
+    )
+
+
+def _place(entry: Entry) -> tuple[int, str]:
+    return entry.begun_ns, entry.run_id
+
+
+def _is_after(entry: Entry, after: tuple[int, str] | None) -> bool:
+    return after is None or _place(entry) < after

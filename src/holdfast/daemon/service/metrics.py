@@ -1,0 +1,100 @@
+"""The daemon's numbers as Prometheus reads them. Labels are words of the contract, never ids, names or URLs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+from ..events.tally import DELAYS_S, seconds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client import Metric
+
+    from ..events.tally import Tally
+    from .service import Service
+
+_STATES = ("queued", "starting", "running", "stopping")
+_BOUNDS = ("max_runs", "queue_limit")
+
+
+def metrics(service: Service) -> bytes:
+    """All of them as text, as they are now. Reads memory only: nothing here waits."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Numbers(service))
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
+
+
+class _Numbers:
+    """A collector that looks at the service when it is asked."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._runs()
+        yield from self._events()
+        yield from self._deliveries()
+        started = seconds_of(self._service.started_at)
+        yield _gauge("start_time_seconds", "When the daemon started, in seconds since 1970.", started)
+        yield _gauge("draining", "Whether it takes no more runs.", float(self._service.draining))
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing: names do not depend on anything."""
+        return iter(())
+
+    def _runs(self) -> Iterator[Metric]:
+        counts, tally = self._service.counts(), self._service.events.tally
+        live = GaugeMetricFamily("holdfast_runs", "Runs that are not settled, by state.", labels=["state"])
+        for state in _STATES:
+            live.add_metric([state], counts.get(state, 0))
+        yield live
+        waiting = counts.get("waiting_for_input", 0)
+        yield _gauge("runs_waiting_for_input", "Runs that are blocked reading their pty or stdin pipe.", waiting)
+        for bound in _BOUNDS:
+            if bound in counts:
+                yield _gauge(bound, f"The configured {bound}.", counts[bound])
+        verdicts = CounterMetricFamily(
+            "holdfast_verdicts", "Verdicts since the daemon started.", labels=["status", "cause"]
+        )
+        for (status, cause), number in sorted(tally.verdicts.items()):
+            verdicts.add_metric([status, cause], number)
+        yield verdicts
+        yield _delays(tally)
+
+    def _events(self) -> Iterator[Metric]:
+        events = self._service.events
+        yield _gauge("event_subscribers", "Open event streams.", events.subscribers)
+        yield _counter("events", "Events published since the daemon started.", events.published)
+        yield _counter("event_streams_dropped", "Event streams ended because the client was slow.", events.dropped)
+        yield _counter("events_unstored", "Events that could not be stored.", events.unstored)
+
+    def _deliveries(self) -> Iterator[Metric]:
+        deliveries = self._service.deliveries
+        yield _gauge("deliveries_pending", "Deliveries that are due or will be tried again.", deliveries.pending)
+        ended = CounterMetricFamily("holdfast_deliveries", "Deliveries that ended, by how.", labels=["state"])
+        ended.add_metric(["delivered"], deliveries.delivered)
+        ended.add_metric(["failed"], deliveries.failed)
+        yield ended
+        yield _counter("delivery_tries", "Tries to deliver.", deliveries.tries)
+
+
+def _gauge(name: str, doc: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"holdfast_{name}", doc, value=value)
+
+
+def _counter(name: str, doc: str, value: float) -> Metric:
+    return CounterMetricFamily(f"holdfast_{name}", doc, value=value)
+
+
+def _delays(tally: Tally) -> Metric:
+    buckets, total = [], 0
+    for bound, number in zip([*map(str, DELAYS_S), "+Inf"], tally.delays, strict=True):
+        total += number
+        buckets.append((bound, float(total)))
+    name = "holdfast_verdict_delay_seconds"
+    return HistogramMetricFamily(name, "From a verdict to its event.", buckets=buckets, sum_value=tally.delay_sum_s)

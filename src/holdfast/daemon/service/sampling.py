@@ -1,0 +1,248 @@
+"""What the live runs use now: processes, CPU, memory, output, and how long they still have.
+
+Nothing is measured unless somebody asks. One look at /proc serves all runs and everybody who asks within a moment. The
+tree of a run is what descends from its guard, which adopts every process of the run whose parent ended; what runs in a
+container is not below it and not counted. Rates are between two looks, so the first one has none.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ... import outcome as outcomes
+from ...journal.codec import FRAME, FRAME_SIZE
+from ...journal.reader import JournalReader
+from ...proc.waiting import Stdin
+from ...state import rundir
+from ...values.errors import HoldfastError
+from ..events.event import wall_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...state.directory import StateDirectory
+
+_AGAIN_S = 0.4  # who asks sooner gets the last look
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_COMMAND = 300  # characters
+
+
+class Process(NamedTuple):
+    """One line of /proc/PID/stat. `cpu_s` is its own, `reaped_s` that of children it has waited for."""
+
+    pid: int
+    parent_pid: int
+    name: str
+    state: str
+    cpu_s: float
+    reaped_s: float
+    rss_bytes: int
+
+
+class _Follower(JournalReader):
+    """Counts output, remembers none of it but where the last piece is."""
+
+    last = 0
+
+    def _remember(self, name: str, late: int, offset: int, length: int) -> None:  # noqa: ARG002 - as in its base
+        self.last = offset - FRAME_SIZE
+
+    def activity_ns(self) -> int:
+        """When the last output came, by the journal's clock; 0 when there was none."""
+        header = os.pread(self._fd, FRAME_SIZE, self.last) if self.last else b""
+        return int(FRAME.unpack_from(header)[6]) if len(header) == FRAME_SIZE else 0
+
+    def move_to(self, fd: int) -> None:
+        """Go on with another descriptor of the same journal."""
+        self._fd = fd
+
+
+class _Seen(NamedTuple):
+    at: float
+    cpu_s: float | None
+    output_bytes: int
+
+
+class Sampler:
+    """Looks, and remembers the last look. `look` blocks for some milliseconds: call it in a thread."""
+
+    def __init__(self, state: StateDirectory) -> None:
+        self._state = state
+        self._lock = threading.Lock()
+        self._followers: dict[str, _Follower] = {}
+        self._seen: dict[str, _Seen] = {}
+        self._activity: dict[str, int] = {}
+        self._last: tuple[float, list[dict[str, Any]]] | None = None
+
+    def look(self) -> list[dict[str, Any]]:
+        """One entry per live run. A run that cannot be read is left out. StateError."""
+        with self._lock:
+            now = time.monotonic()
+            if self._last is None or now - self._last[0] >= _AGAIN_S:
+                self._last = (now, self._look(now))
+            return self._last[1]
+
+    def _look(self, now: float) -> list[dict[str, Any]]:
+        run_ids = self._state.live_ids()
+        for known in (self._followers, self._seen, self._activity):
+            for gone in known.keys() - set(run_ids):
+                del known[gone]
+        processes = all_processes()
+        children = by_parent(processes)
+        found = []
+        for run_id in run_ids:
+            try:
+                follower = self._follow(run_id)
+                entry = None if follower is None else self._entry(run_id, follower, processes, children, now)
+            except (HoldfastError, OSError, ArithmeticError, LookupError, TypeError, ValueError):
+                continue  # the doctor and the report tell what is wrong with it; here it has no numbers
+            if entry is not None:
+                found.append(entry)
+        return found
+
+    def _follow(self, run_id: str) -> _Follower | None:
+        try:
+            fd = rundir.open_journal(self._state.run_path(run_id))
+        except FileNotFoundError:
+            return None
+        try:
+            follower = self._followers.setdefault(run_id, _Follower(fd, run_id=run_id))
+            follower.move_to(fd)
+            follower.scan()
+            self._activity[run_id] = follower.activity_ns()
+            return follower
+        finally:
+            os.close(fd)
+
+    def _entry(
+        self,
+        run_id: str,
+        follower: _Follower,
+        processes: Mapping[int, Process],
+        children: Mapping[int, list[int]],
+        now: float,
+    ) -> dict[str, Any]:
+        outcome = outcomes.decide(follower.facts)
+        guard_pid = None if outcome.started is None else int(outcome.started.detail["guard_pid"])
+        tree = [] if guard_pid is None else [processes[pid] for pid in descendants(guard_pid, children)]
+        output = follower.stdout_bytes + follower.stderr_bytes
+        cpu_s = _tree_cpu(guard_pid, processes, tree)
+        before = self._seen.get(run_id)
+        self._seen[run_id] = _Seen(now, cpu_s, output)
+        passed = 0.0 if before is None else now - before.at
+        is_over = outcome.state == "settled"
+        return {
+            "run_id": run_id,
+            "state": outcome.state,
+            "processes": len(tree),
+            "cpu_percent": None if is_over else _rate(before and before.cpu_s, cpu_s, passed, 100.0),
+            "rss_bytes": None if guard_pid is None or is_over else sum(one.rss_bytes for one in tree),
+            "output_bytes": output,
+            "output_rate": _rate(before and before.output_bytes, output, passed, 1.0),
+            "waiting_for_input": Stdin.of(follower.header, follower.spec, outcome).is_waited_for(),
+            **self._limits(run_id, follower, outcome.started),
+        }
+
+    def _limits(self, run_id: str, follower: _Follower, started: Any) -> dict[str, Any]:
+        spec, header = follower.spec or {}, follower.header or {}
+        begun = None if started is None else started.at_ns
+        anchor = header.get("wall_ns", 0) - header.get("boottime_ns", 0)
+        moved = [fact.detail["limit_ns"] for fact in follower.facts if fact.kind == "extended"]
+        timeout_s, idle_s = spec.get("timeout_s"), spec.get("idle_timeout_s")
+        limit_ns = moved[-1] if moved else None if timeout_s is None else round(timeout_s * 1e9)
+        deadline = None if begun is None or limit_ns is None else wall_time(anchor + begun + limit_ns)
+        idle_at = None
+        if begun is not None and idle_s is not None and set(spec.get("idle_counts") or ()) <= {"output"}:
+            idle_at = wall_time(anchor + max(begun, self._activity.get(run_id, 0)) + round(idle_s * 1e9))
+        return {
+            "timeout_s": None if limit_ns is None else limit_ns / 1e9,
+            "deadline_at": deadline,
+            "idle_timeout_s": idle_s,
+            "idle_at": idle_at,
+        }
+
+
+def tree_of(guard_pid: int) -> list[dict[str, Any]]:
+    """The processes below a guard, parents before their children."""
+    processes = all_processes()
+    return [_described(processes[pid]) for pid in descendants(guard_pid, by_parent(processes))]
+
+
+def _described(one: Process) -> dict[str, Any]:
+    words = _read(f"/proc/{one.pid}/cmdline").rstrip(b"\0").replace(b"\0", b" ")
+    command = words[:_COMMAND].decode("utf-8", "backslashreplace") or f"[{one.name}]"
+    return {
+        "pid": one.pid,
+        "parent_pid": one.parent_pid,
+        "command": command,
+        "state": one.state,
+        "cpu_s": round(one.cpu_s, 2),
+        "rss_bytes": one.rss_bytes,
+    }
+
+
+def all_processes() -> dict[int, Process]:
+    """Every process that can be seen now."""
+    found = (_process(name) for name in os.listdir("/proc") if name.isdigit())
+    return {one.pid: one for one in found if one is not None}
+
+
+def by_parent(processes: Mapping[int, Process]) -> dict[int, list[int]]:
+    """The children of each."""
+    found: dict[int, list[int]] = {}
+    for one in processes.values():
+        found.setdefault(one.parent_pid, []).append(one.pid)
+    return found
+
+
+def descendants(root: int, children: Mapping[int, list[int]]) -> list[int]:
+    """All below, each after its parent; without the root."""
+    found: list[int] = []
+    waiting = sorted(children.get(root, ()), reverse=True)
+    while waiting:
+        pid = waiting.pop()
+        if pid not in found:
+            found.append(pid)
+            waiting += sorted(children.get(pid, ()), reverse=True)
+    return found
+
+
+def _process(name: str) -> Process | None:
+    line = _read(f"/proc/{name}/stat")
+    head, bracket, rest = line.rpartition(b") ")  # a name may hold anything, brackets and spaces too
+    fields = rest.split()
+    if not bracket or len(fields) < 22:
+        return None
+    return Process(
+        int(name),
+        int(fields[1]),
+        head.partition(b"(")[2].decode("utf-8", "backslashreplace"),
+        fields[0].decode("ascii", "replace"),
+        (int(fields[11]) + int(fields[12])) / _TICKS,
+        (int(fields[13]) + int(fields[14])) / _TICKS,
+        int(fields[21]) * _PAGE,
+    )
+
+
+def _tree_cpu(guard_pid: int | None, processes: Mapping[int, Process], tree: list[Process]) -> float | None:
+    """All that the tree has used, also by processes that are gone: whoever reaped those has their share."""
+    guard = None if guard_pid is None else processes.get(guard_pid)
+    return None if guard is None else guard.reaped_s + sum(one.cpu_s + one.reaped_s for one in tree)
+
+
+def _rate(before: float | None, now: float | None, passed: float, scale: float) -> float | None:
+    if before is None or now is None or passed <= 0:
+        return None
+    return round(max(0.0, now - before) / passed * scale, 1)
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read(65536) or b""
+    except OSError:
+        return b""

@@ -1,0 +1,275 @@
+"""The daemon's own durable data: one SQLite file, one thread that writes, one that reads.
+
+    queue         runs that have not started, with all that is needed to start them (deleted at the start)
+    active        runs that were started and whose end has not been announced
+    idempotency   keys, what they were used for, and which run that is
+    events, deliveries   see events.py and deliveries.py
+
+Writing. `write` and `post` hand an action to the writer thread; those of one turn of the event loop go there together,
+because each time wakes that thread, which then wants the interpreter for itself. Whatever waits there is done in one
+transaction, and all are told after the commit: many writers share one fsync. A failed action undoes itself only: when
+one fails, all of them are done again, each in a savepoint of its own (so an action does nothing but SQL, and may be
+done twice). Order that is guaranteed: actions take effect in the order in which they were handed over (from one
+thread), they are told in this order, and an answer means that it is on disk.
+
+The schema is migrations/NNNN_*.sql, applied in order; a new file is the same migrations from zero.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from ...state.index import database, queries
+from ...values.errors import StateError, StateVersionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+APPLICATION_ID = 0x484F4C51  # "HOLQ": the daemon's file, not the index
+_SQL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sql")
+_MOST_AT_ONCE = 500
+_CLOSE_S = 30.0
+
+
+class _Job(NamedTuple):
+    action: Callable[[sqlite3.Connection], Any]
+    done: Callable[[Any, Exception | None], None]  # called on the loop
+    loop: asyncio.AbstractEventLoop
+
+
+_Answer = tuple[_Job, Any, Exception | None]
+
+
+class Store:
+    """The open file. StateError from `open`, `write` and `read`: it cannot be used (now)."""
+
+    def __init__(self, path: str) -> None:
+        """As `open`, but fails with sqlite3.Error when the file is none."""
+        self.path = path
+        self.warnings: list[str] = []  # what had to be done about a file that was damaged
+        self._writer = _Worker(_connect(path), path, _do_together, "holdfast store writer")
+        self._reader = _Worker(_connect(path), path, _do_each, "holdfast store reader")
+
+    @classmethod
+    def open(cls, path: str) -> Store:
+        """Open or make it (0600, WAL) and bring its schema up to date. A damaged one is moved aside, with a warning."""
+        try:
+            try:
+                return cls(path)
+            except sqlite3.DatabaseError as error:
+                if not database.is_damage(error):
+                    raise
+                kept = _move_aside(path)
+                store = cls(path)
+                store.warnings.append(
+                    f"{path} is damaged ({error}); it was moved to {kept}, and runs that were queued in it are lost"
+                )
+                return store
+        except sqlite3.Error as error:
+            raise _state_error(error, path) from None
+        except OSError as error:
+            raise StateError(f"cannot use {path}: {error.strerror}", remedy="look at its directory") from None
+
+    def write(self, action: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
+        """Do it in the writer thread; the future has the answer after the commit. To be called on the event loop."""
+        return _future_of(self._writer, action)
+
+    def post(self, action: Callable[[sqlite3.Connection], T], done: Callable[[T, Exception | None], None]) -> None:
+        """The same for who does not wait: `done` is called on the event loop, with the answer or what went wrong."""
+        self._writer.hand_over(action, done)
+
+    def read(self, action: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
+        """Do it in the reader thread, which sees everything that was committed before. No writing."""
+        return _future_of(self._reader, action)
+
+    def close(self) -> None:
+        """Finish what was handed over, then close. Blocks for that long."""
+        self._reader.close()
+        self._writer.close()
+
+
+def _future_of(worker: _Worker, action: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def done(answer: T, error: Exception | None) -> None:
+        if future.cancelled():
+            return  # whoever asked went away; what was written stays
+        if error is None:
+            future.set_result(answer)
+        else:
+            future.set_exception(error)
+
+    worker.hand_over(action, done)
+    return future
+
+
+def statements(name: str) -> dict[str, str]:
+    """The named statements of `sql/NAME.sql`."""
+    return queries.load(os.path.join(_SQL, f"{name}.sql"))
+
+
+class _Worker:
+    """A thread with a connection; what is handed over is done in order."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        path: str,
+        work: Callable[[sqlite3.Connection, str, list[_Job]], None],
+        name: str,
+    ) -> None:
+        self._connection = connection
+        self._path = path
+        self._work = work
+        self._gathered: list[_Job] = []  # in this turn of the loop
+        self._jobs: SimpleQueue[list[_Job] | None] = SimpleQueue()
+        self._is_closed = False
+        # A daemon thread: an interpreter that ends for another reason is not held up by an idle file.
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def hand_over(
+        self, action: Callable[[sqlite3.Connection], Any], done: Callable[[Any, Exception | None], None]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        if self._is_closed:
+            error = StateError(f"{self._path} is closed", remedy="the daemon is on its way out")
+            loop.call_soon(done, None, error)
+        else:
+            if not self._gathered:
+                loop.call_soon(self._pass_on)
+            self._gathered.append(_Job(action, done, loop))
+            if len(self._gathered) == _MOST_AT_ONCE:
+                self._pass_on()
+
+    def _pass_on(self) -> None:
+        if self._gathered:
+            self._jobs.put(self._gathered)
+            self._gathered = []
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._pass_on()
+            self._jobs.put(None)
+            self._thread.join(_CLOSE_S)
+
+    def _run(self) -> None:
+        while (jobs := self._jobs.get()) is not None:
+            while len(jobs) < _MOST_AT_ONCE and not self._jobs.empty():
+                following = self._jobs.get()
+                if following is None:
+                    self._jobs.put(None)  # after these
+                    break
+                jobs += following
+            self._work(self._connection, self._path, jobs)
+        self._connection.close()
+
+
+def _do_together(connection: sqlite3.Connection, path: str, jobs: list[_Job]) -> None:
+    """All of them in one transaction; nobody is told anything before it is committed."""
+    try:
+        with database.writing(connection):
+            answers: list[_Answer] = [(job, job.action(connection), None) for job in jobs]
+    except Exception as error:  # noqa: BLE001 - whatever it is: it is found out below whose it was
+        answers = [(jobs[0], None, error)] if len(jobs) == 1 else _do_apart(connection, jobs)
+    _tell(answers, path)
+
+
+def _do_apart(connection: sqlite3.Connection, jobs: list[_Job]) -> list[_Answer]:
+    """The same, so that those fail that have to, and no other."""
+    try:
+        with database.writing(connection):
+            return [(job, *_savepoint(connection, job)) for job in jobs]
+    except Exception as error:  # noqa: BLE001 - the disk is full, or the like: it concerns them all
+        return [(job, None, error) for job in jobs]
+
+
+def _savepoint(connection: sqlite3.Connection, job: _Job) -> tuple[Any, Exception | None]:
+    connection.execute("SAVEPOINT one")
+    try:
+        answer = job.action(connection)
+    except Exception as error:
+        if not connection.in_transaction:
+            raise  # the disk is full: SQLite has undone the whole transaction
+        connection.execute("ROLLBACK TO one")
+        connection.execute("RELEASE one")
+        return None, error
+    connection.execute("RELEASE one")
+    return answer, None
+
+
+def _do_each(connection: sqlite3.Connection, path: str, jobs: list[_Job]) -> None:
+    for job in jobs:
+        try:
+            answer: _Answer = (job, job.action(connection), None)
+        except Exception as error:  # noqa: BLE001 - as above
+            answer = (job, None, error)
+        _tell([answer], path)
+
+
+def _tell(answers: list[_Answer], path: str) -> None:
+    """Give the answers to those who wait; in one go, because each time wakes the event loop."""
+    loop = answers[0][0].loop
+
+    def tell() -> None:
+        for job, answer, error in answers:
+            try:
+                job.done(answer, _state_error(error, path) if isinstance(error, sqlite3.Error) else error)
+            except Exception as defect:  # noqa: BLE001 - one who cannot take the answer keeps it from nobody else
+                loop.call_exception_handler({"message": "an answer of the store was not taken", "exception": defect})
+
+    try:
+        loop.call_soon_threadsafe(tell)
+    except RuntimeError:
+        pass  # the loop is closed: nobody waits any more
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    if not os.path.exists(path):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    connection = sqlite3.connect(path, timeout=database.BUSY_S, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")  # an answered submit is on disk
+        _migrate(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _migrate(connection: sqlite3.Connection, path: str) -> None:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    application: int = connection.execute("PRAGMA application_id").fetchone()[0]
+    steps = queries.migrations(os.path.join(_SQL, "migrations"))
+    if application not in (0, APPLICATION_ID):
+        raise StateError(f"{path} belongs to another program", remedy="move it away")
+    if version > len(steps):
+        raise StateVersionError(
+            f"{path} has version {version}, this Holdfast knows {len(steps)}",
+            remedy="use the Holdfast that made it, or another state directory (--state-dir)",
+        )
+    if version < len(steps):
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        database.migrate(connection, steps)
+
+
+def _move_aside(path: str) -> str:
+    number = 1
+    while os.path.lexists(f"{path}.damaged-{number}"):
+        number += 1
+    for found in list(database.files(path)):
+        os.rename(found, found.replace(path, f"{path}.damaged-{number}", 1))
+    return f"{path}.damaged-{number}"
+
+
+def _state_error(error: sqlite3.Error, path: str) -> StateError:
+    remedy = database.as_state_error(error, path).remedy
+    return StateError(f"cannot use the daemon's file {path}: {error}", remedy=remedy)

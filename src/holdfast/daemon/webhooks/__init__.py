@@ -1,0 +1,1 @@
+"""Webhooks: what is delivered to a URL when a run has its verdict."""

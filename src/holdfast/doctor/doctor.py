@@ -1,0 +1,157 @@
+"""What is wrong here: the host, the state directory, its runs, and processes that nobody knows of.
+
+Everything is only looked at, while other processes may change it; so each repair looks again before it does anything
+(`repair`). Nothing stops the examination: what cannot be looked at is a finding itself.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from ..guard import leaves
+from ..state import owner_lock, rundir
+from ..state.directory import StateDirectory, default_path
+from ..state.upkeep import orphans, run_health
+from ..state.upkeep.accounts import Accounts
+from ..state.upkeep.finding import OK, PROBLEM, REAP, WARNING, Diagnosis, Finding, Repair
+from ..values.errors import StateError
+from . import host, index_health
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..state.upkeep.finding import Found
+    from ..state.upkeep.orphans import Orphan
+
+_LITTLE_BYTES = 100 << 20
+_LITTLE_FILES = 1000
+
+
+def examine(path: str | None = None, *, trial: bool = True, age_s: float = 60.0) -> Diagnosis:
+    """Look at all of it. `trial`: also run a command; `age_s`: what is younger may still be finished by its maker."""
+    found: list[Found] = [(finding, None) for finding in host.examine(trial=trial)]
+    state, opening = _open(path)
+    found.append((opening, None))
+    lost = orphans.find(state)
+    if state is not None:
+        try:
+            found += _examine_state(state, lost, age_s)
+        except (StateError, OSError) as error:
+            what = f"the state directory {state.path} cannot be looked at: {error}"
+            found.append((Finding(PROBLEM, "state", what, remedy="look at it, or name another one"), None))
+    told = {pid for finding, _ in found if finding.needs_action for pid in finding.pids}
+    found += _orphans(lost, told)
+    found += _leaves(state, age_s)
+    return Diagnosis(tuple(finding for finding, _ in found), tuple(repair for _, repair in found if repair is not None))
+
+
+def open_for_repair(path: str | None) -> StateDirectory | None:
+    """The state directory that was examined; None when there is none to repair anything in."""
+    try:
+        return StateDirectory.open(path, create=False)
+    except StateError:
+        return None
+
+
+def _open(path: str | None) -> tuple[StateDirectory | None, Finding]:
+    full = os.path.abspath(path or default_path())
+    if path is None and not os.path.lexists(full):
+        return None, Finding(OK, "state", f"{full} is made by the first run")
+    try:
+        return StateDirectory.open(full, create=False), Finding(OK, "state", full)
+    except StateError as error:
+        return None, Finding(PROBLEM, "state", error.message, remedy=error.remedy)
+
+
+def _examine_state(state: StateDirectory, lost: list[Orphan], age_s: float) -> Iterator[Found]:
+    for finding in _directory(state):
+        yield finding, None
+    for run_id in dict.fromkeys([*state.live_ids(), *index_health.survivor_ids(state)]):
+        yield from run_health.examine(state, run_id, [orphan for orphan in lost if orphan.run_id == run_id])
+    yield from _leftovers(state, age_s)
+    yield _owner(state)
+    yield from index_health.examine(state)
+
+
+def _directory(state: StateDirectory) -> Iterator[Finding]:
+    for part in (state.runs_path, state.live_path, state.sessions_path):
+        if not os.path.isdir(part):
+            yield Finding(PROBLEM, "state", f"{part} is missing", remedy=f"make it again: mkdir -m 700 {part}")
+    mode = stat.S_IMODE(os.stat(state.path).st_mode)
+    if mode & 0o077:
+        what = f"others may look into {state.path} (mode {mode:o}), which holds the output of every run"
+        yield Finding(WARNING, "state", what, remedy=f"chmod 700 {state.path}")
+    if not os.access(state.path, os.W_OK | os.X_OK):
+        yield Finding(PROBLEM, "state", f"{state.path} cannot be written", remedy="choose another with --state-dir")
+    room = os.statvfs(state.path)
+    free = room.f_bavail * room.f_frsize
+    what = f"{free >> 20} MiB free, room for {room.f_favail} files" if room.f_files else f"{free >> 20} MiB free"
+    if free < _LITTLE_BYTES or (room.f_files and room.f_favail < _LITTLE_FILES):
+        yield Finding(WARNING, "state", what, remedy="free space, or remove old runs: holdfast prune --help")
+    else:
+        yield Finding(OK, "state", what)
+
+
+def _leftovers(state: StateDirectory, age_s: float) -> Iterator[Found]:
+    for path in rundir.abandoned(state, age_s):
+        remove = Repair("directory", f"remove the half-written {path}", path=path)
+        yield Finding(WARNING, "leftover", f"{path} was never finished: its maker died", remedy=REAP), remove
+    for run_id in state.all_ids():
+        if run_health.has_stale_socket(state, run_id):
+            path = run_health.socket_path(state, run_id)
+            remove = Repair("socket", f"remove the stale {path}", run_id, path=path)
+            yield Finding(WARNING, "leftover", f"{path} has no guard behind it", run_id, (), REAP), remove
+
+
+def _owner(state: StateDirectory) -> Found:
+    path = os.path.join(state.path, owner_lock.NAME)
+    try:
+        seen = owner_lock.look(state)
+    except StateError as error:
+        return Finding(PROBLEM, "owner", error.message, remedy=error.remedy), None
+    owner = seen.owner
+    who = "" if owner is None else f": {owner.what}, process {owner.pid}"
+    match seen.state:
+        case owner_lock.STALE:
+            what = f"the last owner of the state directory did not say good-bye{who}"
+            clear = Repair("owner", f"remove the stale {path}", path=path)
+            return Finding(WARNING, "owner", what, remedy=f"start it again, or {REAP}"), clear
+        case owner_lock.INVALID:
+            remedy = "look at it; if nothing uses it, remove it"
+            return Finding(PROBLEM, "owner", f"{path} {seen.why}", remedy=remedy), None
+        case owner_lock.ALIVE:
+            return Finding(OK, "owner", f"alive{who}", pids=() if owner is None else (owner.pid,)), None
+        case _:
+            return Finding(OK, "owner", "none, and none is needed"), None
+
+
+def _orphans(lost: list[Orphan], told: set[int]) -> Iterator[Found]:
+    for orphan in lost:
+        if orphan.pid in told:
+            continue  # with its run, whose repair ends it
+        name = f"process {orphan.pid} ({orphan.command})"
+        whose = "its run has ended" if orphan.known else "its run is none of this state directory"
+        finding = Finding(
+            PROBLEM,
+            "orphan",
+            f"{name} has no guard: {whose}; it is known by its {orphan.evidence}",
+            orphan.run_id,
+            (orphan.pid,),
+            REAP if orphan.why_not is None else f"{orphan.why_not}: look as that user",
+        )
+        kill = Repair("kill", f"kill {name}", orphan.run_id, (orphan.pid,), orphan=orphan)
+        yield finding, kill if orphan.why_not is None else None
+
+
+def _leaves(state: StateDirectory | None, age_s: float) -> Iterator[Found]:
+    empty = leaves.find_empty(older_than_s=age_s)
+    accounts = Accounts(state)
+    for leaf in empty:
+        if accounts.is_orphaned(leaf.run_id):
+            remove = Repair("leaf", f"remove the empty cgroup {leaf.path}", leaf.run_id, path=leaf.path, leaf=leaf)
+            yield (
+                Finding(WARNING, "leftover", f"the cgroup {leaf.path} is empty and nobody's", leaf.run_id, (), REAP),
+                remove,
+            )

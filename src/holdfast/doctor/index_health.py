@@ -1,0 +1,95 @@
+"""How the index is: sound, and in step with the run directories. It is only read here, never made again."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..state.filelock import FileLock
+from ..state.index import database
+from ..state.index.index import Index
+from ..state.upkeep.finding import OK, PROBLEM, REAP, WARNING, Finding, Repair
+from ..values.errors import StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..state.directory import StateDirectory
+    from ..state.upkeep.finding import Found
+
+_WAIT_S = 5.0
+_AGAIN = Repair("index", "make the index again from the journals")
+
+
+def examine(state: StateDirectory) -> Iterator[Found]:
+    """Whether the index can be relied on."""
+    problem = check(state)
+    if problem == "is missing":
+        yield Finding(OK, "index", f"{state.index_path} is made by the next command that lists runs"), None
+        return
+    if problem is not None:
+        yield Finding(PROBLEM, "index", f"{state.index_path} {problem}", remedy=REAP), _AGAIN
+        return
+    try:
+        yield _compare(state)
+    except (StateError, OSError) as error:
+        remedy = getattr(error, "remedy", None) or "look at the state directory"
+        yield Finding(PROBLEM, "index", str(getattr(error, "message", error)), remedy=remedy), None
+
+
+def check(state: StateDirectory) -> str | None:
+    """What is wrong with the file, as the end of a sentence; None when it is sound."""
+    if not os.path.exists(state.index_path):
+        return "is missing"
+    try:
+        # Shared, so that nobody replaces the file meanwhile.
+        with FileLock(os.path.join(state.path, "index.lock"), _WAIT_S).shared():
+            return _quick_check(state.index_path)
+    except StateError as error:
+        return f"cannot be looked at: {error.message}"
+    except (sqlite3.Error, OSError) as error:
+        return f"cannot be read: {error}"
+
+
+def survivor_ids(state: StateDirectory) -> list[str]:
+    """The ended runs of which processes were left; without a sound index every run is a candidate."""
+    if check(state) is not None:
+        return list(state.all_ids())
+    try:
+        with Index(state) as index:
+            return [run_id for run_id, _begun, _bytes, tree in index.sizes() if tree == "survivors"]
+    except StateError:
+        return list(state.all_ids())
+
+
+def _quick_check(path: str) -> str | None:
+    connection = sqlite3.connect(f"{Path(path).as_uri()}?mode=ro", uri=True, timeout=_WAIT_S)
+    try:
+        if connection.execute("PRAGMA application_id").fetchone()[0] != database.APPLICATION_ID:
+            return "is no index of Holdfast"
+        (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        return None if answer == "ok" else f"is damaged: {answer}"
+    finally:
+        connection.close()
+
+
+def _compare(state: StateDirectory) -> Found:
+    # Runs come and go while this looks: only what is out of step at the first look and at the second is.
+    first = _out_of_step(state)
+    missing, surplus = (once & again for once, again in zip(first, _out_of_step(state), strict=True))
+    if not missing and not surplus:
+        with Index(state) as index:
+            return Finding(OK, "index", f"{state.index_path}, sound, {index.count()} ended runs"), None
+    what = f"{state.index_path} lacks {len(missing)} ended runs, and has {len(surplus)} that are gone"
+    return Finding(WARNING, "index", what, remedy=REAP), _AGAIN
+
+
+def _out_of_step(state: StateDirectory) -> tuple[set[str], set[str]]:
+    live = set(state.live_ids())
+    there = set(state.all_ids())
+    with Index(state) as index:
+        rows = {row[0] for row in index.sizes()}
+    live.update(state.live_ids())
+    return there - rows - live, {run_id for run_id in rows - there - live if not state.has(run_id)}

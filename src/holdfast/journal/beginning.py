@@ -1,0 +1,62 @@
+"""What a journal begins with, written by whoever starts the guard: who, what and when."""
+
+from __future__ import annotations
+
+import time
+
+from ..guard import parts
+from ..values.fields import printable
+from ..values.identity import boot_id
+from ..values.records import TYPE_CHECKING
+from ..values.spec import public_spec
+from .codec import journal_preamble
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from ..values.spec import RunSpec
+
+
+def beginning(spec: RunSpec) -> bytes:
+    """Preamble, header and the spec, without environment values."""
+    global _known_json
+    known = _known_json  # read once: another thread may replace it
+    key = parts.but_for_names(spec)
+    if known is None or known[0] != key:
+        known = _known_json = (key, _unnamed_json(spec))
+    own: dict[str, Any] = {"run_id": spec.run_id, "argv": [printable(argument) for argument in spec.argv]}
+    if spec.queued_at is not None:
+        own["queued_at"] = spec.queued_at
+    spec_json = _json(own)[:-1] + b", " + known[1][1:]
+    boottime_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    return journal_preamble(spec.run_id, boot_id() or "unknown", time.time_ns(), boottime_ns, spec_json)
+
+
+_known_json: tuple[tuple[object, ...], bytes] | None = None
+
+
+def _unnamed_json(spec: RunSpec) -> bytes:
+    public = public_spec(spec)
+    del public["run_id"], public["argv"], public["queued_at"]
+    # What is not set is left out.
+    is_set = {name: value for name, value in public.items() if value is not None and value is not False and value != []}
+    return _json(is_set)
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return "".join(_encode_json(value, 0)).encode()
+
+
+def _json_encoder() -> Callable[[dict[str, Any], int], Iterable[str]]:
+    # The json package compiles regular expressions for its decoder; its encoder in C does without.
+    try:
+        from _json import encode_basestring_ascii, make_encoder
+    except ImportError:
+        import json
+
+        return lambda value, _level: json.dumps(value)
+    return make_encoder(None, repr, encode_basestring_ascii, None, ": ", ", ", False, False, False)
+
+
+_encode_json = _json_encoder()

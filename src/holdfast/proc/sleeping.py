@@ -1,0 +1,205 @@
+"""One process as `/proc` shows it while it sleeps: in which system call, on which files. It is not stopped for it.
+
+Everything is read below one open `/proc/PID`, which is that process for ever: when it is gone, reads fail, whoever has
+its number by then. What the kernel does not show to this user is None; a kernel or a machine that is not in the tables
+here gives `unknown`, never a guess.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..values.identity import parse_stat
+from ..values.records import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MACHINES: dict[str, dict[str, tuple[int, ...]]] = {
+    "x86_64": {
+        "read": (0, 19, 275),  # read, readv, splice
+        "poll": (7, 271),
+        "select": (23, 270),
+        "epoll": (232, 281, 441),
+        "child": (61, 247),
+        "unknown": (219, 426),  # restart_syscall hides what is restarted; io_uring hides all
+    },
+    "aarch64": {
+        "read": (63, 65, 76),
+        "poll": (73,),
+        "select": (72,),
+        "epoll": (22, 441),
+        "child": (260, 95),
+        "unknown": (128, 426),
+    },
+}
+_CALLS = {number: call for call, numbers in _MACHINES.get(os.uname().machine, {}).items() for number in numbers}
+# Where the call itself is not shown (Yama, another security module), the function it sleeps in may be.
+_FUNCTIONS = {
+    "read": ("anon_pipe_read", "pipe_read", "pipe_wait_readable", "n_tty_read", "wait_woken", "tty_read"),
+    "child": ("do_wait", "kernel_wait4", "kernel_waitid"),
+    "other": ("futex", "hrtimer_nanosleep", "do_nanosleep", "sigsuspend", "do_sigtimedwait", "do_signal_stop"),
+}
+_COMPAT = 1 << 32  # a stack below this is that of a 32-bit program, whose calls have other numbers
+_MOST_POLLED = 256
+_LARGEST = 1 << 16
+_POLLIN, _EPOLLIN = 0x43, 0x3
+
+
+class Sleep(NamedTuple):
+    """What a thread sleeps in: `read`, `poll`, `select`, `epoll`, `child`, `other`, `unknown`; or it is `awake`.
+
+    `arguments` is None when only the function in the kernel is known, and that is `function`.
+    """
+
+    call: str
+    arguments: tuple[int, ...] | None = None
+    function: str = ""
+
+
+class Process:
+    """An open `/proc/PID`. Use as a context manager. OSError from everything when the process is gone."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._directory = os.open(f"/proc/{pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self.stat = self._read("stat")
+            self.start_ticks = parse_stat(self.stat)[1]
+        except (OSError, ValueError):
+            os.close(self._directory)
+            raise
+
+    @property
+    def is_in_foreground(self) -> bool:
+        """Whether its terminal would give it input; one without a terminal of its own is not held back."""
+        group, _session, terminal, foreground = map(int, self.stat.rpartition(b")")[2].split()[2:6])
+        return terminal == 0 or group == foreground
+
+    def threads(self) -> list[int]:
+        """Its threads, the first one first."""
+        directory = os.open("task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._directory)
+        try:
+            return sorted(
+                (int(name) for name in os.listdir(directory)), key=lambda thread: (thread != self.pid, thread)
+            )
+        finally:
+            os.close(directory)
+
+    def children(self, thread: int) -> list[int]:
+        """What this thread has started and not waited for."""
+        return [int(word) for word in self._read(f"task/{thread}/children").split()]
+
+    def sleep(self, thread: int) -> Sleep:
+        """What this thread sleeps in."""
+        if parse_stat(self._read(f"task/{thread}/stat"))[0] != "S":
+            return Sleep("awake")  # or stopped, or dead, or at the disk: it does not wait for anybody
+        try:
+            words = self._read(f"task/{thread}/syscall").split()
+        except PermissionError:
+            return self._function(thread)
+        if words == [b"running"]:
+            return Sleep("awake")
+        numbers = [int(word, 0) for word in words]
+        if not _CALLS or len(numbers) < 9 or numbers[7] < _COMPAT:
+            return Sleep("unknown")
+        return Sleep(_CALLS.get(numbers[0], "other"), tuple(numbers[1:7]))
+
+    def _function(self, thread: int) -> Sleep:
+        function = self._read(f"task/{thread}/wchan").decode("ascii", "replace")
+        for call, names in _FUNCTIONS.items():
+            if function.startswith(names):
+                return Sleep(call, None, function)
+        return Sleep("unknown", None, function)
+
+    def file(self, fd: int) -> str | None:
+        """What this descriptor is, as the kernel names it; None when it is not open."""
+        try:
+            return os.readlink(f"fd/{fd}", dir_fd=self._directory)
+        except FileNotFoundError:
+            os.stat("stat", dir_fd=self._directory)  # it is the descriptor that is gone, not the process
+            return None
+
+    def files(self) -> dict[int, str]:
+        """Every open descriptor."""
+        directory = os.open("fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._directory)
+        try:
+            found = {int(name): self.file(int(name)) for name in os.listdir(directory)}
+        finally:
+            os.close(directory)
+        return {fd: name for fd, name in found.items() if name is not None}
+
+    def is_readable(self, fd: int) -> bool:
+        """Whether the descriptor was opened for reading."""
+        for line in self._read(f"fdinfo/{fd}").splitlines():
+            if line.startswith(b"flags:"):
+                return int(line.split()[1], 8) & os.O_ACCMODE != os.O_WRONLY
+        return True
+
+    def polled(self, sleep: Sleep) -> dict[int, bool] | None:
+        """The descriptors a `poll`, `select` or `epoll` waits for, and whether for reading. None: hidden."""
+        arguments = sleep.arguments
+        if arguments is None:
+            return None
+        try:
+            match sleep.call:
+                case "poll":
+                    return self._poll_set(arguments[0], arguments[1])
+                case "select":
+                    return self._select_sets(arguments[0], arguments[1:4])
+                case "epoll":
+                    return dict(self._epoll_set(arguments[0]))
+        except PermissionError:
+            pass
+        return None
+
+    def _poll_set(self, address: int, count: int) -> dict[int, bool] | None:
+        if not 0 < count <= _MOST_POLLED:
+            return None
+        data = self._memory(address, count * 8)
+        if len(data) < count * 8:
+            return None
+        entries = ((data[at : at + 4], data[at + 4 : at + 6]) for at in range(0, len(data), 8))
+        pairs = [(int.from_bytes(fd, "little", signed=True), int.from_bytes(how, "little")) for fd, how in entries]
+        return {fd: bool(how & _POLLIN) for fd, how in pairs if fd >= 0}
+
+    def _select_sets(self, count: int, addresses: tuple[int, ...]) -> dict[int, bool] | None:
+        found: dict[int, bool] = {}
+        for place, address in enumerate(addresses):
+            if address == 0 or count <= 0:
+                continue
+            size = (min(count, _LARGEST) + 7) // 8
+            data = self._memory(address, size)
+            if len(data) < size:
+                return None
+            mask = int.from_bytes(data, "little")
+            for fd in range(min(count, _LARGEST)):
+                if mask >> fd & 1:
+                    found[fd] = found.get(fd, False) or place == 0
+        return found
+
+    def _epoll_set(self, fd: int) -> Iterator[tuple[int, bool]]:
+        for line in self._read(f"fdinfo/{fd}").splitlines():
+            words = line.split()
+            if words[:1] == [b"tfd:"]:
+                yield int(words[1]), bool(int(words[3], 16) & _EPOLLIN)
+
+    def _memory(self, address: int, size: int) -> bytes:
+        memory = os.open("mem", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._directory)
+        try:
+            return os.pread(memory, size, address)
+        finally:
+            os.close(memory)
+
+    def _read(self, name: str) -> bytes:
+        file = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._directory)
+        try:
+            return os.read(file, _LARGEST)
+        finally:
+            os.close(file)
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._directory)

@@ -1,0 +1,1 @@
+"""The library: one run as its owner sees it, blocking runs, and the supervisor of many."""

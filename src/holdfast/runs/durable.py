@@ -1,0 +1,192 @@
+"""Runs with a directory: starting one, finding one again, and finishing one whose guard was lost."""
+
+from __future__ import annotations
+
+import os
+import time
+from _socket import AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_SEQPACKET, socketpair
+
+from ..guard.control import hello
+from ..guard.launch import Durable, GuardHandle, launch
+from ..journal.beginning import beginning
+from ..state import rundir
+from ..values.errors import HoldfastError, RunNotFoundError, SpecError
+from ..values.identity import is_exiting
+from ..values.records import TYPE_CHECKING
+from ..values.spec import make_spec
+from .live import LiveRun
+
+# Starting a run needs none of what reading one back needs; that is imported where it is used.
+if TYPE_CHECKING:
+    from _socket import socket
+    from typing import Any
+
+    from ..state.directory import StateDirectory
+    from ..state.record import Record
+    from ..values.spec import RunSpec
+
+_START_BOUND_S = 10.0
+_PUBLIC_TO_OPTION = {
+    "timeout_s": "timeout",
+    "max_timeout_s": "max_timeout",
+    "idle_timeout_s": "idle_timeout",
+    "drain_s": "drain",
+    "drain_idle_s": "drain_idle",
+    "kill_wait_s": "kill_wait",
+    "warn_before_s": "warn_before",
+    "memory_bytes": "memory",
+    "max_output_bytes": "max_output",
+}
+_SAME = (
+    "cwd",
+    "pty",
+    "ladder",
+    "stragglers",
+    "pids",
+    "on_max_output",
+    "in_container",
+    "container_runtime",
+    "session",
+    "labels",
+    "name",
+    "lifetime",
+    "parent",
+    "queued_at",
+)
+
+
+def launch_durable(
+    state: StateDirectory, spec: RunSpec, *, wake_output: bool = False, window_size: tuple[int, int] | None = None
+) -> GuardHandle:
+    """Make the run's directory and start its guard there.
+
+    SessionClosedError: its session takes no more runs. RunExistsError, StateError: the directory cannot be made.
+    Otherwise fails as `launch` does. In each case nothing is left.
+    """
+    prepared = rundir.prepare(state, spec, beginning(spec))
+    durable = Durable(prepared.path, prepared.journal, prepared.listener.fileno(), prepared.directory)
+    try:
+        # Registered, then looked: a session that closes now either is seen here or sees this run.
+        if spec.session is not None:
+            from ..state.sessions import check_open
+
+            check_open(state, spec.session, spec.run_id)
+        return launch(spec, wake_output=wake_output, window_size=window_size, durable=durable)
+    except HoldfastError:
+        # Only for what says that no guard was started. Interrupted in any other way there may be one: then the
+        # directory stays, and whoever reads it next finds out what became of the run.
+        rundir.discard(state, spec.run_id)
+        raise
+    finally:
+        prepared.close()
+
+
+def adopt(state: StateDirectory, run_id: str) -> LiveRun:
+    """Become an owner of a run that somebody else started; one that is over is only read.
+
+    RunNotFoundError: there is no such run. JournalError: its journal cannot be read.
+    """
+    from ..state.record import Record
+
+    deadline = time.monotonic() + _START_BOUND_S
+    while True:
+        with Record(state, run_id) as record:
+            record.read()
+            if record.unfinished:
+                recover(state, run_id)
+                record.read()
+            control = _connect(record)
+            if control is not None or record.reader.ended or time.monotonic() > deadline:
+                spec = spec_on_record(run_id, record.reader.spec or {})
+                return _owner(state, spec, record, control or _closed_socket())
+        time.sleep(0.005)  # between the guard's start and its first word, or its end and its last: there is no event
+
+
+def recover(state: StateDirectory, run_id: str, *, guard_pid: int = 0, within_s: float = 10.0) -> bool:
+    """See to it that this run's record has an end; waits (bounded) while somebody else is at it. False: it goes on.
+
+    `guard_pid`: for a run that may not have said it on record yet.
+    """
+    from ..state import recovery
+    from ..state.record import Record
+
+    deadline = time.monotonic() + within_s
+    while True:
+        recovery.finish(state, run_id)
+        try:
+            with Record(state, run_id) as record:
+                record.read()
+                if record.reader.ended or time.monotonic() > deadline:
+                    return record.reader.ended
+                if _goes_on(record, guard_pid):
+                    return False
+        except RunNotFoundError:
+            return True  # pruned: over, and its record gone
+        time.sleep(0.005)  # another reader holds the lock, or a guard is dying: there is nothing to wait on
+
+
+def _owner(state: StateDirectory, spec: RunSpec, record: Record, control: socket) -> LiveRun:
+    started = record.outcome.started
+    guard_pid = 0 if started is None else int(started.detail["guard_pid"])
+    journal = os.dup(record.fd)
+    handle = GuardHandle(control, journal, -1, guard_pid, None, None, 0, b"", spec.run_id)
+    return LiveRun(spec, handle, state=state)
+
+
+def _connect(record: Record) -> socket | None:
+    if record.guard == "gone":
+        return None
+    try:
+        connected = rundir.connect(record.path)
+    except (FileNotFoundError, ConnectionRefusedError):
+        return None  # it ended between the two looks, or has not begun to listen
+    # What the guard recorded before it took us in wakes nobody, be it the verdict of a run that only unwinds. An answer
+    # to this does: whoever watches the socket reads then, and has missed nothing.
+    try:
+        connected.send(hello(), MSG_DONTWAIT | MSG_NOSIGNAL)
+    except OSError:
+        pass  # gone meanwhile, or it takes no more owners: end of file tells
+    return connected
+
+
+def _goes_on(record: Record, guard_pid: int) -> bool:
+    """Whether its guard lives, and not only its lock or its socket."""
+    # The lock is a guard's, or that of another reader who is finishing the record: only guards listen.
+    if record.guard == "gone" or not _is_listening(record):
+        return False
+    # A guard that was killed is still listening for a moment after its owners were told of its end.
+    started = record.outcome.started
+    exiting = is_exiting(guard_pid or (0 if started is None else int(started.detail["guard_pid"])))
+    # Not to be seen: it was reaped after we looked, and then nobody listens any more; or it is in another namespace.
+    return _is_listening(record) if exiting is None else not exiting
+
+
+def _is_listening(record: Record) -> bool:
+    try:
+        rundir.connect(record.path).close()
+    except BlockingIOError:
+        return True  # it is stopped, and its queue is full
+    except (FileNotFoundError, ConnectionRefusedError):
+        return False
+    return True
+
+
+def _closed_socket() -> socket:
+    """A control socket that says "gone" at once: what the reader finds is all there is."""
+    ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC)
+    theirs.close()
+    return ours
+
+
+def spec_on_record(run_id: str, public: dict[str, Any]) -> RunSpec:
+    """The spec as far as the journal has it: no environment, and nothing this version does not know."""
+    options: dict[str, Any] = {option: public.get(name) for name, option in _PUBLIC_TO_OPTION.items()}
+    options |= {name: public[name] for name in _SAME if name in public}
+    options = {name: value for name, value in options.items() if value is not None}
+    if public.get("stdin") == "pipe" and not public.get("pty"):
+        options["stdin"] = "pipe"
+    argv = public.get("argv") or ["?"]
+    try:
+        return make_spec(argv, run_id=run_id, **options)
+    except (SpecError, TypeError):
+        return make_spec(["?"], run_id=run_id)

@@ -1,0 +1,457 @@
+"""One run as its owner sees it, without a scheduler: `sync` and `supervisor` wait, this takes in what is there.
+
+Theory of operation. The guard writes facts to the journal and sends small packets on the control socket: wakes ("there
+is something to read") and answers. Packets decide nothing. Whatever arrives, `on_readable` empties the socket and then
+reads the journal, so a lost, doubled or reordered wake changes nothing but the moment.
+
+Races, and why they are none:
+- verdict against cancel: both are facts and the guard orders them; we read the order, we do not make it.
+- cancel before the start: the request is in the socket before the guard first looks, and it looks before it lets the
+  command go.
+- guard death against END: end of file on the socket comes after the guard's last write. The journal is read once more
+  after it; only if END is still missing is the guard lost.
+- reset against packets: a guard that exits with requests unread makes the next receive fail with ECONNRESET once; the
+  packets it sent before are still behind that, so receiving goes on to the real end of file.
+- release against read: bytes are given back to the kernel only up to where both the facts' reader and the consumer have
+  been, because a hole reads as zeros, and zeros mean "nothing more yet".
+- a fork of the embedding program holds copies of our descriptors: closing ours is then not end of file. The guard
+  watches `owner_pid` besides. Here, `close` and the finaliser only close; they never send, so a copy going away in a
+  forked child does nothing to the run.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+from _socket import AF_UNIX, CMSG_SPACE, MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_SEQPACKET, socket
+from itertools import count
+
+from .. import outcome as outcomes
+from ..guard import control
+from ..guard.launch import launch, set_window_size
+from ..journal.facts import CAUSES, Detail, make_fact
+from ..journal.reader import JournalReader
+from ..values.durations import parse_duration
+from ..values.errors import JournalDamagedError, RequestError, SpecError
+from ..values.records import TYPE_CHECKING, signal
+from .result import Result, report_of
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..guard.idle import IdleGuards
+    from ..guard.launch import GuardHandle
+    from ..journal.facts import Fact
+    from ..outcome import Outcome
+    from ..state.directory import StateDirectory
+    from ..values.fields import Duration
+    from ..values.spec import RunSpec
+
+_NO_SOCKET = socket(AF_UNIX, SOCK_SEQPACKET)  # what a run talks to that has parted from its guard: nobody
+_NO_SOCKET.close()
+WINDOW_BYTES = 16 << 20  # how far a streaming consumer may fall behind before the command is made to wait
+ENDLESS = 1 << 62  # nobody waits, and yet memory can be given back
+CHUNKS_BYTES = 1 << 20  # how much a consumer takes at once
+STOP_CAUSES = tuple(CAUSES.words.values())
+_MARGIN_S = 3.0
+# What a guard's refusal of a later deadline means, and what to do.
+EXTENSION_REFUSED = {
+    errno.ESRCH: ("it is too late: the run has its verdict", "start it again with a longer timeout"),
+    errno.EINVAL: ("the run has no deadline", "there is nothing to extend"),
+    errno.ERANGE: ("that goes past the longest timeout the run may have", "ask for less"),
+}
+_TICKETS = count(1)  # of all runs: a guard that is used again may still answer what the last one asked
+
+
+class LiveRun:
+    """A guard's run: its descriptors, what is known of it, and what can be asked of it."""
+
+    __slots__ = (
+        "_asked",
+        "_input_ticket",
+        "_known_facts",
+        "_observed",
+        "_outcome",
+        "_reported",
+        "_ticket",
+        "answers",
+        "armed",
+        "control",
+        "first_run",
+        "guard_lost",
+        "guard_pid",
+        "heartbeat",
+        "idle",
+        "input",
+        "journal",
+        "pidfd",
+        "reader",
+        "spec",
+        "state",
+        "trusted",
+        "windowed",
+    )
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        handle: GuardHandle,
+        *,
+        wake_output: bool = False,
+        windowed: bool = False,
+        state: StateDirectory | None = None,
+    ) -> None:
+        self.spec = spec
+        self.state = state
+        self.idle: IdleGuards | None = None  # where its guard goes when it is over
+        self.control = handle.control
+        self.journal = handle.journal
+        self.pidfd = handle.pidfd
+        self.guard_pid = handle.pid
+        self.first_run = handle.first_run
+        self.input = -1 if handle.input is None else handle.input
+        self.heartbeat = -1 if handle.heartbeat is None else handle.heartbeat
+        self.trusted = handle.trusted
+        self.reader = JournalReader(
+            handle.journal, trusted=handle.trusted, run_id=spec.run_id, beginning=handle.beginning
+        )
+        self.answers: dict[int, int] = {}
+        self.armed = wake_output
+        self.windowed = windowed
+        self.guard_lost = False
+        self._asked: set[int] = set()
+        self._ticket = 0
+        self._input_ticket = 0
+        self._observed: tuple[Fact, ...] = ()
+        self._outcome: Outcome | None = None
+        self._known_facts = -1
+        self._reported: tuple[tuple[int, int], dict[str, Any]] | None = None
+
+    @classmethod
+    def start(
+        cls,
+        spec: RunSpec,
+        *,
+        wake_output: bool = False,
+        windowed: bool = False,
+        window_size: tuple[int, int] | None = None,
+        state: StateDirectory | None = None,
+        idle: IdleGuards | None = None,
+    ) -> LiveRun:
+        """Launch a guard for this spec, in a run directory when there is a state directory, or give it an idle guard.
+
+        Fails as `launch` does, and with StateError when the directory cannot be made; nothing is left then.
+        """
+        if state is not None:
+            from .durable import launch_durable  # here, because an ephemeral run needs none of it
+
+            # Its journal is a file that keeps everything: there is no window to hold the command up.
+            handle = launch_durable(state, spec, wake_output=wake_output, window_size=window_size)
+            return cls(spec, handle, wake_output=wake_output, state=state)
+        window_bytes = WINDOW_BYTES if windowed else ENDLESS
+        if idle is not None and (told := idle.spec_for(spec)) is not None:
+            spec = told
+            handle = launch(spec, wake_output=wake_output, window_bytes=window_bytes, idle=idle)
+        else:
+            idle = None
+            handle = launch(spec, wake_output=wake_output, window_bytes=window_bytes, window_size=window_size)
+        live = cls(spec, handle, wake_output=wake_output, windowed=windowed)
+        if idle is not None:
+            is_new = handle.first_run == spec.run_id
+            live.idle = idle.for_look(handle.look) if is_new else idle
+        return live
+
+    # What is known.
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """Everything recorded so far, and what we observed ourselves when the guard was lost."""
+        return outcomes.join(self.reader.facts, self._observed) if self._observed else tuple(self.reader.facts)
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome as far as it was read."""
+        count = len(self.reader.facts) + len(self._observed)
+        if self._outcome is None or count != self._known_facts:
+            self._outcome = outcomes.decide(self.facts)
+            self._known_facts = count
+        return self._outcome
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will be recorded: settled."""
+        return self.reader.ended or bool(self._observed)
+
+    def refresh(self) -> None:
+        """Read the facts that are new. JournalError when the journal cannot be understood (any more)."""
+        if self.journal < 0 or self.ended:
+            return  # closed, or nothing more to come; the number may be another file's by now
+        self.reader.scan()
+        if self.reader.damage is not None:  # a live run of ours: waiting for more would be waiting for ever
+            message = f"the guard's record cannot be read on: {self.reader.damage}"
+            remedy = "is it the guard of another version? (make guard, HOLDFAST_GUARD)"
+            raise JournalDamagedError(message, run_id=self.spec.run_id, remedy=remedy)
+
+    def on_readable(self) -> None:
+        """Take in all the guard has said; then `answers`, `outcome`, `ended` and `guard_lost` are up to date."""
+        gone = self._receive_all()
+        self.refresh()
+        self.guard_lost = gone and not self.reader.ended
+
+    def _receive_all(self) -> bool:
+        """Empties the socket; True at its end of file."""
+        while True:
+            try:
+                packet = self._receive()
+            except BlockingIOError:
+                return False
+            except ConnectionResetError:
+                continue
+            if not packet:
+                return True
+            news = control.decode(packet)
+            if isinstance(news, control.Wake):
+                self.armed = False  # perhaps it was another wake; arming once too often costs a packet
+            elif news is not None and news.ticket in self._asked:
+                self._asked.discard(news.ticket)
+                self.answers[news.ticket] = news.error
+
+    def _receive(self) -> bytes:
+        """The next packet; a descriptor that comes with it is the command's input, which we asked for."""
+        if self._input_ticket == 0:
+            return self.control.recv(control.PACKET_MAX, MSG_DONTWAIT)
+        packet, rights, _flags, _address = self.control.recvmsg(
+            control.PACKET_MAX, CMSG_SPACE(4), MSG_DONTWAIT | MSG_CMSG_CLOEXEC
+        )
+        for _level, _kind, data in rights:
+            self.close_input()
+            self.input = int.from_bytes(data[:4], sys.byteorder)
+        return packet
+
+    # What can be asked.
+
+    def ask_input(self) -> int:
+        """Ask the guard for the command's stdin or terminal; `input` is set with the answer. RequestError as others."""
+        self._input_ticket = self._ask(control.give_input(self._next()))
+        return self._input_ticket
+
+    def ask_stop(self, cause: str = "user", reason: str = "", *, now: bool = False, signal: int = 0) -> int:
+        """Ask for the end; returns the ticket of the answer. RequestError when the guard cannot be asked.
+
+        `signal` is the one that made the caller ask, if it was one.
+        """
+        if not isinstance(reason, str):
+            raise SpecError(
+                f"the reason is of type {type(reason).__name__}",
+                field="reason",
+                run_id=self.spec.run_id,
+                remedy="pass text",
+            )
+        if cause not in STOP_CAUSES:
+            remedy = f"use one of {', '.join(STOP_CAUSES)}"
+            raise SpecError(f"{cause!r} is no cause", field="cause", run_id=self.spec.run_id, remedy=remedy)
+        return self._ask(control.stop(self._next(), cause, reason, now=now, signal=signal))
+
+    def ask_signal(self, number: int, *, tree: bool) -> int:
+        """Ask for one signal; returns the ticket of the answer. RequestError when the guard cannot be asked."""
+        return self._ask(control.signal(self._next(), number, tree=tree))
+
+    def ask_extend(self, seconds: Duration) -> int:
+        """Ask for a later deadline; returns the ticket of the answer. RequestError when the guard cannot be asked."""
+        return self._ask(control.extend(self._next(), round(parse_duration(seconds, field="seconds") * 1e9)))
+
+    def ask_close_input(self) -> int:
+        """Ask the guard to close its copy of stdin; returns the ticket. RequestError when the guard cannot be asked."""
+        return self._ask(control.close_input(self._next()))
+
+    def arm_output(self, seen: int, *, release: bool = False) -> None:
+        """Be woken as soon as there is output beyond `seen`, the journal offset up to which the consumer has read.
+
+        The request takes its time, and output may be recorded meanwhile: because the guard is told what was seen, it
+        wakes us for that, too. With `release` the consumer needs nothing before `seen` any more, in a windowed run.
+        """
+        if self.armed and not release:
+            return
+        consumed = 0
+        if release:
+            self.refresh()  # the facts' reader must have passed whatever is given back; see the races above
+            consumed = min(seen, self.reader.position)
+        try:
+            self.control.send(control.read(consumed, seen), MSG_DONTWAIT | MSG_NOSIGNAL)
+            self.armed = True
+        except OSError:
+            pass  # gone: end of file wakes us. Or not reading: it is stopped, and will find our earlier packets.
+
+    def release(self, consumed: int) -> None:
+        """Give the journal's memory back up to here; nothing before it is read again, by nobody."""
+        try:
+            self.control.send(control.release(consumed), MSG_DONTWAIT | MSG_NOSIGNAL)
+        except OSError:
+            pass  # its guard is gone, and the memory goes with the journal; or it is stopped, and the next one will do
+
+    def _next(self) -> int:
+        self._ticket = next(_TICKETS)
+        return self._ticket
+
+    def _ask(self, packet: bytes) -> int:
+        try:
+            self.control.send(packet, MSG_DONTWAIT | MSG_NOSIGNAL)
+        except BlockingIOError as error:
+            remedy = "its guard does not read: is it stopped?"
+            raise self.refused("cannot be asked", error.errno or errno.EAGAIN, remedy) from None
+        except OSError as error:
+            code = errno.ESRCH if error.errno in (None, errno.EBADF) else error.errno  # EBADF: we have closed it
+            raise self.refused("is over", code, "it takes no more requests") from None
+        self._asked.add(self._ticket)
+        return self._ticket
+
+    def refused(self, what: str, code: int, remedy: str | None = None) -> RequestError:
+        """The error for a request that was not done."""
+        return RequestError(f"the run {what}: {os.strerror(code)}", errno=code, run_id=self.spec.run_id, remedy=remedy)
+
+    # Input.
+
+    def write_input(self, data: memoryview) -> int | None:
+        """Write what fits without waiting: the number of bytes, 0 when it is full, None when nobody reads any more."""
+        if self.input < 0:
+            return None
+        try:
+            return os.write(self.input, data)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EIO):  # EIO: a terminal without a program on it
+                raise
+            self.close_input()
+            return None
+
+    def close_input(self) -> None:
+        """Close our end of the command's stdin, if it is open."""
+        if self.input >= 0:
+            fd, self.input = self.input, -1
+            os.close(fd)
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Tell the run's terminal its size. RequestError when it has none, or it is gone."""
+        if not self.spec.pty or self.input < 0:
+            raise self.refused("has no terminal", errno.ENOTTY, "start it with pty=True")
+        try:
+            set_window_size(self.input, rows, columns)
+        except OSError as error:
+            raise self.refused("has lost its terminal", error.errno or errno.EIO) from None
+
+    # The end.
+
+    def settle_bound_s(self) -> float:
+        """How long a run may take from being asked to stop until it is settled, when its guard is well."""
+        return sum(rung.wait_s for rung in self.spec.ladder) + self.spec.kill_wait_s + self.spec.drain_s + _MARGIN_S
+
+    def kill_guard(self) -> None:
+        """The last resort against a guard that does not answer; the run is then lost and has to be cleaned up."""
+        if self.pidfd >= 0:
+            try:
+                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def clean_up(self) -> None:
+        """The guard is lost: end what it left, and record or observe that. Blocks for milliseconds, at most 10 s.
+
+        RequestError: it was only our connection that was lost. StateError, OSError: the end cannot be recorded.
+        """
+        if self.state is not None:
+            from .durable import recover
+
+            if recover(self.state, self.spec.run_id, guard_pid=self.guard_pid):
+                self.refresh()
+                return
+            remedy = "it has all the owners it can take: try again later"
+            raise self.refused("goes on, but its guard has no room for us", errno.EUSERS, remedy)
+        from ..guard.containment import probe
+        from ..guard.leftovers import clean_up, leaf_path
+
+        started = self.outcome.started
+        # Not started: its cgroup may have been made all the same, with the child in it that was held.
+        cgroup = leaf_path(probe().cgroup_base, self.first_run) if started is None else started.detail["cgroup"]
+        cleaned = clean_up(self.spec.run_id, cgroup, first_run=self.first_run)
+        at_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        survivors = tuple(Detail(pid=pid) for pid in cleaned.survivors)
+        tree = make_fact("tree", at_ns, how=cleaned.how, count=len(survivors), survivors=survivors)
+        observed = (make_fact("lost", at_ns, why="guard"),)
+        self._observed = observed if self.outcome.tree is not None else (tree, *observed)
+
+    def reap(self, *, wait: bool = False) -> bool:
+        """Take the guard's exit status off the kernel's hands; False while it has not exited yet."""
+        if self.pidfd < 0:
+            return True
+        try:
+            if os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | (0 if wait else os.WNOHANG)) is None:
+                return False
+        except ChildProcessError:
+            pass  # somebody else's waitpid(-1), or SIGCHLD is ignored: it is reaped
+        fd, self.pidfd = self.pidfd, -1
+        os.close(fd)
+        return True
+
+    def report(self) -> dict[str, Any]:
+        """The report as far as the record was read; made once for each stretch of it."""
+        seen = (self.reader.position, len(self._observed))
+        if self._reported is None or self._reported[0] != seen:
+            self._reported = (seen, report_of(self.reader, self.facts))
+        return dict(self._reported[1])
+
+    def result(self, output: tuple[bytes, bytes] | None = None) -> Result:
+        """All of it, for a settled run. Collects the output unless the caller has it already.
+
+        In a windowed run the consumer has had it, and it is gone.
+        """
+        reader = self.reader
+        if output is None:
+            output = (b"", b"") if self.windowed else (reader.collect("stdout"), reader.collect("stderr"))
+        return Result(self.spec.run_id, self.outcome, output, self.facts, reader)
+
+    @property
+    def guard_is_reusable(self) -> bool:
+        """Whether the guard waits for another run, which it does when the tree is gone, and there is room for it."""
+        tree = self.outcome.tree
+        return (
+            self.idle is not None
+            and self.idle.has_room
+            and self.reader.ended
+            and tree is not None
+            and tree.detail["how"] == "gone"
+        )
+
+    def part_from_guard(self) -> None:
+        """The guard goes to the idle ones. What is known of the run stays."""
+        assert self.idle is not None
+        self.idle.give(self.control, self.pidfd, self.guard_pid, self.first_run)
+        self.idle, self.control, self.pidfd = None, _NO_SOCKET, -1
+
+    def close_control(self) -> None:
+        """Close what only a live run needs; on a run that has not ended, the guard sees its owner go."""
+        self.control.close()
+        self.close_input()
+        if self.heartbeat >= 0:
+            fd, self.heartbeat = self.heartbeat, -1
+            os.close(fd)
+
+    def close(self) -> None:
+        """Close every descriptor. What was read stays readable."""
+        self.close_control()
+        if self.pidfd >= 0:
+            fd, self.pidfd = self.pidfd, -1
+            os.close(fd)
+        self.close_journal()
+
+    def close_journal(self) -> None:
+        """Close the journal, if it is open. The facts that were read stay; its output cannot be read any more."""
+        if self.journal >= 0:
+            fd, self.journal = self.journal, -1
+            os.close(fd)
+
+    def __del__(self) -> None:
+        if hasattr(self, "journal"):
+            self.close()

@@ -1,0 +1,111 @@
+"""One epoll set and the one task that waits for it, for all runs of a supervisor.
+
+Invariants. A descriptor is taken out of the set before it is closed, and a batch of events is handled without giving
+control away, so an event never meets a number that was closed and opened again. Nothing is unregistered in a finaliser:
+the set is shared with forked children of the embedding program, and their end must not change ours.
+"""
+
+from __future__ import annotations
+
+import select
+from typing import TYPE_CHECKING
+
+import anyio
+
+from ..values.errors import ResourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Pump:
+    """Calls a handler whenever its descriptor has something to read. Handlers do not raise and do not wait."""
+
+    __slots__ = ("_done", "_epoll", "_handlers", "_idle", "_scope")
+
+    def __init__(self) -> None:
+        """ResourceError when there is no descriptor left for the set."""
+        try:
+            self._epoll = select.epoll(flags=select.EPOLL_CLOEXEC)
+        except OSError as error:
+            raise ResourceError.from_os_error(error, doing="open an epoll set") from None
+        self._handlers: dict[int, Callable[[], None]] = {}
+        self._scope = anyio.CancelScope(shield=True)  # only `stop` ends the pump, whoever else is cancelled
+        self._done = anyio.Event()
+        self._idle: anyio.Event | None = None
+
+    def watch(self, fd: int, handler: Callable[[], None]) -> None:
+        """Call `handler` from now on. OSError when the kernel has no room for it (fs.epoll.max_user_watches)."""
+        self._epoll.register(fd, select.EPOLLIN)
+        self._handlers[fd] = handler
+
+    def silence(self, fd: int) -> None:
+        """Do not call the handler any more, but go on counting the descriptor as watched."""
+        self._epoll.unregister(fd)
+
+    def unwatch(self, fd: int) -> None:
+        """Forget the descriptor, before it is closed; one that is not watched is fine."""
+        if self._handlers.pop(fd, None) is None:
+            return
+        try:
+            self._epoll.unregister(fd)
+        except FileNotFoundError:
+            pass  # silenced
+        if not self._handlers and self._idle is not None:
+            self._idle.set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is watched."""
+        return not self._handlers
+
+    async def wait_idle(self, within_s: float) -> bool:
+        """True as soon as nothing is watched, False when that takes too long."""
+        if self._handlers:
+            self._idle = anyio.Event()
+            with anyio.move_on_after(within_s):
+                await self._idle.wait()
+        return self.is_idle
+
+    async def run(self) -> None:
+        """Pump until `stop`."""
+        try:
+            with self._scope:
+                if anyio.get_cancelled_exc_class().__module__.startswith("asyncio"):
+                    await self._run_on_asyncio()
+                while True:
+                    await anyio.wait_readable(self._epoll.fileno())
+                    self._handle()
+        finally:
+            self._done.set()
+
+    async def _run_on_asyncio(self) -> None:
+        """The loop calls us when the set is ready: a turn of the loop and two system calls less for every wake."""
+        import asyncio
+
+        loop, fd = asyncio.get_running_loop(), self._epoll.fileno()
+        try:
+            # The loop calls in no task, and without one anyio's own functions cannot tell where they are.
+            from sniffio import current_async_library_cvar
+
+            current_async_library_cvar.set("asyncio")  # in the context of our own task, which the reader is given
+        except ImportError:
+            pass  # then anyio asks for the running loop, which is there
+        loop.add_reader(fd, self._handle)
+        try:
+            await anyio.sleep_forever()
+        finally:
+            loop.remove_reader(fd)
+
+    def _handle(self) -> None:
+        handlers = self._handlers
+        for ready, _ in self._epoll.poll(0):
+            # Not there: an earlier event of this batch ended it.
+            if (handler := handlers.get(ready)) is not None:
+                handler()
+
+    async def stop(self) -> None:
+        """End the pump and close the set."""
+        self._scope.cancel()
+        await self._done.wait()
+        self._epoll.close()

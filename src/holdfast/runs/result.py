@@ -1,0 +1,105 @@
+"""What a finished run gives back: outcome, output, and the report."""
+
+from __future__ import annotations
+
+from ..outcome import lost_output
+from ..values.errors import RunError
+from ..values.records import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..journal.facts import Fact
+    from ..journal.reader import JournalReader
+    from ..outcome import Outcome
+
+
+_VERBS = {"timed_out": "timed out", "cancelled": "was cancelled", "lost": "was lost"}
+
+
+class Result:
+    """A settled run. `stdout` and `stderr` hold every byte from before the verdict; empty when they were streamed."""
+
+    __slots__ = ("_reader", "_report", "facts", "outcome", "run_id", "stderr", "stdout")
+
+    def __init__(
+        self,
+        run_id: str,
+        outcome: Outcome,
+        output: tuple[bytes, bytes],
+        facts: tuple[Fact, ...],
+        reader: JournalReader,
+    ) -> None:
+        self.run_id = run_id
+        self.outcome = outcome
+        self.stdout, self.stderr = output
+        self.facts = facts  # the evidence: everything that was recorded, in order
+        self._reader = reader  # for what it has read; its descriptor may be closed by now
+        self._report: dict[str, Any] | None = None
+
+    @property
+    def status(self) -> str:
+        """`succeeded`, `failed`, `timed_out`, `cancelled` or `lost`."""
+        return self.outcome.status or "lost"
+
+    @property
+    def cause(self) -> str:
+        """Why: `exit`, `signal`, `spawn`, `oom`, `limit`, `deadline`, `idle`, `user`, ... (see the status)."""
+        return self.outcome.cause or "guard"
+
+    @property
+    def reason(self) -> str | None:
+        """More about the cause, for people."""
+        return self.outcome.reason
+
+    @property
+    def exit_code(self) -> int | None:
+        """What the command exited with, also after a timeout; None when it died of a signal or was not seen to end."""
+        return self.outcome.exit_code
+
+    @property
+    def signal(self) -> int | None:
+        """The signal the command died of, whoever sent it."""
+        return self.outcome.signal
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The final report, ready for JSON."""
+        if self._report is None:
+            self._report = report_of(self._reader, self.facts)
+        return self._report
+
+    def check(self) -> Result:
+        """This result when the run succeeded; RunError, with the result in it, when it did not, or output is missing.
+
+        Missing because it could not be kept (a full disk, a limit on files), not because somebody chose to drop it.
+        """
+        lost = lost_output(self.facts)
+        if self.status == "succeeded" and lost is None:
+            return self
+        if self.status == "succeeded" and lost is not None:
+            what = f"the run succeeded, but its output could not be kept: {lost}"
+            remedy = "make room (disk, ulimit -f) and run it again"
+        else:
+            what = f"the run {_VERBS.get(self.status, self.status)}: {self.reason or _in_words(self)}"
+            remedy = "its output is in error.result.stderr" if self.stderr else "error.result.report has the evidence"
+        raise RunError(what, result=self, run_id=self.run_id, remedy=remedy)
+
+    def __repr__(self) -> str:
+        return f"<Result {self.run_id} {self.status}/{self.cause} exit_code={self.exit_code}>"
+
+
+def report_of(reader: JournalReader, facts: tuple[Fact, ...]) -> dict[str, Any]:
+    """The report of what a reader has seen and of these facts."""
+    from ..projections.report import OutputSeen, report  # late: a run whose report nobody asks for does without
+
+    seen = OutputSeen(reader.stdout_bytes, reader.stderr_bytes, reader.late_bytes)
+    return report(reader.header, reader.spec, facts, seen)
+
+
+def _in_words(result: Result) -> str:
+    if result.cause == "exit":
+        return f"exit code {result.exit_code}"
+    if result.cause == "signal":
+        return f"signal {result.signal}"
+    return result.cause

@@ -1,0 +1,59 @@
+"""The output of a supervised run as it comes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anyio.lowlevel import checkpoint
+
+from ..journal.reader import JournalReader
+from .live import CHUNKS_BYTES
+
+if TYPE_CHECKING:
+    from ..journal.reader import Chunk
+    from .live import LiveRun
+    from .supervised import Run
+
+
+class Output:
+    """The chunks of one run in the order they were recorded: an asynchronous iterator with nothing to close."""
+
+    __slots__ = ("_late", "_live", "_reader", "_ready", "_run")
+
+    def __init__(self, run: Run, live: LiveRun, *, late: bool) -> None:
+        self._run = run
+        self._live = live
+        self._late = late
+        self._reader = JournalReader(live.journal, trusted=live.trusted, run_id=run.run_id)
+        self._ready: list[Chunk] = []  # the next one last
+
+    def __aiter__(self) -> Output:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        """HoldfastError when the run was closed meanwhile; JournalError when it cannot be read."""
+        while not self._ready:
+            if not await self._fill():
+                raise StopAsyncIteration
+        return self._ready.pop()
+
+    async def _fill(self) -> bool:
+        """Read on; False at the end."""
+        await checkpoint()
+        live = self._live
+        ended = live.ended  # looked at first: what was recorded before the end is then in what is read next
+        if not self._take():
+            if ended:
+                return False
+            live.arm_output(self._reader.position, release=live.windowed)
+            if not self._take():  # once more after arming: it may be there already
+                await self._run._changed()  # noqa: SLF001 - Output is the other half of Run
+        elif live.windowed and not ended:
+            live.arm_output(self._reader.position, release=True)
+        return True
+
+    def _take(self) -> bool:
+        self._run._check_open()  # noqa: SLF001
+        chunks = self._reader.read(CHUNKS_BYTES)
+        self._ready = [chunk for chunk in reversed(chunks) if self._late or not chunk.late]
+        return bool(chunks)

@@ -1,0 +1,450 @@
+"""One run of a supervisor: what is known of it, waiting for it, asking it. Made by `Supervisor.start` only.
+
+The pump calls `_on_control` when the guard has said something; that changes the run's state and announces it. Whoever
+waits for a run waits for its next change and looks again, with nothing awaited between the look and the wait, so no
+change is missed; and because waiting is all they do, cancelling them leaves the run as it is.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from ..guard.control import ANSWER_S
+from ..proc.waiting import Stdin
+from ..values.errors import HoldfastError, RequestError, ResourceError, SpecError
+from ..values.signals import parse_signal
+from .live import CHUNKS_BYTES, EXTENSION_REFUSED
+from .streaming import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from anyio.abc import TaskGroup
+
+    from ..journal.facts import Fact
+    from ..outcome import Outcome
+    from ..values.fields import Duration
+    from .live import LiveRun
+    from .pump import Pump
+    from .result import Result
+
+_TOO_LATE = (errno.ESRCH, errno.EPIPE, errno.ECONNRESET)
+_END_OF_FILE = b"\x04"
+
+
+class Run:
+    """A run, live or over. What is known stays known after the supervisor was left."""
+
+    __slots__ = (
+        "__weakref__",
+        "_change",
+        "_error",
+        "_forget",
+        "_group",
+        "_is_streamed",
+        "_live",
+        "_pump",
+        "_writing",
+        "ends_with_us",
+        "run_id",
+    )
+
+    def __init__(self, live: LiveRun, pump: Pump, group: TaskGroup, forget: Callable[[Run], None]) -> None:
+        self.run_id = live.spec.run_id
+        self._live = live
+        self._pump = pump
+        self._group = group
+        self._forget = forget
+        self._error: Exception | None = None
+        self._change: anyio.Event | None = None
+        self._writing: anyio.Lock | None = None
+        self._is_streamed = False
+        self.ends_with_us = live.spec.lifetime == "owner"
+
+    def __repr__(self) -> str:
+        outcome = self._live.outcome
+        verdict = "" if outcome.status is None else f" {outcome.status}/{outcome.cause}"
+        return f"<Run {self.run_id} {outcome.state}{verdict}>"
+
+    # What is known now.
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome as recorded up to this moment, also when the event loop was blocked."""
+        return self._up_to_date().outcome
+
+    @property
+    def state(self) -> str:
+        """`starting`, `running`, `stopping` or `settled`."""
+        return self.outcome.state
+
+    @property
+    def status(self) -> str | None:
+        """The verdict; None before it."""
+        return self.outcome.status
+
+    @property
+    def cause(self) -> str | None:
+        """Why; None before the verdict."""
+        return self.outcome.cause
+
+    @property
+    def pid(self) -> int | None:
+        """The command's process id; None before it was started. To signal it use `signal`, which is safe from reuse."""
+        started = self.outcome.started
+        return None if started is None else int(started.detail["pid"])
+
+    @property
+    def guard_pid(self) -> int:
+        """The process id of this run's guard."""
+        return self._live.guard_pid
+
+    @property
+    def settle_bound_s(self) -> float:
+        """How long the run may take from being asked to stop until it is settled, when its guard is well."""
+        return self._live.settle_bound_s()
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """The evidence so far, in order."""
+        return self._up_to_date().facts
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The report as it is now, ready for JSON."""
+        return self._up_to_date().report()
+
+    @property
+    def waiting_for_input(self) -> bool | None:
+        """Whether it has a pty or a stdin pipe and is blocked reading it now; None when that cannot be known."""
+        return self.input.is_waited_for()
+
+    @property
+    def takes_input(self) -> bool:
+        """Whether it was started with a pty or a stdin pipe; without a look at its record."""
+        return self._live.spec.pty or self._live.spec.stdin == "pipe"
+
+    @property
+    def input(self) -> Stdin:
+        """What its command reads: a pty, a pipe, or nothing of ours."""
+        live = self._up_to_date()
+        return Stdin.of(live.reader.header, live.reader.spec, live.outcome)
+
+    # Waiting.
+
+    async def wait(self) -> Outcome:
+        """The outcome, as soon as it is decided; the tree may still be unwinding. JournalError: it cannot be read."""
+        if self._live.outcome.status is not None:
+            await checkpoint()
+        while self._live.outcome.status is None and not self._live.ended:
+            await self._changed()
+        return self._live.outcome
+
+    async def settled(self) -> dict[str, Any]:
+        """The final report, when the tree has ended and the output is drained. JournalError: it cannot be read."""
+        await self._until_settled()
+        return self.report
+
+    async def result(self) -> Result:
+        """Outcome, output and report, when all is over. JournalError: it cannot be read."""
+        await self._until_settled()
+        self._check_open()
+        reader = self._live.reader
+        if not self._live.windowed and reader.stdout_bytes + reader.stderr_bytes > CHUNKS_BYTES:
+            return await anyio.to_thread.run_sync(self._live.result)  # copying a gigabyte takes a second
+        return self._live.result()
+
+    async def started(self) -> None:
+        """Return when the command was started, or never will be. JournalError: it cannot be read."""
+        await checkpoint()
+        while self._live.outcome.started is None and self._live.outcome.status is None and not self._live.ended:
+            await self._changed()
+
+    async def more_output(self, seen: int) -> bool:
+        """Wait until there may be more in the journal than `seen` bytes, or anything else changed; False at the end.
+
+        For whoever reads the journal with a reader of its own: read, wait, read again; after False once more.
+        """
+        await checkpoint()
+        live = self._live
+        if live.ended:
+            return False
+        live.arm_output(seen)
+        live.refresh()  # after arming: what was recorded before that wakes nobody
+        if live.reader.position <= seen and not live.ended:
+            await self._changed()
+        return not live.ended
+
+    def output(self, *, late: bool = False) -> Output:
+        """The output as it comes, from the beginning, also when the run is over.
+
+        With `late`, what came after the verdict as well. HoldfastError when the run was closed, or was started with
+        `keep_output=False` and has a consumer already.
+        """
+        self._check_open()
+        if self._live.windowed and self._is_streamed:
+            remedy = "start it with keep_output=True to read it more than once"
+            raise HoldfastError("the output has a consumer already", run_id=self.run_id, remedy=remedy)
+        self._is_streamed = True
+        return Output(self, self._live, late=late)
+
+    # Asking.
+
+    async def cancel(self, reason: str = "", *, cause: str = "user", now: bool = False) -> None:
+        """Ask the run to end and return when that is recorded; asked again it climbs, `now` kills at once.
+
+        Does nothing when the run is over. RequestError when the guard does not take the request.
+        """
+        if self._live.ended:
+            await checkpoint()
+            return
+        try:
+            await self._answered(self._live.ask_stop(cause, reason, now=now))
+        except RequestError as error:
+            if error.errno not in _TOO_LATE:
+                raise
+
+    async def extend(self, seconds: Duration) -> None:
+        """Move the deadline; RequestError when it has passed, there is none, or that goes over the ceiling."""
+        try:
+            await self._done(lambda live: live.ask_extend(seconds))
+        except RequestError as error:
+            code = errno.ESRCH if error.errno in _TOO_LATE else error.errno or 0
+            what, remedy = EXTENSION_REFUSED.get(code, (error.message, error.remedy))
+            raise RequestError(what, errno=code, run_id=self.run_id, remedy=remedy) from None
+
+    async def signal(self, signal: str | int, *, tree: bool = False) -> None:
+        """Send one signal to the command, or to every process of the run; RequestError when it is over."""
+        try:
+            number = parse_signal(signal)
+        except SpecError as error:
+            raise SpecError(error.message, field=error.field, run_id=self.run_id, remedy=error.remedy) from None
+        await self._done(lambda live: live.ask_signal(number, tree=tree))
+
+    async def write_stdin(self, data: bytes) -> bool:
+        """Write to the command's stdin and return when all is taken; False when it was closed, by us or the command.
+
+        RequestError when the run has no stdin to write to.
+        """
+        await checkpoint()
+        live = self._live
+        if live.spec.stdin != "pipe":
+            raise live.refused("has no stdin to write to", errno.EBADF, 'start it with stdin="pipe"')
+        if self._writing is None:
+            self._writing = anyio.Lock()
+        left = memoryview(data)
+        async with self._writing:  # two writers: whole pieces, one after the other
+            while left:
+                written = live.write_input(left)
+                if written is None:
+                    return False
+                left = left[written:]
+                if left and not await self._room_in_stdin():
+                    return False
+        return True
+
+    async def close_stdin(self) -> None:
+        """End the command's stdin; on a terminal this types the end-of-file character. Once more does no harm."""
+        if self._live.spec.pty:
+            await self.write_stdin(_END_OF_FILE)
+            return
+        await checkpoint()
+        self._close_stdin()
+        if self._live.spec.lifetime != "owner" and not self._live.ended:
+            try:
+                await self._answered(self._live.ask_close_input())
+            except RequestError as error:
+                # The run is over, or its stdin was closed before: what was asked for is so.
+                if self._live.spec.stdin != "pipe" or error.errno not in (*_TOO_LATE, errno.ENOENT):
+                    raise
+
+    async def resize(self, rows: int, columns: int) -> None:
+        """Tell the run's terminal its size; RequestError when it has none or it is gone."""
+        await checkpoint()
+        self._live.resize(rows, columns)
+
+    def close(self) -> None:
+        """Give the descriptors of a settled run back; HoldfastError when it is not settled. The outcome stays."""
+        if not self._live.ended and self._error is None:
+            raise HoldfastError("the run is not settled", run_id=self.run_id, remedy="cancel it and await settled()")
+        self._live.close_journal()  # the others are closed by now, or belong to the pump until the guard is reaped
+
+    # The supervisor's side.
+
+    def begin(self) -> None:
+        """Let the pump watch this run. ResourceError when the kernel refuses; the run is ended then."""
+        live = self._live
+        try:
+            self._pump.watch(live.control.fileno(), self._on_control)
+        except OSError as error:
+            live.kill_guard()  # what it has started, if anything, dies with it
+            live.reap(wait=True)
+            live.close()
+            self._forget(self)
+            raise ResourceError.from_os_error(error, doing="watch a run", run_id=self.run_id) from None
+
+    def begin_shutdown(self, cause: str, reason: str) -> float:
+        """Ask for the end because the supervisor is left; returns how many seconds that may take."""
+        try:
+            self._live.ask_stop(cause, reason)
+        except RequestError:
+            pass  # over, or its guard is stuck; the bounded wait that follows deals with both
+        return self._live.settle_bound_s()
+
+    async def shutdown_begun(self) -> None:
+        """Wait until the run is stopping, for whatever reason."""
+        while self._live.outcome.status is None and not self._live.ended and self._error is None:
+            await self._changed()
+
+    def kill_guard(self) -> None:
+        """End a guard that does not answer."""
+        self._live.kill_guard()
+
+    def abandon(self) -> None:
+        """Nothing helps. Close the socket, so that the guard, should it ever wake up, ends the run."""
+        self._fail(HoldfastError("the guard cannot be ended", run_id=self.run_id, remedy="look at its process"))
+        self._announce()
+
+    def _on_control(self) -> None:
+        live = self._live
+        try:
+            live.on_readable()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this run and not the others
+            self._fail(error)
+            self._announce()
+            return
+        if live.guard_lost:
+            self._pump.silence(live.control.fileno())
+            self._group.start_soon(self._clean_up, name=f"holdfast clean-up {self.run_id}")
+        elif live.ended:
+            self._leave()
+        self._announce()
+
+    def _fail(self, error: Exception) -> None:
+        """The journal cannot be read: the run is ended unseen, and whoever waits for it gets the error."""
+        self._error = error
+        try:
+            self._live.ask_stop("user", "its record cannot be read", now=True)
+        except RequestError:
+            pass  # it is over; or it does not read, and then closing the socket tells it
+        self._leave()
+
+    def _leave(self) -> None:
+        """From now on only the guard's exit is waited for."""
+        live, pump = self._live, self._pump
+        reusable = live.guard_is_reusable
+        if not reusable and not live.reap():
+            # Before the other is taken out, so that the pump is not idle in between.
+            pump.watch(live.pidfd, self._on_guard_exit)
+        pump.unwatch(live.control.fileno())
+        if reusable:
+            live.part_from_guard()
+        self._close_stdin()
+        live.close_control()
+        self._forget(self)
+
+    async def take_input(self) -> None:
+        """Get the command's stdin or terminal from its guard, for a run that was adopted; one without has none."""
+        live = self._live
+        if live.ended or live.spec.stdin != "pipe":
+            return
+        try:
+            await self._answered(live.ask_input())
+        except RequestError:
+            pass  # it was closed, or the run is over: then there is nothing to write to, and writing says so
+
+    def let_go(self) -> None:
+        """The run goes on without us: it is not ours to end."""
+        self._pump.unwatch(self._live.control.fileno())
+        self._close_stdin()
+        self._live.close_control()
+        self._forget(self)
+        self._error = HoldfastError(
+            "the supervisor was left", run_id=self.run_id, remedy="adopt the run with another supervisor"
+        )
+        self._announce()
+
+    async def _room_in_stdin(self) -> bool:
+        """Wait until stdin takes more; False when it was closed meanwhile."""
+        try:
+            await anyio.wait_writable(self._live.input)
+        except anyio.ClosedResourceError:
+            return False
+        return True
+
+    def _close_stdin(self) -> None:
+        if self._live.input >= 0:
+            # Whoever waits for room is told before the number can become another file's.
+            anyio.notify_closing(self._live.input)
+            self._live.close_input()
+
+    def _on_guard_exit(self) -> None:
+        self._pump.unwatch(self._live.pidfd)
+        self._live.reap(wait=True)
+
+    async def _clean_up(self) -> None:
+        """The guard died: end what it left, in a thread, because that walks /proc or waits for a cgroup."""
+        with anyio.CancelScope(shield=True):
+            try:
+                await anyio.to_thread.run_sync(self._live.clean_up)
+            except Exception as error:  # noqa: BLE001 - it concerns this run: whoever waits for it is told
+                self._error = error
+            self._leave()
+            self._announce()
+
+    def _up_to_date(self) -> LiveRun:
+        if not self._live.ended and self._live.journal >= 0:
+            self._live.refresh()
+        return self._live
+
+    def _announce(self) -> None:
+        if self._change is not None:
+            self._change.set()
+            self._change = None
+
+    async def _changed(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._change is None:
+            self._change = anyio.Event()
+        await self._change.wait()
+
+    async def _until_settled(self) -> None:
+        if self._live.ended:
+            await checkpoint()
+        while not self._live.ended:
+            await self._changed()
+
+    async def _done(self, ask: Callable[[LiveRun], int]) -> None:
+        """Ask until it is done or refused. A guard that has not let the command go yet says "no such process"."""
+        while True:
+            try:
+                return await self._answered(ask(self._live))
+            except RequestError as error:
+                # No verdict and nobody there: too early, not too late. Each round waits for the guard, which starts
+                # the command as soon as it has answered.
+                if error.errno != errno.ESRCH or self._live.ended or self._live.outcome.status is not None:
+                    raise
+
+    async def _answered(self, ticket: int) -> None:
+        """Wait for an answer. RequestError: refused, too late (ESRCH), or none in time (ETIMEDOUT)."""
+        live = self._live
+        with anyio.move_on_after(ANSWER_S):
+            while ticket not in live.answers:
+                if live.ended:
+                    raise live.refused("is over", errno.ESRCH, "it takes no more requests")
+                await self._changed()
+        if ticket not in live.answers:
+            remedy = f"its guard is process {live.guard_pid}: is it stopped? (kill -CONT)"
+            raise live.refused("does not answer", errno.ETIMEDOUT, remedy)
+        if code := live.answers.pop(ticket):
+            raise live.refused("refused the request", code)
+
+    def _check_open(self) -> None:
+        if self._live.journal < 0:
+            raise HoldfastError("the run was closed", run_id=self.run_id, remedy="ask for its output before close()")

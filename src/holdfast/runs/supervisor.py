@@ -1,0 +1,250 @@
+"""Many runs at once under asyncio or trio.
+
+All control sockets of a supervisor are in one epoll set and one task, the pump, waits for that set; a run is therefore
+three descriptors and a few small objects: no task, no thread, no lock. The guard keeps every promise by itself, so
+nothing here is urgent: a blocked event loop learns of a verdict late, it does not delay it.
+"""
+
+from __future__ import annotations
+
+import array  # noqa: F401 - the reader's, now that there are descriptors to load it with
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from ..guard.idle import SPARE_S, IdleGuard, IdleGuards, end_all
+from ..values.asked import new_spec
+from ..values.errors import HoldfastError, RunExistsError, SpecError
+from .live import LiveRun
+from .pump import Pump
+from .streaming import Output
+from .supervised import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+    from typing import Self, Unpack
+
+    from anyio.abc import TaskGroup
+
+    from ..state.directory import StateDirectory
+    from ..values.fields import Text
+    from ..values.spec import RunSpec, SpecOptions
+
+__all__ = ["Output", "Run", "Supervisor"]
+
+_FORCED_END_S = 10.0
+_IN_ORDER_S = 2.0
+
+
+class Supervisor:
+    """Starts runs and looks after them; leaving the `async with` ends what is left, newest first, and waits for it.
+
+    With a `state_dir` its runs have directories there: they can be found again, by other programs and after a crash,
+    and those whose lifetime is `session` or `detached` go on when the supervisor is left. Without one, guards whose run
+    is over are used again for the next, which makes short runs cheaper.
+
+    Not for several threads or event loops: each takes its own.
+    """
+
+    def __init__(self, *, state_dir: Text | None = None, reuse_guards: bool = True) -> None:
+        """StateError when the state directory cannot be used, SpecError when it is no path.
+
+        `reuse_guards=False`: a new guard for every run.
+        """
+        self._state = None if state_dir is None else _open_state(state_dir)
+        self._idle = IdleGuards() if state_dir is None and reuse_guards else None
+        self._runs: dict[int, Run] = {}  # by id(), oldest first; those that are not settled
+        self._run_ids: set[str] = set()  # theirs
+        self._pump: Pump | None = None
+        self._group: TaskGroup | None = None
+        self._is_closing = False
+        self._leaving = ("shutdown", "the supervisor was left")
+        self._sweeping = anyio.CancelScope()
+        self._thinning: anyio.CancelScope | None = None
+        self._going: dict[int, IdleGuard] = {}  # by its pidfd: idle guards that are on their way out
+
+    async def __aenter__(self) -> Self:
+        """ResourceError when there is no descriptor left."""
+        if self._group is not None:
+            raise HoldfastError("this supervisor was used before", remedy="make a new one for each `async with`")
+        self._pump = Pump()
+        self._group = await anyio.create_task_group().__aenter__()
+        self._group.start_soon(self._pump.run, name="holdfast pump")
+        if self._state is not None:
+            self._group.start_soon(self._sweep, self._state, name="holdfast sweep")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._group is not None
+        assert self._pump is not None
+        self._is_closing = True
+        self._stop_thinning(self._pump)
+        # Shielded: a cancelled caller gets a clean end all the same, bounded by the ladders of its own runs.
+        try:
+            with anyio.CancelScope(shield=True):
+                await self._end_all(self._pump)
+        finally:
+            # No shield holds against asyncio's own Task.cancel(), asked a second time. Closing the sockets is then the
+            # last thing to do: the guards see their owner go and end what is left.
+            for run in self.runs:
+                run.abandon()
+            end_all(self._going.values())
+            if self._idle is not None:
+                self._idle.close()
+            self._sweeping.cancel()
+            with anyio.CancelScope(shield=True):
+                await self._pump.stop()
+        # The group holds our own tasks only; the caller's exception is not its business and must not come out wrapped.
+        await self._group.__aexit__(None, None, None)
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs that are not settled, oldest first."""
+        return tuple(self._runs.values())
+
+    def leave_with(self, cause: str, reason: str) -> None:
+        """What the runs that are left are told when the `async with` is left; `shutdown` unless said otherwise."""
+        self._leaving = (cause, reason)
+
+    async def start(
+        self,
+        argv: Sequence[Text],
+        *,
+        keep_output: bool = True,
+        window_size: tuple[int, int] | None = None,
+        **options: Unpack[SpecOptions],
+    ) -> Run:
+        """Start a run. The options are those of `make_spec`; `window_size` is (rows, columns) of a pty.
+
+        With `keep_output=False` the output has one consumer, is forgotten as it is consumed, and the command waits
+        when the consumer falls behind: memory stays bounded, and somebody has to read.
+
+        SpecError: the options are wrong. ResourceError, GuardError: it could not be started; nothing is left of it.
+        """
+        return await self.start_spec(new_spec(argv, options), keep_output=keep_output, window_size=window_size)
+
+    async def start_spec(
+        self, spec: RunSpec, *, keep_output: bool = True, window_size: tuple[int, int] | None = None
+    ) -> Run:
+        """Start a run whose spec was made before. Otherwise as `start`."""
+        # Before the launch: a cancellation that arrives here finds nothing started. After it nothing is awaited.
+        await checkpoint_if_cancelled()
+        if self._pump is None or self._group is None or self._is_closing:
+            raise HoldfastError("this supervisor is not open", remedy="start runs inside `async with Supervisor()`")
+        if self._state is None and spec.lifetime != "owner":
+            remedy = "give the supervisor a state_dir, or use lifetime='owner'"
+            message = f"a run of lifetime {spec.lifetime!r} needs a directory to be found in"
+            raise SpecError(message, field="lifetime", run_id=spec.run_id, remedy=remedy)
+        if self._state is None and spec.run_id in self._run_ids:
+            raise RunExistsError("there is a live run of this id", run_id=spec.run_id, remedy="leave run_id out")
+        live = LiveRun.start(
+            spec, windowed=not keep_output, window_size=window_size, state=self._state, idle=self._idle
+        )
+        if live.idle is not None:
+            self._idle = live.idle
+        return self._begin(live, self._pump, self._group)
+
+    async def adopt(self, run_id: str) -> Run:
+        """Go on with a run of this state directory that somebody else started, or read one that is over.
+
+        Its output is there from the beginning, its clocks and its ladder have gone on. It is not ended when this
+        supervisor is left. RunNotFoundError: there is no such run. JournalError: it cannot be read.
+        """
+        if self._pump is None or self._group is None or self._is_closing or self._state is None:
+            raise HoldfastError("this supervisor cannot adopt", remedy="open it with a state_dir")
+        from .durable import adopt
+
+        live = await anyio.to_thread.run_sync(adopt, self._state, run_id)
+        run = self._begin(live, self._pump, self._group)
+        run.ends_with_us = False
+        await run.take_input()
+        return run
+
+    def _begin(self, live: LiveRun, pump: Pump, group: TaskGroup) -> Run:
+        run = Run(live, pump, group, self._forget)
+        self._runs[id(run)] = run
+        self._run_ids.add(run.run_id)
+        run.begin()
+        return run
+
+    async def _sweep(self, state: StateDirectory) -> None:
+        """A long-lived owner looks after the whole directory: what others left behind is finished, twice a minute."""
+        from ..state.upkeep.sweep import INTERVAL_S, Sweeper
+
+        with self._sweeping:
+            await anyio.sleep(INTERVAL_S)
+            await Sweeper(state).run()
+
+    async def _thin_out(self, scope: anyio.CancelScope, pump: Pump) -> None:
+        """End the idle guards that many runs at once have left behind, once nobody needs them."""
+        try:
+            with scope:
+                while self._idle is not None and self._idle.has_spare:
+                    await anyio.sleep(SPARE_S)
+                    if self._is_closing:
+                        break  # woken before it was cancelled: whoever closes ends them all
+                    for guard in self._idle.take_spare():
+                        self._let_go(guard, pump)
+        finally:
+            self._thinning = None
+
+    def _let_go(self, guard: IdleGuard, pump: Pump) -> None:
+        """It sees its socket close and exits, and the pump sees that: nobody waits for it meanwhile."""
+        try:
+            pump.watch(guard.pidfd, lambda: self._gone(guard, pump))
+        except (OSError, ValueError):  # the kernel cannot watch it, or there is no pidfd
+            guard.end()
+            return
+        self._going[guard.pidfd] = guard
+        guard.control.close()
+
+    def _gone(self, guard: IdleGuard, pump: Pump) -> None:
+        pump.unwatch(guard.pidfd)
+        del self._going[guard.pidfd]
+        guard.end()
+
+    def _stop_thinning(self, pump: Pump) -> None:
+        """From now on those that are going are nobody's but ours: they are waited for when the runs are over."""
+        if self._thinning is not None:
+            self._thinning.cancel()
+        for pidfd in self._going:
+            pump.unwatch(pidfd)
+
+    def _forget(self, run: Run) -> None:
+        self._runs.pop(id(run), None)
+        self._run_ids.discard(run.run_id)
+        if self._idle is not None and self._idle.has_spare and self._thinning is None and not self._is_closing:
+            assert self._group is not None
+            assert self._pump is not None
+            self._thinning = anyio.CancelScope()
+            self._group.start_soon(self._thin_out, self._thinning, self._pump, name="holdfast idle guards")
+
+    async def _end_all(self, pump: Pump) -> None:
+        bound_s = _FORCED_END_S
+        in_order_until = anyio.current_time() + _IN_ORDER_S
+        for run in self.runs:
+            if not run.ends_with_us:
+                run.let_go()
+        for run in reversed(self.runs):
+            bound_s = max(bound_s, run.begin_shutdown(*self._leaving))
+            # The next one only when this one's first signal is out, so that newest first holds for those who get them,
+            # and not only for the asking. A guard that does not answer cannot hold the others up for long.
+            with anyio.move_on_after(in_order_until - anyio.current_time()):
+                await run.shutdown_begun()
+        if await pump.wait_idle(bound_s):
+            return
+        # A guard that is stopped or stuck. Without it the run ends as lost, which is at least true.
+        for run in self.runs:
+            run.kill_guard()
+        await pump.wait_idle(_FORCED_END_S)
+
+
+def _open_state(path: Text) -> StateDirectory:
+    from ..state.directory import StateDirectory
+    from ..values.fields import check_path
+
+    return StateDirectory.open(check_path(path, "state_dir"))

@@ -1,0 +1,1 @@
+"""History: every ended run in one SQLite file, made from the journals alone."""

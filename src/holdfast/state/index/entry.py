@@ -1,0 +1,175 @@
+"""One run as lists show it: read from its directory, or from the index. A broken run is an entry with a problem."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...proc.waiting import NOBODY, Stdin
+from ...projections.report import report as project
+from ...values.errors import HoldfastError, JournalDamagedError, RunNotFoundError
+from .. import recovery, rundir
+from ..record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from ..directory import StateDirectory
+
+_NO_JOURNAL = "its directory holds no journal: look at it, then remove it (holdfast prune, or by hand)"
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR)
+
+
+class Entry(NamedTuple):
+    """A run in a list. `final`: nothing about it will change any more, so the index may have it."""
+
+    run_id: str
+    begun_ns: int
+    report: dict[str, Any]
+    problem: str | None
+    journal_bytes: int
+    disk_bytes: int
+    guard: str = "gone"
+    final: bool = True
+    stdin: Stdin = NOBODY
+
+    def shown(self) -> dict[str, Any]:
+        """The report with what can only be seen now: `waiting_for_input`, null when it is over or cannot be known."""
+        return {**self.report, "waiting_for_input": self.stdin.is_waited_for()}
+
+
+class Filters(NamedTuple):
+    """Which runs are wanted; what is left out does not matter. Of several labels, a run has to have all."""
+
+    session: str | None = None
+    parent: str | None = None
+    name: str | None = None
+    statuses: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    since_ns: int | None = None
+    until_ns: int | None = None
+
+    def matches(self, entry: Entry) -> bool:
+        """Whether this run is wanted: for those that are not in the index, which does the same in SQL."""
+        report = entry.report
+        own_labels = report.get("labels") or {}
+        return (
+            all(wanted in (None, report.get(field)) for field, wanted in self.columns().items())
+            and (not self.statuses or report.get("status") in self.statuses)
+            and (not self.causes or report.get("cause") in self.causes)
+            and all(own_labels.get(label) == value for label, value in self.labels)
+            and (self.since_ns is None or entry.begun_ns >= self.since_ns)
+            and (self.until_ns is None or entry.begun_ns < self.until_ns)
+        )
+
+    def columns(self) -> Mapping[str, str | None]:
+        """The filters that compare one column with one value."""
+        return {"session": self.session, "parent": self.parent, "name": self.name}
+
+
+def look(state: StateDirectory, run_id: str) -> Entry | None:
+    """Read one run, finishing its record first if its guard is gone; None when there is no such run (yet).
+
+    Whatever is wrong with it becomes a problem of this entry, except that we are out of descriptors or memory: OSError.
+    """
+    for _ in range(2):  # a run that is being made appears, journal and all, between a look for its journal and the next
+        try:
+            return _finished(state, run_id)
+        except RunNotFoundError:
+            if not state.has(run_id):
+                return None
+        except HoldfastError as error:
+            return broken(state, run_id, str(error), final=isinstance(error, JournalDamagedError))
+        except OSError as error:
+            if error.errno in _PASSING:
+                raise
+            return broken(state, run_id, f"it cannot be read: {error.strerror or error}", final=False)
+    # Nothing to read and nothing to wait for. Unless it is being removed at this very moment.
+    entry = broken(state, run_id, _NO_JOURNAL, final=True)
+    return entry if state.has(run_id) else None
+
+
+def look_at_marked(state: StateDirectory) -> Iterator[Entry]:
+    """Every run whose end the index does not have yet, as it is now, without the index: nobody has to be waited for."""
+    for run_id in state.live_ids():
+        if (entry := look(state, run_id)) is not None:
+            yield entry
+
+
+def newest_first(entries: Iterable[Entry]) -> list[Entry]:
+    """In the order of lists."""
+    return sorted(entries, key=lambda entry: (entry.begun_ns, entry.run_id), reverse=True)
+
+
+def broken(state: StateDirectory, run_id: str, problem: str, *, final: bool) -> Entry:
+    """The entry of a run that cannot be read. Final only when no guard is there: it may be a newer Holdfast's."""
+    path = state.run_path(run_id)
+    guard, begun_ns, size, on_disk = "gone", 0, 0, 0
+    try:
+        begun_ns = os.stat(path).st_mtime_ns
+        on_disk = rundir.disk_bytes(path)
+        journal = rundir.open_journal(path)
+        try:
+            size = os.fstat(journal).st_size
+            guard = rundir.guard_state(journal, has_facts=True)
+        finally:
+            os.close(journal)
+    except OSError:
+        pass  # the problem is on record already
+    report = _marked(_nothing(run_id), problem)
+    return Entry(run_id, begun_ns, report, problem, size, on_disk, guard, final and guard == "gone")
+
+
+def _finished(state: StateDirectory, run_id: str) -> Entry:
+    try:
+        entry = _read(state, run_id)
+        if entry.guard != "gone" or entry.final:
+            return entry
+    except JournalDamagedError:
+        pass  # not even the beginning of a journal: perhaps it can be given an end all the same
+    recovery.finish(state, run_id)
+    return _read(state, run_id)
+
+
+def _read(state: StateDirectory, run_id: str) -> Entry:
+    with Record(state, run_id) as record:
+        record.read()
+        reader = record.reader
+        try:
+            report = record.report()
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            # Its frames are whole, but no Holdfast wrote what is in them. One such run must not stop the others.
+            message = f"what its journal says makes no sense ({type(error).__name__}: {error})"
+            raise JournalDamagedError(message, run_id=run_id, remedy="look who wrote it; prune removes it") from None
+        problem = _problem(record, report.get("run_id"))
+        report["run_id"] = run_id  # the directory's name is what it is found by
+        return Entry(
+            run_id,
+            record.begun_ns,
+            _marked(report, problem),
+            problem,
+            os.fstat(record.fd).st_size,
+            rundir.disk_bytes(record.path),
+            record.guard,
+            reader.ended,
+            NOBODY if reader.ended else record.stdin,
+        )
+
+
+def _problem(record: Record, named: object) -> str | None:
+    if named not in (None, record.run_id):
+        return f"its journal is that of run {named}: was the directory copied?"
+    if record.reader.damage is not None:
+        return f"its journal is damaged {record.reader.damage}; what came before that is shown"
+    kept = os.path.join(record.path, recovery.DAMAGED)
+    return f"its journal was damaged; as it was found, it is in {kept}" if os.path.exists(kept) else None
+
+
+def _nothing(run_id: str) -> dict[str, Any]:
+    return {**project(None, None, ()), "run_id": run_id, "state": None}
+
+
+def _marked(report: dict[str, Any], problem: str | None) -> dict[str, Any]:
+    return report if problem is None else {**report, "problem": problem}

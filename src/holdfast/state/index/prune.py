@@ -1,0 +1,119 @@
+"""Removing old runs: by age, by count, by size on disk. Never a live one, and none of which a process is still alive.
+
+Order, and what a crash leaves. Each run gets its mark in `live` back, then its directory is taken away, then its row,
+then the mark. The mark is the intent on record: the next `refresh` that finds one without a directory drops the row and
+the mark. So after a crash there is a row without a directory until the next refresh, and never a directory that nobody
+knows of. Only ended runs are in the index, and only runs of the index are candidates.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...values.errors import HoldfastError, SpecError
+from ...values.identity import ProcessIdentity, is_alive
+from .. import rundir
+from ..record import Record
+
+if TYPE_CHECKING:
+    from .index import Index
+
+_BATCH = 200
+
+
+class Bounds(NamedTuple):
+    """What may stay: a run goes when any bound that is given says so. The newest ones stay longest."""
+
+    age_s: float | None = None
+    runs: int | None = None
+    size_bytes: int | None = None
+
+
+class Candidate(NamedTuple):
+    """A run that goes, and what that frees."""
+
+    run_id: str
+    disk_bytes: int
+    why: str
+
+
+class Pruned(NamedTuple):
+    """What was removed, and what was not although a bound said so, with the reason."""
+
+    removed: tuple[str, ...]
+    freed_bytes: int
+    kept: tuple[tuple[str, str], ...]
+
+
+def plan(index: Index, bounds: Bounds) -> list[Candidate]:
+    """The runs that go, oldest first; nothing is changed. SpecError: no bound, or a negative one."""
+    if all(bound is None for bound in bounds):
+        remedy = "give an age, a count or a size of what may stay"
+        raise SpecError("nothing says what to prune", field="prune", remedy=remedy)
+    for field, bound in bounds._asdict().items():
+        if bound is not None and bound < 0:
+            raise SpecError(f"{field} is negative", field=field, remedy="use 0 to keep nothing")
+    oldest_ns = None if bounds.age_s is None else time.time_ns() - round(bounds.age_s * 1e9)
+    found, total = [], 0
+    for number, (run_id, begun_ns, disk_bytes, _tree) in enumerate(index.sizes()):
+        total += disk_bytes
+        why = _why(bounds, number, total, is_old=oldest_ns is not None and begun_ns < oldest_ns)
+        if why:
+            found.append(Candidate(run_id, disk_bytes, why))
+            total -= disk_bytes
+    return found[::-1]
+
+
+def prune(index: Index, bounds: Bounds) -> Pruned:
+    """Bring the index up to date, then remove what goes. Errors of one run keep that run and stop nothing."""
+    index.refresh()
+    removed: list[str] = []
+    kept: list[tuple[str, str]] = []
+    freed = 0
+    candidates = plan(index, bounds)
+    for first in range(0, len(candidates), _BATCH):
+        batch = []
+        for candidate in candidates[first : first + _BATCH]:
+            try:
+                if (why_not := _still_needed(index, candidate.run_id)) is not None:
+                    kept.append((candidate.run_id, why_not))
+                    continue
+                freed += rundir.begin_removal(index.state, candidate.run_id)
+                batch.append(candidate.run_id)
+            except OSError as error:
+                kept.append((candidate.run_id, f"it cannot be removed: {error.strerror}"))
+        index.forget(batch)
+        for run_id in batch:
+            rundir.finish_removal(index.state, run_id)
+        removed += batch
+    for path in rundir.abandoned(index.state):
+        freed += rundir.remove(path)
+    return Pruned(tuple(removed), freed, tuple(kept))
+
+
+def _why(bounds: Bounds, number: int, total: int, *, is_old: bool) -> str | None:
+    """`number` newer runs there are, and `total` bytes with this one, those that go left out."""
+    if is_old:
+        return "age"
+    if bounds.runs is not None and number >= bounds.runs:
+        return "count"
+    return "size" if bounds.size_bytes is not None and total > bounds.size_bytes else None
+
+
+def _still_needed(index: Index, run_id: str) -> str | None:
+    """Why this run must stay: its guard lives, or one of the processes that survived it."""
+    try:
+        with Record(index.state, run_id) as record:
+            record.read()
+            if record.guard != "gone":
+                return "its guard is alive"
+            tree = record.outcome.tree
+            boot = (record.reader.header or {}).get("boot_id")
+            for survivor in tree.detail["survivors"] if tree is not None else ():
+                identity = ProcessIdentity(survivor.get("pid", 0), survivor.get("start_ticks", 0), boot)
+                if is_alive(identity) is not False:
+                    return f"process {identity.pid} survived it and is alive"
+    except HoldfastError:
+        return None  # nothing can be read from it, and its guard is gone, or it would not be in the index
+    return None

@@ -1,0 +1,88 @@
+"""Making the index again from the journals. Whoever calls this holds the index's lock exclusively.
+
+The new file is filled under another name, closed, and renamed. The old database goes first and its log after it: a
+crash in between leaves no database, which the next one who looks makes again; the other way round it would leave a
+database without the log that belongs to it, or worse, a log that belongs to another database.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from .. import rundir
+from . import database
+from .entry import look
+from .rows import put
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from ..directory import StateDirectory
+
+_BATCH = 500
+
+
+def move_aside(path: str) -> str | None:
+    """Give an index that cannot be used another name, and say which; None when there is none."""
+    kept = f"{path}.damaged-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid()}"
+    moved = None
+    for file in database.files(path):
+        os.rename(file, kept + file.removeprefix(path))
+        moved = kept
+    return moved
+
+
+class Rebuilt(NamedTuple):
+    """How many ended runs the index has now, and how many of them an earlier index must have had."""
+
+    ended: int
+    known: int
+
+
+def rebuild(state: StateDirectory) -> Rebuilt:
+    """Make the index from every run directory.
+
+    A run that cannot be read is in it with its problem; a run that is not over gets its mark in `live`. OSError, and
+    sqlite3.Error, when the new file cannot be written: the old one is as it was.
+    """
+    aside = f"{state.index_path}.new"
+    _remove(aside)  # of somebody who died here
+    ended: set[str] = set()
+    live = set(state.live_ids())
+    try:
+        connection = database.create(aside)
+        try:
+            run_ids = state.all_ids()
+            while batch := list(islice(run_ids, _BATCH)):
+                ended |= _fill(state, connection, batch, live)
+            database.seal(connection, aside)
+        finally:
+            connection.close()
+    except BaseException:
+        _remove(aside)
+        raise
+    _remove(state.index_path)
+    os.rename(aside, state.index_path)
+    for run_id in ended & live:
+        if rundir.drop_socket(state.run_path(run_id)):
+            state.unmark_live(run_id)
+    return Rebuilt(len(ended), len(ended - live))
+
+
+def _fill(state: StateDirectory, connection: sqlite3.Connection, run_ids: list[str], live: set[str]) -> set[str]:
+    entries = [entry for run_id in run_ids if (entry := look(state, run_id)) is not None]
+    ended = [entry for entry in entries if entry.final]
+    with database.writing(connection):
+        put(connection, ended)
+    for entry in entries:
+        if not entry.final and entry.run_id not in live:
+            state.mark_live(entry.run_id)
+    return {entry.run_id for entry in ended}
+
+
+def _remove(path: str) -> None:
+    for file in database.files(path):
+        os.unlink(file)

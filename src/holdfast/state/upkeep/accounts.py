@@ -1,0 +1,94 @@
+"""Who looks after a run: its guard, wherever that is, or nobody any more."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ...guard.leftovers import environment_of
+from ...values.environment import RUN_ID
+from ...values.errors import JournalError, RunNotFoundError, SpecError
+from ...values.run_id import check_run_id
+from .. import rundir
+from ..record import Record
+
+if TYPE_CHECKING:
+    from ..directory import StateDirectory
+
+_GUARD = b"holdfast-guard"
+_TOKEN = f"\0{RUN_ID}=".encode()
+
+
+class Accounts:
+    """Asked once for each run; guards are looked for when this is made. So make it after the processes were listed."""
+
+    def __init__(self, state: StateDirectory | None) -> None:
+        self._state = state
+        self._guards = live_guards()
+        self._own = token_of(os.getpid())
+        self._known: dict[str, str] = {}
+
+    def of(self, run_id: str) -> str:
+        """`alive`, `lost` (no end on record), `ended`, `left` (on purpose), or `unknown` to this state directory."""
+        if run_id not in self._known:
+            self._known[run_id] = _account(self._state, run_id)
+        return self._known[run_id]
+
+    def is_orphaned(self, run_id: str) -> bool:
+        """Whether nobody looks after what is left of this run. Our own run never is: we would end ourselves."""
+        if run_id in self._guards or run_id == self._own:
+            return False
+        return self.of(run_id) in ("lost", "ended", "unknown")
+
+
+def live_guards() -> frozenset[str]:
+    """The ids of the runs whose guards are alive and can be seen, of every state directory and of none."""
+    found: set[str] = set()
+    for pid in all_pids():
+        words = read_proc(f"{pid}/cmdline").split(b"\0")  # empty for a zombie
+        if words[0] == _GUARD:  # its first run, whose name its cgroup has, and the present one, if it is another
+            found.update(os.fsdecode(word.strip()) for word in words[1:3] if word.strip())
+    return frozenset(found)
+
+
+def token_of(pid: int) -> str | None:
+    """The run that the environment of this process names; None when it names none, or cannot be seen."""
+    _, found, rest = environment_of(pid).partition(_TOKEN)
+    try:
+        return check_run_id(os.fsdecode(rest.partition(b"\0")[0])) if found else None
+    except SpecError:
+        return None  # somebody else's variable
+
+
+def all_pids() -> list[int]:
+    """The processes that can be seen."""
+    return sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def read_proc(name: str) -> bytes:
+    """A small file of /proc; empty when it is gone or hidden."""
+    try:
+        with open(f"/proc/{name}", "rb", buffering=0) as file:
+            return file.read(65536) or b""
+    except OSError:
+        return b""
+
+
+def _account(state: StateDirectory | None, run_id: str) -> str:
+    if state is None or not state.has(run_id):
+        return "unknown"
+    try:
+        with Record(state, run_id) as record:
+            try:
+                record.read()
+            except JournalError:
+                return "ended" if rundir.guard_state(record.fd, has_facts=True) == "gone" else "alive"
+            if record.guard != "gone":
+                return "alive"
+            stragglers = record.outcome.stragglers
+            left = stragglers is not None and stragglers.detail["policy"] == "leave"
+            return "left" if left else "ended" if record.reader.ended else "lost"
+    except RunNotFoundError:
+        return "unknown"
+    except OSError:
+        return "alive"  # it cannot be known, so nothing is done

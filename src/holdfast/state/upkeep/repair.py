@@ -1,0 +1,143 @@
+"""Doing what the doctor found necessary: each repair looks again first, and says what it saw to be done.
+
+A repair that fails is told and never stops the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from ...guard import leaves
+from ...values.errors import HoldfastError
+from .. import owner_lock, recovery, rundir
+from ..record import Record
+from . import orphans, run_health
+from .accounts import Accounts
+from .finding import Repaired
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ..directory import StateDirectory
+    from .finding import Repair
+
+_log = logging.getLogger("holdfast")
+
+
+def carry_out(state: StateDirectory | None, repairs: Iterable[Repair]) -> list[Repaired]:
+    """Do all of it. At the end the index is brought up to date, so that what was finished is in it."""
+    done = [_carry_out(state, repair) for repair in repairs]
+    if state is not None:
+        _refresh(state)
+    return done
+
+
+def finish(state: StateDirectory, run_id: str) -> tuple[bool, str]:
+    """Write the end of a run whose guard is gone; whether it is over, with all its processes, and what was done.
+
+    HoldfastError, OSError: it could not be done.
+    """
+    recovered = recovery.finish(state, run_id)
+    if recovered is None:
+        with Record(state, run_id) as record:
+            ended = record.read().reader.ended
+        return ended, "somebody else finished it" if ended else "its guard is there, or somebody else is finishing it"
+    damage = "" if recovered.damage is None else f"; its journal was damaged, and is kept as {recovery.DAMAGED}"
+    if recovered.how == "survivors":
+        pids = ", ".join(map(str, recovered.survivors))
+        return False, f"its end is on record, but process {pids} is still alive{damage}"
+    seen = "all its processes are gone" if recovered.how == "gone" else "no process with its mark is left"
+    return True, f"its end is on record; {seen}{damage}"
+
+
+def _carry_out(state: StateDirectory | None, repair: Repair) -> Repaired:
+    try:
+        confirmed, what = _KINDS[repair.kind](state, repair)
+    except (HoldfastError, OSError) as error:
+        confirmed, what = False, f"failed: {getattr(error, 'strerror', None) or error}"
+    if not confirmed:
+        _log.warning("could not %s (run %s): %s", repair.what, repair.run_id or "-", what)
+    return Repaired(repair, confirmed, what)
+
+
+def _finish(state: StateDirectory | None, repair: Repair) -> tuple[bool, str]:
+    assert state is not None
+    assert repair.run_id is not None
+    return finish(state, repair.run_id)
+
+
+def _kill(_state: StateDirectory | None, repair: Repair) -> tuple[bool, str]:
+    assert repair.orphan is not None
+    (reaped,) = orphans.reap([repair.orphan])
+    return reaped.how == "gone", "confirmed gone" if reaped.how == "gone" else f"{reaped.how}: {reaped.why}"
+
+
+def _remove_socket(state: StateDirectory | None, repair: Repair) -> tuple[bool, str]:
+    assert state is not None
+    assert repair.run_id is not None
+    if run_health.has_stale_socket(state, repair.run_id):
+        os.unlink(run_health.socket_path(state, repair.run_id))
+    return not os.path.lexists(repair.path or ""), "removed"
+
+
+def _remove_directory(state: StateDirectory | None, repair: Repair) -> tuple[bool, str]:
+    assert state is not None
+    assert repair.path is not None
+    if repair.path in rundir.abandoned(state, 0):  # its maker may have come back from being stopped
+        rundir.remove(repair.path)
+    return not os.path.lexists(repair.path), "removed" if not os.path.lexists(repair.path) else "it is in use"
+
+
+def _remove_leaf(state: StateDirectory | None, repair: Repair) -> tuple[bool, str]:
+    assert repair.leaf is not None
+    if not Accounts(state).is_orphaned(repair.leaf.run_id):
+        return False, "a guard looks after its run now"
+    removed = leaves.remove_empty(repair.leaf)
+    return removed, "removed" if removed else "it is in use, or not ours to remove"
+
+
+def _clear_owner(state: StateDirectory | None, _repair: Repair) -> tuple[bool, str]:
+    assert state is not None
+    owner_lock.clear(state)
+    now = owner_lock.look(state).state
+    return now in (owner_lock.MISSING, owner_lock.ALIVE), f"it is {now} now"
+
+
+def _make_index(state: StateDirectory | None, _repair: Repair) -> tuple[bool, str]:
+    assert state is not None
+    from ..index.index import Index
+
+    with Index.open(state) as index:
+        return True, f"made from {index.rebuild()} ended runs"
+
+
+def _refresh_index(state: StateDirectory | None, repair: Repair) -> tuple[bool, str]:
+    assert state is not None
+    _refresh(state)
+    return repair.run_id not in state.live_ids(), "done"
+
+
+def _refresh(state: StateDirectory) -> None:
+    from ..index.index import Index
+
+    try:
+        with Index.open(state) as index:
+            index.refresh()
+            for warning in index.warnings:
+                _log.warning("%s", warning)
+    except HoldfastError as error:
+        _log.warning("the index could not be brought up to date: %s", error)
+
+
+_KINDS: dict[str, Callable[[StateDirectory | None, Repair], tuple[bool, str]]] = {
+    "finish": _finish,
+    "kill": _kill,
+    "socket": _remove_socket,
+    "directory": _remove_directory,
+    "leaf": _remove_leaf,
+    "owner": _clear_owner,
+    "index": _make_index,
+    "refresh": _refresh_index,
+}

@@ -1,0 +1,154 @@
+"""The sweep of a long-lived owner: every half minute it does what a reader would do when it came by.
+
+Per pass: runs whose guard is gone get their end, stale sockets and half-written directories go, orphans are found, and
+the index takes in what ended. Orphans of this state directory's runs are ended; those of others are only reported,
+because somebody else may be about to look after them.
+
+Nothing is silent and nothing stops the rest: whatever fails is a warning with the run's id, through the logger
+`holdfast`, once for as long as it stays the same. A pass may run beside other passes, readers and starts: everything it
+does is safe to be done twice, or by somebody else first.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from ...values.errors import HoldfastError, JournalDamagedError, RunNotFoundError
+from .. import rundir
+from ..record import Record
+from . import orphans
+from .repair import finish
+from .run_health import has_stale_socket, socket_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..directory import StateDirectory
+    from .orphans import Orphan, Reaped
+
+T = TypeVar("T")
+INTERVAL_S = 30.0
+_KILL_S = 2.0  # what takes longer is a survivor, and tried again at the next pass
+_log = logging.getLogger("holdfast")
+
+
+class Swept(NamedTuple):
+    """What one pass did: runs finished, things removed, orphans ended or only found, and what went wrong."""
+
+    finished: tuple[str, ...]
+    removed: tuple[str, ...]
+    reaped: tuple[Reaped, ...]
+    orphans: tuple[Orphan, ...]
+    problems: tuple[str, ...]
+
+
+class Sweeper:
+    """Sweeps one state directory. `sweep` is one pass and blocks; `run` repeats it until it is cancelled."""
+
+    def __init__(self, state: StateDirectory, *, age_s: float = 60.0) -> None:
+        self.state = state
+        self.age_s = age_s
+        self._told: set[str] = set()
+        self._problems: list[str] = []
+
+    def sweep(self) -> Swept:
+        """One pass. Never raises for what is wrong with a run or the directory: that is in `problems`, and logged."""
+        self._problems = []
+        finished, removed = self._runs()
+        removed += self._half_written()
+        found = self._attempt("look for orphans", None, lambda: orphans.find(self.state)) or []
+        reaped = self._reap([orphan for orphan in found if orphan.known])
+        strangers = [orphan for orphan in found if not orphan.known]
+        for orphan in strangers:
+            self._warn(f"process {orphan.pid} ({orphan.command}) has no guard and is none of ours", orphan.run_id)
+        self._attempt("bring the index up to date", None, self._refresh)
+        problems, self._told = tuple(self._problems), set(self._problems)
+        return Swept(tuple(finished), tuple(removed), tuple(reaped), tuple(strangers), problems)
+
+    async def run(self, interval_s: float = INTERVAL_S) -> None:
+        """Sweep now and then, in a thread: the event loop is not held up. Ends when it is cancelled."""
+        import anyio
+
+        while True:
+            # Not abandoned when cancelled: a pass is bounded, and what it began is finished.
+            await anyio.to_thread.run_sync(self.sweep)
+            await anyio.sleep(interval_s)
+
+    def _runs(self) -> tuple[list[str], list[str]]:
+        finished: list[str] = []
+        removed: list[str] = []
+        for run_id in self._attempt("list the live runs", None, self.state.live_ids) or []:
+            if self._attempt("finish it", run_id, partial(self._finish, run_id)):
+                finished.append(run_id)
+            if self._attempt("remove its socket", run_id, partial(self._remove_socket, run_id)):
+                removed.append(socket_path(self.state, run_id))
+        return finished, removed
+
+    def _finish(self, run_id: str) -> bool:
+        try:
+            with Record(self.state, run_id) as record:
+                if not record.read().unfinished:
+                    return False
+        except RunNotFoundError:
+            return False  # being made, or being removed
+        except JournalDamagedError:
+            pass  # finishing it puts another one in its place, if no guard is there
+        confirmed, what = finish(self.state, run_id)
+        self._warn(f"its guard was lost: {what}", run_id)
+        return confirmed
+
+    def _remove_socket(self, run_id: str) -> bool:
+        if not has_stale_socket(self.state, run_id):
+            return False
+        os.unlink(socket_path(self.state, run_id))
+        return True
+
+    def _half_written(self) -> list[str]:
+        removed = []
+        abandoned = partial(rundir.abandoned, self.state, self.age_s)
+        for path in self._attempt("look for half-written runs", None, abandoned) or []:
+            run_id = os.path.basename(path).removeprefix(".new-")
+            if self._attempt("remove what its maker left", run_id, partial(_remove, path)):
+                removed.append(path)
+        return removed
+
+    def _reap(self, found: list[Orphan]) -> list[Reaped]:
+        reaped = self._attempt("end orphans", None, lambda: orphans.reap(found, within_s=_KILL_S)) or []
+        for orphan, how, why in reaped:
+            text = f"process {orphan.pid} ({orphan.command}) was left of it: {how}{f', {why}' if why else ''}"
+            self._warn(text, orphan.run_id)
+        return reaped
+
+    def _refresh(self) -> None:
+        from ..index.index import Index
+
+        with Index.open(self.state) as index:
+            live = index.refresh()
+        for warning in index.warnings:
+            self._warn(warning, None)
+        for entry in live:
+            if entry.problem is not None:
+                self._warn(entry.problem, entry.run_id)
+
+    def _attempt(self, what: str, run_id: str | None, action: Callable[[], T]) -> T | None:
+        try:
+            return action()
+        except (HoldfastError, OSError) as error:
+            self._warn(f"could not {what}: {error}", run_id)
+        except Exception as error:  # noqa: BLE001 - a defect that one run brings out must not keep the others waiting
+            self._warn(f"could not {what}, which is a defect in Holdfast: {error!r}", run_id)
+        return None
+
+    def _warn(self, text: str, run_id: str | None) -> None:
+        problem = text if run_id is None else f"{text} (run {run_id})"
+        self._problems.append(problem)
+        if problem not in self._told:
+            _log.warning("%s", problem)
+
+
+def _remove(path: str) -> bool:
+    rundir.remove(path)
+    return True

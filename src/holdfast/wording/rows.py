@@ -1,0 +1,40 @@
+"""A run as one row of a table, from its report: its state in words, and its place below the run that started it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..cli.printing.table import TONES, Cell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+T = TypeVar("T")
+WAITING = "waiting for input"  # said instead of `running`
+
+
+def state_cell(report: Mapping[str, Any]) -> Cell:
+    """The state, or how it ended."""
+    if report.get("state") is None:
+        return Cell("unreadable", "bad")
+    if report["status"] is None:
+        return Cell(WAITING if report.get("waiting_for_input") else report["state"], "busy")
+    text = f"{report['status']}/{report['cause']}"
+    return Cell(text if report["state"] == "settled" else f"{report['state']} ({text})", TONES[report["status"]])
+
+
+def nested(runs: Iterable[T], report_of: Callable[[T], Mapping[str, Any]]) -> list[tuple[T, str]]:
+    """Each run below the run it was started in, with its indent; one whose parent is not there stands by itself."""
+    listed = {report_of(run)["run_id"]: run for run in runs}
+    below: dict[str | None, list[T]] = {}
+    for run_id, run in listed.items():
+        parent = report_of(run).get("parent")
+        below.setdefault(parent if parent in listed and parent != run_id else None, []).append(run)
+    rows: list[tuple[T, str]] = []
+    left = [(run, 0) for run in reversed(below.pop(None, []))]
+    while left:
+        run, depth = left.pop()
+        rows.append((run, "  " * (depth - 1) + "└ " if depth else ""))
+        left += [(child, depth + 1) for child in reversed(below.pop(report_of(run)["run_id"], []))]
+    # Ids are given by users: two runs can name each other. They are shown all the same.
+    return rows + [(run, "") for rest in below.values() for run in rest]

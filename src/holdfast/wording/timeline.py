@@ -1,0 +1,232 @@
+"""The evidence of a run as a story: one event per fact, in plain words, and where the output came in between."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..outcome import exit_of, order
+from ..values.durations import format_duration, format_size
+from ..values.signals import signal_name
+from .plain import plain, size, span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ..journal.facts import Fact
+    from ..journal.reader import Chunk
+    from ..outcome import Outcome
+
+
+class Event(NamedTuple):
+    """Something that happened, `at_s` after the run was begun. `mark`: what `decided`, what was `late`, or nothing."""
+
+    at_s: float | None
+    fact: str
+    words: str
+    mark: str = ""
+
+
+class Spell:
+    """Output of one stream that came without anything else in between, or at least without a verdict."""
+
+    def __init__(self, stream: str, late: bool, at_ns: int) -> None:
+        self.stream, self.late = stream, late
+        self.first_ns = self.last_ns = at_ns
+        self.bytes = 0
+
+    @property
+    def words(self) -> str:
+        """What came, and until when."""
+        lasted_s = (self.last_ns - self.first_ns) / 1e9
+        until = f", over {span(lasted_s)}" if lasted_s >= 0.001 else ""
+        return f"output on {self.stream}: {size(self.bytes)}{until}" + (
+            "; after the verdict, so no part of the result" if self.late else ""
+        )
+
+
+def spells(chunks: Iterable[Chunk]) -> list[Spell]:
+    """The output by stream, what came after the verdict apart."""
+    found: dict[tuple[str, bool], Spell] = {}
+    for chunk in chunks:
+        spell = found.setdefault((chunk.stream, chunk.late), Spell(chunk.stream, chunk.late, chunk.at_ns))
+        spell.last_ns = chunk.at_ns
+        spell.bytes += len(chunk.data)
+    return list(found.values())
+
+
+def timeline(
+    header: Mapping[str, Any] | None, facts: Iterable[Fact], outcome: Outcome, output: Iterable[Spell]
+) -> list[Event]:
+    """Every event in order. A fact that could have decided and came too late is marked as late."""
+    begin_ns = (header or {}).get("boottime_ns")
+
+    def at_s(at_ns: int) -> float | None:
+        return round((at_ns - begin_ns) / 1e9, 6) if isinstance(begin_ns, int) else None
+
+    ordered = sorted(facts, key=order)
+    around = {fact.kind: fact for fact in ordered}
+    events = [
+        (fact.at_ns, 1, Event(at_s(fact.at_ns), fact.kind, words(fact, around), _mark(fact, outcome)))
+        for fact in ordered
+    ]
+    for spell in output:
+        event = Event(at_s(spell.first_ns), "output", spell.words, "late" if spell.late else "")
+        # Late output was read after the verdict; at equal times it goes behind it.
+        events.append((spell.first_ns, 2 if spell.late else 0, event))
+    return [event for _, _, event in sorted(events, key=lambda item: item[:2])]
+
+
+def _mark(fact: Fact, outcome: Outcome) -> str:
+    if fact == outcome.decided_by:
+        return "decided"
+    decisive = fact.kind in _DECISIVE and outcome.decided_by is not None
+    return "late" if decisive and order(fact) > order(outcome.decided_by) else ""  # type: ignore[arg-type]
+
+
+def words(fact: Fact, around: Mapping[str, Fact] | None = None) -> str:
+    """One fact in plain words; one this version does not know by its name and fields.
+
+    `around` are the facts of the run by their kinds: some of them change what can be said of others.
+    """
+    tell = _WORDS.get(fact.kind)
+    around = around or {}
+    if fact.kind == "end" and "recording_failed" in around:
+        tell = _used_without_record
+    if fact.kind == "tree" and "stragglers" in around and around["stragglers"].detail["policy"] == "leave":
+        tell = _left_tree
+    if tell is None:
+        return plain(f"{fact.kind} {dict(fact.detail)}" if fact.detail else fact.kind)
+    return plain(tell(fact.detail))
+
+
+def _count(count: int, noun: str = "process") -> str:
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{count} {noun}{'' if count == 1 else plural}"
+
+
+def _started(detail: Mapping[str, Any]) -> str:
+    where = f"contained by a {detail['containment']}"
+    return f"started as process {detail['pid']}, guarded by process {detail['guard_pid']}, {where}"
+
+
+def _stop(detail: Mapping[str, Any]) -> str:
+    who = f" by process {detail['by_pid']} of user {detail['by_uid']}" if detail["by_pid"] > 0 else ""
+    how = f" with {signal_name(detail['signal'])}" if detail["signal"] else ""
+    why = f": {detail['reason']}" if detail.get("reason") else ""
+    return f"asked to stop{who}{how}, cause {detail['cause']}{why}"
+
+
+def _signalled(detail: Mapping[str, Any]) -> str:
+    step = "on request" if detail["rung"] < 0 else f"step {detail['rung'] + 1} of the ladder"
+    refused = f"; {_count(detail['refused'])} refused it" if detail["refused"] else ""
+    return f"{signal_name(detail['signal'])} sent to {_count(detail['reached'])} ({step}){refused}"
+
+
+def _exited(detail: Mapping[str, Any]) -> str:
+    code, signal = exit_of(detail["wait_status"])
+    if signal is None:
+        return f"the command exited with code {code}"
+    core = ", core dumped" if detail["wait_status"] & 0x80 else ""
+    return f"the command was ended by {signal_name(signal)}{core}"
+
+
+def _limit(detail: Mapping[str, Any]) -> str:
+    if detail["what"] == "processes":
+        return f"went over its limit of {_count(detail['limit'])}: there were {detail['seen']}"
+    return (
+        f"went over its limit of {format_size(detail['limit'])} of {detail['what']}: it was at {size(detail['seen'])}"
+    )
+
+
+def _drained(detail: Mapping[str, Any]) -> str:
+    how = {
+        "eof": "output was read to its end" if detail["dropped_bytes"] else "all output was read to its end",
+        "idle": "output was still open, but nothing more came: reading ended",
+        "absolute": "output was still coming when the time for it was over: reading ended",
+    }.get(detail["how"], f"reading ended ({detail['how']})")
+    dropped = f"; {size(detail['dropped_bytes'])} were not kept" if detail["dropped_bytes"] else ""
+    return f"{how}; {size(detail['stdout_bytes'])} stdout, {size(detail['stderr_bytes'])} stderr{dropped}"
+
+
+def _tree(detail: Mapping[str, Any], left: str = "could not be ended") -> str:
+    if detail["how"] == "gone":
+        return "every process of the run is gone"
+    if detail["how"] != "survivors":
+        return "whether processes of the run are left is not known"
+    pids = ", ".join(str(survivor.get("pid", survivor.get("text"))) for survivor in detail.get("survivors") or ())
+    return f"{_count(detail['count'])} {left}: {pids}"
+
+
+def _left_tree(detail: Mapping[str, Any]) -> str:
+    return _tree(detail, "left alone")
+
+
+def _stragglers(detail: Mapping[str, Any]) -> str:
+    what = {"kill": "they are ended", "wait": "they are waited for", "leave": "they are left alone"}
+    return f"{_count(detail['count'])} of the run still there; {what.get(detail['policy'], detail['policy'])}"
+
+
+def _used(detail: Mapping[str, Any], record: str = "the record is complete") -> str:
+    cpu = span((detail["user_us"] + detail["system_us"]) / 1e6)
+    return f"settled: {record}; {cpu} of cpu, {size(detail['max_rss_kib'] * 1024)} of memory at most"
+
+
+def _used_without_record(detail: Mapping[str, Any]) -> str:
+    return _used(detail, "the record is not complete")
+
+
+def _container_lost(detail: Mapping[str, Any]) -> str:
+    what = {"refused": "the container could not be entered", "gone": "the container went away"}
+    said = f": {detail['reason']}" if detail.get("reason") else ""
+    return what.get(detail["why"], "the connection into the container was lost") + said
+
+
+def _span(detail: Mapping[str, Any]) -> str:
+    return format_duration(detail["limit_ns"] / 1e9)
+
+
+_WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "started": _started,
+    "warned": lambda d: f"warned of its deadline with {signal_name(d['signal'])}: {_count(d['reached'])} listened",
+    "stop_asked": _stop,
+    "deadline": lambda d: f"its deadline of {_span(d)} passed",
+    "idle": lambda d: f"nothing happened for {_span(d)}",
+    "queue_expired": lambda d: f"it did not start within {_span(d)}",
+    "limit": _limit,
+    "oom": lambda d: f"out of memory: the kernel killed {_count(d['kills'])}",
+    "signalled": _signalled,
+    "exited": _exited,
+    "stragglers": _stragglers,
+    "drained": _drained,
+    "tree": _tree,
+    "end": _used,
+    "spawn_failed": lambda d: f"could not be started, step {d['step']}: {os.strerror(d['error'])}",
+    "extended": lambda d: f"its deadline was moved to {_span(d)} after the start",
+    "stopped": lambda d: f"stopped by {signal_name(d['signal'])}",
+    "continued": lambda _: "continued",
+    "owner_gone": lambda d: f"its owner, process {d['pid']}, went away",
+    "owner_came": lambda d: f"process {d['pid']} of user {d['uid']} connected",
+    "recording_failed": lambda d: f"the journal could not be written: {os.strerror(d['error'])}",
+    "entered": lambda d: (
+        f"in container {d['container']} it is process {d['pid']}, kept there by process {d['agent_pid']}"
+    ),
+    "container_lost": _container_lost,
+    "lost": lambda d: (
+        "the host went down before an end was recorded" if d["why"] == "host" else "the guard was found dead"
+    ),
+}
+_DECISIVE = frozenset(
+    (
+        "exited",
+        "spawn_failed",
+        "oom",
+        "limit",
+        "deadline",
+        "idle",
+        "queue_expired",
+        "stop_asked",
+        "container_lost",
+        "lost",
+    )
+)
