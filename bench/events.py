@@ -170,7 +170,7 @@ async def _serve(directory: str, subscribers: int, rate: float, events: int) -> 
     import uvicorn
     from starlette.applications import Starlette
 
-    from holdfast.daemon.events.events import EventLog
+    from holdfast.daemon.events.event_log import EventLog
     from holdfast.daemon.http.routes import sse
     from holdfast.daemon.store.store import Store
     from holdfast.web.connection import Connection

@@ -22,9 +22,9 @@ from holdfast.journal.codec import encode_fact, journal_preamble
 from holdfast.projections.report import report
 from holdfast.state.directory import StateDirectory
 from holdfast.state.index.database import writing
-from holdfast.state.index.entry import Entry, Filters
 from holdfast.state.index.index import Index
-from holdfast.state.index.rows import put
+from holdfast.state.index.summary import Entry, Filters
+from holdfast.state.index.summary_rows import put
 
 SIZES = (1_000, 100_000)
 REPEATS = 40

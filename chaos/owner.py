@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.runs.live import LiveRun
 from holdfast.state.directory import StateDirectory
-from holdfast.values.asked import new_spec
 from holdfast.values.errors import HoldfastError, SessionClosedError
+from holdfast.values.spec_cache import new_spec
 
 if TYPE_CHECKING:
     from holdfast.outcome import Outcome

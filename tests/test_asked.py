@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.values.asked import new_spec
+from holdfast.values.spec_cache import new_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

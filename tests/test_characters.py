@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.values.characters import end_of_last, start_of_first
+from holdfast.values.utf8_cut import end_of_last, start_of_first
 
 
 @given(st.text(min_size=1), st.integers(0, 1000))

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import Supervisor
 from holdfast.runs import durable
-from holdfast.state import recovery, rundir
+from holdfast.state import recovery, run_directory
 from holdfast.state.directory import StateDirectory
 from tests.support.durable import DurableRun, HeldLock
 
@@ -54,9 +54,11 @@ def test_a_guard_that_is_dying_is_no_guard(tmp_path: Path, child: Children, monk
     with DurableRun(state, child("ignores_term")) as run, socket.socket(AF_UNIX, SOCK_SEQPACKET) as still_open:
         run.until_ready()
         run.kill_guard()  # and not reaped: it has exited, as far as anybody can see
-        os.unlink(os.path.join(run.record_path(), rundir.SOCKET))
+        os.unlink(os.path.join(run.record_path(), run_directory.SOCKET))
         directory = os.open(run.record_path(), os.O_RDONLY | os.O_DIRECTORY)
-        still_open.bind(f"/proc/self/fd/{directory}/{rundir.SOCKET}")  # its path may be longer than an address can be
+        still_open.bind(
+            f"/proc/self/fd/{directory}/{run_directory.SOCKET}"
+        )  # its path may be longer than an address can be
         os.close(directory)
         still_open.listen()
         lock = HeldLock(run.record_path())

@@ -12,11 +12,11 @@ import anyio
 import pytest
 
 from holdfast import Supervisor
-from holdfast.guard import idle
-from holdfast.guard.idle import IdleGuards
-from holdfast.guard.inheritance import fingerprint
+from holdfast.guard import pool
+from holdfast.guard.inherited_state import fingerprint
+from holdfast.guard.pool import IdleGuards
 from holdfast.runs import supervisor as supervisor_module
-from holdfast.runs.pump import Pump
+from holdfast.runs.poller import Pump
 from holdfast.values.identity import read_identity
 
 from .support.processes import wait_exited
@@ -50,7 +50,7 @@ async def until_exited(*pids: int) -> None:
 
 async def test_guards_that_nobody_needs_go_and_a_few_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice: the second time they are looked after again."""
-    monkeypatch.setattr(idle, "KEPT", 2)
+    monkeypatch.setattr(pool, "KEPT", 2)
     monkeypatch.setattr(supervisor_module, "SPARE_S", 0.01)
     async with Supervisor() as supervisor:
         for _ in range(2):
@@ -81,12 +81,12 @@ async def test_guards_that_are_needed_again_and_again_stay() -> None:
 
 async def test_leaving_ends_those_that_are_just_going(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of them is stopped, so it is still going when the supervisor is left: it gets a bound, and then SIGKILL."""
-    monkeypatch.setattr(idle, "_GOES_WITHIN_S", 0.2)
+    monkeypatch.setattr(pool, "_GOES_WITHIN_S", 0.2)
     monkeypatch.setattr(supervisor_module, "SPARE_S", 0.01)
     async with Supervisor() as supervisor:
         guards = await many_at_once(supervisor, 4)
         os.kill(guards[0], signal.SIGSTOP)
-        monkeypatch.setattr(idle, "KEPT", 1)
+        monkeypatch.setattr(pool, "KEPT", 1)
         assert await next_guard(supervisor) == guards[-1]
         await until_exited(*guards[1:-1])
         assert await next_guard(supervisor) == guards[-1], "nobody waits for it meanwhile"
@@ -105,7 +105,7 @@ async def test_without_a_watch_they_are_ended_all_the_same(monkeypatch: pytest.M
 
     watch_really = Pump.watch
     monkeypatch.setattr(Pump, "watch", watch)
-    monkeypatch.setattr(idle, "KEPT", 1)
+    monkeypatch.setattr(pool, "KEPT", 1)
     monkeypatch.setattr(supervisor_module, "SPARE_S", 0.01)
     async with Supervisor() as supervisor:
         guards = await many_at_once(supervisor, 3)

@@ -12,7 +12,7 @@ from typing import NamedTuple as Theirs
 
 import pytest
 
-from holdfast.values.records import NamedTuple as Ours
+from holdfast.values.fast_imports import NamedTuple as Ours
 
 
 class OurPoint(Ours):
@@ -82,7 +82,7 @@ def test_mistakes_are_errors(point: Any) -> None:
 
 def test_a_run_from_the_command_line_imports_little(tmp_path: Path) -> None:
     heavy = {"typing", "enum", "re", "json", "collections", "dataclasses", "asyncio", "socket", "subprocess", "anyio"}
-    heavy |= {"resource", "array", "holdfast.guard.idle", "holdfast.guard.inheritance"}
+    heavy |= {"resource", "array", "holdfast.guard.pool", "holdfast.guard.inherited_state"}
     script = (
         f"import sys; sys.path[:0] = {sys.path!r}; before = set(sys.modules)\n"
         "from holdfast.cli.main import main\n"

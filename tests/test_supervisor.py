@@ -18,7 +18,8 @@ import pytest
 import holdfast
 from holdfast import Supervisor
 from holdfast.guard.launch import guard_path
-from holdfast.runs import live, supervised, supervisor
+from holdfast.runs import live, supervisor
+from holdfast.runs import run as run_module
 
 from .support.leftovers import open_descriptors
 from .support.processes import is_gone, wait_exited
@@ -526,7 +527,7 @@ async def test_a_state_directory_is_a_path() -> None:
 async def test_a_stopped_guard_that_is_asked_is_not_waited_for(
     child: Children, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervised, "ANSWER_S", 0.05)
+    monkeypatch.setattr(run_module, "ANSWER_S", 0.05)
     async with Supervisor() as supervisor:
         run = await supervisor.start(child("ignores_term"), grace=0, timeout=600)
         await until_ready(run)

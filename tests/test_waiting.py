@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.guard import control
-from holdfast.proc import sleeping
-from holdfast.proc.waiting import NOBODY, is_waiting
+from holdfast.guard import packets
+from holdfast.proc import blocked_call
+from holdfast.proc.input_wait import NOBODY, is_waiting
 from holdfast.state.directory import StateDirectory
-from holdfast.state.index.entry import look
+from holdfast.state.index.summary import look
 from holdfast.values.identity import ProcessIdentity, boot_id, read_identity
 
 from .support.durable import DurableRun
@@ -39,14 +39,14 @@ def state(tmp_path: Path) -> StateDirectory:
 @pytest.fixture
 def only_functions(monkeypatch: pytest.MonkeyPatch) -> None:
     """As under a security module: which system call it is, and the memory, are not shown."""
-    real = sleeping.Process._read  # noqa: SLF001
+    real = blocked_call.Process._read  # noqa: SLF001
 
-    def read(process: sleeping.Process, name: str) -> bytes:
+    def read(process: blocked_call.Process, name: str) -> bytes:
         if name.endswith("/syscall"):
             raise PermissionError(1, "not shown")
         return real(process, name)
 
-    monkeypatch.setattr(sleeping.Process, "_read", read)
+    monkeypatch.setattr(blocked_call.Process, "_read", read)
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def started(state: StateDirectory, argv: list[str], **options: Any) -> Iterator[
         with run.record() as record:
             over = record.reader.ended
         if not over:
-            run.handle.control.send(control.stop(1, "user", "", now=True))
+            run.handle.control.send(packets.stop(1, "user", "", now=True))
             run.until_ended()
 
 
@@ -217,7 +217,7 @@ def test_another_user_cannot_know() -> None:
         assert identity is not None
         code = (
             "import json, sys; from holdfast.values.identity import ProcessIdentity;"
-            "from holdfast.proc.waiting import is_waiting;"
+            "from holdfast.proc.input_wait import is_waiting;"
             "print(json.dumps(is_waiting(ProcessIdentity(*json.loads(sys.argv[1])), terminal=False)))"
         )
         argv = as_nobody([sys.executable, "-c", code, json.dumps(list(identity))])

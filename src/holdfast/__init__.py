@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from .journal.facts import Fact
     from .journal.reader import Chunk
     from .outcome import Outcome
+    from .runs.blocking import run
     from .runs.result import Result
     from .runs.supervisor import Run, Supervisor
-    from .runs.sync import run
     from .values.errors import (
         AmbiguousRunError,
         ConfigError,
@@ -76,7 +76,7 @@ _HOME = {
     "UnauthorizedError": "values.errors",
     "UnsupportedPlatformError": "values.errors",
     "make_spec": "values.spec",
-    "run": "runs.sync",
+    "run": "runs.blocking",
 }
 
 __all__ = [

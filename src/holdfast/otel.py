@@ -19,7 +19,7 @@ from opentelemetry import propagate, trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from .projections.otel import otel
-from .runs import sync
+from .runs import blocking
 from .values.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def run(
     """As `holdfast.run`, in a span. Without a `context` the current one is the parent's."""
     span = _begin(argv, options, tracer, context)
     try:
-        result = sync.run(argv, input=input, on_output=on_output, **options)
+        result = blocking.run(argv, input=input, on_output=on_output, **options)
     except BaseException as error:
         _end_with_error(span, error)
         raise

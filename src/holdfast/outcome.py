@@ -24,7 +24,7 @@ import os
 from itertools import pairwise
 
 from .values.durations import format_duration, format_size
-from .values.records import TYPE_CHECKING, NamedTuple
+from .values.fast_imports import TYPE_CHECKING, NamedTuple
 from .values.signals import signal_name
 
 if TYPE_CHECKING:

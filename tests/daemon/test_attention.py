@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from holdfast.daemon.queue.admission import keys_of
-from holdfast.daemon.queue.tracked import Tracked
-from holdfast.daemon.service.attention import Attention
+from holdfast.daemon.queue.scheduled_run import Tracked
+from holdfast.daemon.service.input_watch import Attention
 from holdfast.values.errors import JournalDamagedError
 
 from ..support.daemons import BOUND_S, Daemon, Gate, UnixConnection, daemon
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast.daemon.engines.engine import EngineRun
-    from holdfast.daemon.events.events import EventLog
-    from holdfast.proc.waiting import Stdin
+    from holdfast.daemon.events.event_log import EventLog
+    from holdfast.proc.input_wait import Stdin
 
 pytestmark = pytest.mark.guard
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from holdfast.daemon.events.events import EventLog
+from holdfast.daemon.events.event_log import EventLog
 from holdfast.daemon.store.store import Store
 from holdfast.daemon.webhooks import signing
 from holdfast.daemon.webhooks.deliveries import Deliveries
-from holdfast.daemon.webhooks.posting import Poster, origin_of
+from holdfast.daemon.webhooks.poster import Poster, origin_of
 from holdfast.values.errors import JournalError, RunNotFoundError, SpecError, StateError
 
 from ..support.receivers import BROKEN, ENDLESS, OK, SILENCE, receiver

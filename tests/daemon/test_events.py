@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from holdfast.daemon.events.event import Event, Interest
-from holdfast.daemon.events.events import Bounds, EventLog
+from holdfast.daemon.events.event_log import Bounds, EventLog
 from holdfast.daemon.events.subscription import Page, Subscription
 from holdfast.daemon.store.store import Store
 from holdfast.values.errors import StateError

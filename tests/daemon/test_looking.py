@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from holdfast.daemon.http.routes.statistics import count, percentile
-from holdfast.state import rundir
+from holdfast.state import run_directory
 
 from ..support.daemons import Daemon, UnixConnection, daemon
 
@@ -144,7 +144,7 @@ def test_slices_have_all_rows_and_the_nearest_rank() -> None:
 def test_only_repairs_that_were_seen_are_done(running: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = running.submit(["true"])["run_id"]
     running.wait(run_id)
-    left = running.state_dir / "runs" / run_id / rundir.SOCKET
+    left = running.state_dir / "runs" / run_id / run_directory.SOCKET
     get(running, "/v1/runs")  # it is in the index: nobody else looks at what it left
     monkeypatch.chdir(left.parent)  # the address of a socket is short
     left.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.daemon.events.event import wall_time
-from holdfast.daemon.events.events import EventLog
+from holdfast.daemon.events.event_log import EventLog
 from holdfast.daemon.service.metrics import metrics
 from holdfast.daemon.store.store import Store
 from holdfast.daemon.webhooks.deliveries import Deliveries

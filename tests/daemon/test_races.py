@@ -13,13 +13,13 @@ import pytest
 from holdfast.config import Config
 from holdfast.daemon import recovery
 from holdfast.daemon.engines.engine import LocalEngine
-from holdfast.daemon.events.events import EventLog
+from holdfast.daemon.events.event_log import EventLog
 from holdfast.daemon.process.log import Log
 from holdfast.daemon.queue import unstarted
 from holdfast.daemon.queue.admission import keys_of
+from holdfast.daemon.queue.scheduled_run import Tracked
 from holdfast.daemon.queue.scheduler import Scheduler
 from holdfast.daemon.queue.submission import Submission
-from holdfast.daemon.queue.tracked import Tracked
 from holdfast.daemon.recovery import Recovery
 from holdfast.daemon.service.history import History
 from holdfast.daemon.service.service import Parts, Service, limits_of
@@ -27,7 +27,7 @@ from holdfast.daemon.store.store import Store, statements
 from holdfast.daemon.webhooks.deliveries import Deliveries
 from holdfast.runs.supervisor import Supervisor
 from holdfast.state.directory import StateDirectory
-from holdfast.state.index.entry import Filters
+from holdfast.state.index.summary import Filters
 from holdfast.values.errors import ResourceError
 from tests.support.daemons import BOUND_S, Gate
 

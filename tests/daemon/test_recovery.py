@@ -14,7 +14,7 @@ import pytest
 from holdfast.daemon.recovery import discard_if_never_ran, remove_probes
 from holdfast.guard import containment
 from holdfast.journal.beginning import beginning
-from holdfast.state import rundir
+from holdfast.state import run_directory
 from holdfast.state.directory import StateDirectory
 from holdfast.values.spec import make_spec
 from tests.support.daemons import Daemon, Gate, daemon, start
@@ -50,7 +50,7 @@ def live_without_a_row(path: Path, gate: Gate) -> str:
 def prepared(state: StateDirectory, run_id: str) -> None:
     """A run directory as it is when its launcher dies before it has started the guard."""
     spec = make_spec(["?"], run_id=run_id, lifetime="detached")
-    rundir.prepare(state, spec, beginning(spec)).close()
+    run_directory.prepare(state, spec, beginning(spec)).close()
 
 
 def test_a_run_that_was_about_to_start_starts_once(tmp_path: Path) -> None:

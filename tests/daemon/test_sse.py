@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from holdfast.client.sse import EventParser
 from holdfast.daemon.events.event import Interest
-from holdfast.daemon.events.events import Bounds, EventLog
+from holdfast.daemon.events.event_log import Bounds, EventLog
 from holdfast.daemon.http.routes import sse
 from holdfast.daemon.store.store import Store
 from holdfast.values.errors import SpecError

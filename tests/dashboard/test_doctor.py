@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
-from holdfast.state import rundir
+from holdfast.state import run_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +57,7 @@ def left_behind(running: Daemon, monkeypatch: pytest.MonkeyPatch) -> Path:
     run_id = running.submit(["true"])["run_id"]
     running.wait(run_id)
     running.request("GET", "/v1/runs")  # it is in the index: nobody else looks at what it left
-    left: Path = running.state_dir / "runs" / run_id / rundir.SOCKET
+    left: Path = running.state_dir / "runs" / run_id / run_directory.SOCKET
     monkeypatch.chdir(left.parent)  # the address of a socket is short
     left.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as bound:

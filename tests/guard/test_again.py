@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.guard import control, launch
-from holdfast.guard.idle import IdleGuards
-from holdfast.guard.inheritance import fingerprint
+from holdfast.guard import launch, packets
+from holdfast.guard.inherited_state import fingerprint
+from holdfast.guard.pool import IdleGuards
 from holdfast.runs.live import LiveRun
 from holdfast.values.spec import make_spec
 
@@ -105,7 +105,7 @@ def test_the_next_run_among_requests_that_see_the_last_one_end(
 
 
 @pytest.mark.parametrize(
-    "packet", [control.read(0, 0), control.stop(1 << 40, "user", "", now=False)], ids=["read", "stop"]
+    "packet", [packets.read(0, 0), packets.stop(1 << 40, "user", "", now=False)], ids=["read", "stop"]
 )
 def test_a_request_that_comes_behind_the_end_does_not_send_the_guard_away(idle: IdleGuards, packet: bytes) -> None:
     with started(idle, "true") as first:

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from holdfast.guard import control
+from holdfast.guard import packets
 from holdfast.journal.facts import MARK
 
 HEADER = struct.Struct("<IHBBIIQ")
@@ -17,35 +17,35 @@ def packet(kind: int, payload: bytes, ticket: int = 0) -> bytes:
 
 
 def test_requests_are_one_frame_each() -> None:
-    assert control.stop(7, "shutdown", "why", now=True, signal=2) == packet(
+    assert packets.stop(7, "shutdown", "why", now=True, signal=2) == packet(
         64, struct.pack("<iiii", 2, 1, 2, 0) + b"why", 7
     )
-    assert control.signal(8, 15, tree=True) == packet(65, struct.pack("<ii", 15, 2), 8)
-    assert control.signal(8, 15, tree=False) == packet(65, struct.pack("<ii", 15, 1), 8)
-    assert control.extend(9, 10**9) == packet(66, struct.pack("<Q", 10**9), 9)
-    assert control.read(4096, 0) == packet(67, struct.pack("<QQ", 4096, 0))
-    assert control.close_input(3) == packet(69, b"", 3)
-    assert control.heartbeat(4) == packet(70, b"", 4)
+    assert packets.signal(8, 15, tree=True) == packet(65, struct.pack("<ii", 15, 2), 8)
+    assert packets.signal(8, 15, tree=False) == packet(65, struct.pack("<ii", 15, 1), 8)
+    assert packets.extend(9, 10**9) == packet(66, struct.pack("<Q", 10**9), 9)
+    assert packets.read(4096, 0) == packet(67, struct.pack("<QQ", 4096, 0))
+    assert packets.close_input(3) == packet(69, b"", 3)
+    assert packets.heartbeat(4) == packet(70, b"", 4)
 
 
 def test_a_long_reason_is_cut_between_characters() -> None:
-    request = control.stop(1, "user", "ä" * 5000, now=False)
+    request = packets.stop(1, "user", "ä" * 5000, now=False)
     text = request[HEADER.size + 16 :]
-    assert text.decode() == "ä" * (control.REASON_MAX // 2)
-    assert len(request) <= control.PACKET_MAX
-    odd = control.stop(1, "user", "x" + "ä" * 5000, now=False)[HEADER.size + 16 :]
-    assert odd.decode() == "x" + "ä" * (control.REASON_MAX // 2 - 1)
+    assert text.decode() == "ä" * (packets.REASON_MAX // 2)
+    assert len(request) <= packets.PACKET_MAX
+    odd = packets.stop(1, "user", "x" + "ä" * 5000, now=False)[HEADER.size + 16 :]
+    assert odd.decode() == "x" + "ä" * (packets.REASON_MAX // 2 - 1)
 
 
 def test_a_cause_outside_the_contract_is_refused() -> None:
     with pytest.raises(ValueError, match="bored"):
-        control.stop(1, "bored", "", now=False)
+        packets.stop(1, "bored", "", now=False)
 
 
 def test_answers_and_wakes() -> None:
-    assert control.decode(packet(80, struct.pack("<ii", 3, 0), 42)) == control.Answer(42, 3)
-    assert control.decode(packet(81, struct.pack("<Q", 1000))) == control.Wake(1000)
-    assert control.decode(packet(81, struct.pack("<QQ", 1000, 1))) == control.Wake(1000), "a newer guard says more"
+    assert packets.decode(packet(80, struct.pack("<ii", 3, 0), 42)) == packets.Answer(42, 3)
+    assert packets.decode(packet(81, struct.pack("<Q", 1000))) == packets.Wake(1000)
+    assert packets.decode(packet(81, struct.pack("<QQ", 1000, 1))) == packets.Wake(1000), "a newer guard says more"
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,4 @@ def test_answers_and_wakes() -> None:
     ],
 )
 def test_what_is_not_understood_is_skipped(unknown: bytes) -> None:
-    assert control.decode(unknown) is None
+    assert packets.decode(unknown) is None

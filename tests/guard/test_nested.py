@@ -24,7 +24,7 @@ _NESTING = """
 import os, signal, sys
 for number in (signal.SIGQUIT, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT):
     signal.signal(number, signal.SIG_IGN)
-from holdfast.values.asked import new_spec
+from holdfast.values.spec_cache import new_spec
 from holdfast.runs.live import LiveRun
 from holdfast.state.directory import StateDirectory
 live = LiveRun.start(new_spec(sys.argv[2:], {"run_id": "nested", "grace": 20}), state=StateDirectory.open(sys.argv[1]))

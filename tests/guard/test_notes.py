@@ -22,7 +22,7 @@ import anyio
 import pytest
 
 import holdfast
-from holdfast.guard import control, parts
+from holdfast.guard import packets, spec_frames
 from holdfast.guard.launch import guard_path
 from holdfast.journal import facts
 from holdfast.journal.codec import FRAME
@@ -107,7 +107,7 @@ def test_more_signals_than_the_way_in_takes_are_refused_and_nothing_breaks(tmp_p
         while state_of(agent) != "T":
             assert time.monotonic() < end
             os.sched_yield()
-        answers = [run.ask(lambda ticket: control.signal(ticket, signal.SIGCONT, tree=True)) for _ in range(4000)]
+        answers = [run.ask(lambda ticket: packets.signal(ticket, signal.SIGCONT, tree=True)) for _ in range(4000)]
         assert set(answers) == {0, EAGAIN}
         os.kill(agent, signal.SIGCONT)
         run.live.ask_stop()
@@ -184,10 +184,10 @@ def spec_of(*argv: str) -> bytes:
         return FRAME.pack(facts.MARK, kind, 0, 0, len(payload), 0, 0) + payload
 
     return (
-        part(parts.LADDER, struct.pack("<iiQ", signal.SIGKILL, 0, 0))
-        + part(parts.RUN_ID, b"r\0")
-        + part(parts.ARGV, b"".join(os.fsencode(word) + b"\0" for word in argv))
-        + part(parts.ENV, b"PATH=" + os.environb[b"PATH"] + b"\0")
+        part(spec_frames.LADDER, struct.pack("<iiQ", signal.SIGKILL, 0, 0))
+        + part(spec_frames.RUN_ID, b"r\0")
+        + part(spec_frames.ARGV, b"".join(os.fsencode(word) + b"\0" for word in argv))
+        + part(spec_frames.ENV, b"PATH=" + os.environb[b"PATH"] + b"\0")
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import holdfast
-from holdfast.guard import control
+from holdfast.guard import packets
 from holdfast.runs import live
 from holdfast.state.directory import StateDirectory
 from tests.support.driven import Driven, Gate
@@ -43,7 +43,7 @@ def test_late_output_that_nobody_reads_is_bounded(
     line = f"trap '' TERM; echo ready; read -r _ <{gate.path}; head -c {LATE} /dev/zero; exit 5"
     with Driven(["sh", "-c", line], windowed=windowed, wake_output=True, grace=60) as run:
         run.until_ready()
-        assert run.ask(lambda ticket: control.stop(ticket, "user", "", now=False)) == 0
+        assert run.ask(lambda ticket: packets.stop(ticket, "user", "", now=False)) == 0
         gate.open()
         result = run.settle()
         kept = os.fstat(run.live.journal).st_blocks * 512
@@ -90,7 +90,7 @@ def test_a_silent_commands_end_is_recorded_on_a_full_disk(tmp_path: Path, leave:
             run.until("started")
             fill(place)
             for _ in range(150):  # more facts than the rest of a page takes
-                assert run.ask(lambda ticket: control.signal(ticket, signal.SIGURG, tree=False)) == 0
+                assert run.ask(lambda ticket: packets.signal(ticket, signal.SIGURG, tree=False)) == 0
             run.live.close_input()
             result = run.settle()
         assert (*outcome_of(result), result.exit_code) == ("failed", "exit", 7)

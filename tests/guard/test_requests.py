@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.guard import containment, control
-from holdfast.state import rundir
+from holdfast.guard import containment, packets
+from holdfast.state import run_directory
 from holdfast.state.directory import StateDirectory
 from tests.support.driven import Driven, ask
 from tests.support.evidence import all_of, assert_all_gone, kinds, one, outcome_of
@@ -70,11 +70,11 @@ TIMEOUT_NS = 30_000_000_000
 def test_an_extension_beyond_all_time_is_refused(by_ns: int) -> None:
     with Driven(["cat"], stdin="pipe", timeout=TIMEOUT_NS / 1e9, warn_before=1) as run:
         run.until("started")
-        assert run.ask(lambda ticket: control.extend(ticket, by_ns)) == ERANGE
+        assert run.ask(lambda ticket: packets.extend(ticket, by_ns)) == ERANGE
         run.take_turns()
         assert not all_of(run.facts, "extended")
         assert not all_of(run.facts, "deadline"), "the clock did not wrap round"
-        assert run.ask(lambda ticket: control.extend(ticket, 10**9)) == 0, "and it can still be moved"
+        assert run.ask(lambda ticket: packets.extend(ticket, 10**9)) == 0, "and it can still be moved"
         run.live.close_input()
         result = run.settle()
     assert outcome_of(result) == ("succeeded", "exit")
@@ -97,9 +97,9 @@ def test_a_large_tree_is_sampled_and_killed_beside_requests() -> None:
         run.until_ready()
         begin = time.monotonic()
         for _ in range(20):
-            assert run.ask(control.heartbeat, within_s=2) == 0
+            assert run.ask(packets.heartbeat, within_s=2) == 0
         assert time.monotonic() - begin < 2
-        assert run.ask(lambda ticket: control.stop(ticket, "user", "", now=True), within_s=2) == 0
+        assert run.ask(lambda ticket: packets.stop(ticket, "user", "", now=True), within_s=2) == 0
         result = run.settle()
     assert outcome_of(result) == ("cancelled", "user")
     assert one(result.facts, "signalled").detail["reached"] == CROWD + 1
@@ -113,8 +113,8 @@ def test_a_sample_that_takes_longer_than_its_interval(tmp_path: Path, monkeypatc
         run.until_ready()
         begin = time.monotonic()
         while time.monotonic() < begin + 1:  # ten times the interval: samples are on their way
-            assert run.ask(control.heartbeat, within_s=3) == 0
-        assert run.ask(lambda ticket: control.stop(ticket, "user", "", now=True), within_s=3) == 0
+            assert run.ask(packets.heartbeat, within_s=3) == 0
+        assert run.ask(lambda ticket: packets.stop(ticket, "user", "", now=True), within_s=3) == 0
         assert outcome_of(run.settle()) == ("cancelled", "user")
 
 
@@ -140,7 +140,7 @@ def test_killing_what_does_not_die(
         run.until("stop_asked")
         begin = time.monotonic()
         while time.monotonic() < begin + 1:  # many passes
-            assert run.ask(control.heartbeat, within_s=3) == 0
+            assert run.ask(packets.heartbeat, within_s=3) == 0
         assert "tree" not in kinds(run.facts), "it is still at it"
         freezer.thaw()
         result = run.settle()
@@ -153,11 +153,11 @@ def test_killing_what_does_not_die(
 @contextmanager
 def too_many(run: Driven, path: str) -> Iterator[None]:
     """More connections than the guard has descriptors for; those it has no room for stay in the queue."""
-    connections = [rundir.connect(path) for _ in range(15)]
+    connections = [run_directory.connect(path) for _ in range(15)]
     try:
         poll = select.poll()
         for connection in connections:
-            connection.send(control.heartbeat(1))
+            connection.send(packets.heartbeat(1))
             poll.register(connection.fileno(), select.POLLIN)
         for _ in connections:
             run.take_turns()
@@ -193,6 +193,6 @@ def test_a_listener_that_has_descriptors_again_listens(tmp_path: Path) -> None:
         path = state.run_path(run.live.spec.run_id)
         with too_many(run, path):
             pass
-        again = rundir.connect(path)
-        assert ask(again, control.heartbeat) == 0
+        again = run_directory.connect(path)
+        assert ask(again, packets.heartbeat) == 0
         again.close()

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.guard import control, parts
+from holdfast.guard import packets, spec_frames
 from holdfast.journal import codec, facts
 
 HEADER = Path(__file__).parents[2] / "native" / "frame.h"
 TEXT = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)
 C_TYPES = {"int32_t": "i", "uint32_t": "I", "int64_t": "q", "uint64_t": "Q", "uint16_t": "H", "uint8_t": "B"}
-IDLE_FLAGS = {f"IDLE_{word.upper()}": flag for word, flag in parts.IDLE.items()}
+IDLE_FLAGS = {f"IDLE_{word.upper()}": flag for word, flag in spec_frames.IDLE.items()}
 
 
 @pytest.fixture(autouse=True)
@@ -109,27 +109,27 @@ def test_the_comment_at_each_fact_names_its_struct_and_text() -> None:
 
 
 def test_spec_parts_and_flags() -> None:
-    assert {name: getattr(parts, name) for name in unprefixed(c_enum("spec_part"), "PART_")} == unprefixed(
+    assert {name: getattr(spec_frames, name) for name in unprefixed(c_enum("spec_part"), "PART_")} == unprefixed(
         c_enum("spec_part"), "PART_"
     )
     flags = unprefixed(c_enum("spec_flag"), "SPEC_")
-    assert {name: IDLE_FLAGS[name] if name in IDLE_FLAGS else getattr(parts, name) for name in flags} == flags
+    assert {name: IDLE_FLAGS[name] if name in IDLE_FLAGS else getattr(spec_frames, name) for name in flags} == flags
 
 
 def test_packets() -> None:
-    packets = unprefixed(c_enum("packet"), "PACKET_")
-    assert {name: getattr(control, name) for name in packets} == packets
+    kinds = unprefixed(c_enum("packet"), "PACKET_")
+    assert {name: getattr(packets, name) for name in kinds} == kinds
     scopes = c_enum("signal_scope")
-    assert {name: getattr(control, name) for name in scopes} == scopes
+    assert {name: getattr(packets, name) for name in scopes} == scopes
 
 
 @pytest.mark.parametrize(
     ("name", "packet"),
     [
-        ("packet_stop", control.stop(1, "user", "", now=False)),
-        ("packet_signal", control.signal(1, 15, tree=True)),
-        ("packet_extend", control.extend(1, 5)),
-        ("packet_read", control.read(5, 0)),
+        ("packet_stop", packets.stop(1, "user", "", now=False)),
+        ("packet_signal", packets.signal(1, 15, tree=True)),
+        ("packet_extend", packets.extend(1, 5)),
+        ("packet_read", packets.read(5, 0)),
     ],
 )
 def test_requests_are_as_long_as_their_structs(name: str, packet: bytes) -> None:
@@ -139,7 +139,7 @@ def test_requests_are_as_long_as_their_structs(name: str, packet: bytes) -> None
 
 def test_options_and_rungs_have_their_layout() -> None:
     # Private because nobody else packs them; this comparison is the exception.
-    for name, ours in (("spec_options", parts._OPTIONS), ("spec_rung", parts._RUNG)):  # noqa: SLF001
+    for name, ours in (("spec_options", spec_frames._OPTIONS), ("spec_rung", spec_frames._RUNG)):  # noqa: SLF001
         fields = letters(c_struct(name))
         written_out = re.sub(r"(\d+)(\w)", lambda found: int(found[1]) * found[2], ours.format)
         assert written_out == "<" + fields

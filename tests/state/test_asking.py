@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.guard import control
+from holdfast.guard import packets
 from holdfast.journal.reader import JournalReader
-from holdfast.state import asking, rundir
-from holdfast.state.asking import Asking, stop_all
+from holdfast.state import guard_connection, run_directory
+from holdfast.state.guard_connection import Asking, stop_all
 from holdfast.values.errors import RequestError, RunNotFoundError
 from tests.support.durable import DurableRun, HeldLock, facts_of_success, journal_bytes, put_run, run_to_end
 from tests.support.evidence import Stopwatch
@@ -36,7 +36,7 @@ def fill_queue(run: DurableRun) -> list[socket]:
     connections = []
     for _ in range(100):
         try:
-            connections.append(rundir.connect(run.record_path()))
+            connections.append(run_directory.connect(run.record_path()))
         except BlockingIOError:
             return connections
     raise AssertionError("a queue without end")
@@ -112,7 +112,7 @@ class TestStopping:
     def test_a_stopped_guard_is_unknown_after_the_bound(
         self, state: StateDirectory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(asking, "_MARGIN_S", 0.1)
+        monkeypatch.setattr(guard_connection, "_MARGIN_S", 0.1)
         with DurableRun(state, READY, grace=0, kill_wait=0.1, drain=0.1) as run:
             run.until_ready()
             signal.pidfd_send_signal(run.handle.pidfd, signal.SIGSTOP)
@@ -129,7 +129,7 @@ class TestStopping:
     def test_a_full_queue_of_connections_does_not_block(
         self, state: StateDirectory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(asking, "_MARGIN_S", 0.1)
+        monkeypatch.setattr(guard_connection, "_MARGIN_S", 0.1)
         with DurableRun(state, READY, grace=0, kill_wait=0.1, drain=0.1) as run:
             run.until_ready()
             signal.pidfd_send_signal(run.handle.pidfd, signal.SIGSTOP)
@@ -146,16 +146,18 @@ class TestStopping:
     def test_a_guard_without_room_is_asked_again(self, state: StateDirectory) -> None:
         with DurableRun(state, READY) as run:
             run.until_ready()
-            others = [rundir.connect(run.record_path()) for _ in range(15)]  # as many as it takes besides its owner
+            others = [
+                run_directory.connect(run.record_path()) for _ in range(15)
+            ]  # as many as it takes besides its owner
             for other in others:
-                other.send(control.heartbeat(1))
+                other.send(packets.heartbeat(1))
                 assert other.recv(4096)
             asker = Asking(state, run.run_id)
             thread = threading.Thread(target=lambda: results.extend(stop_all(state, [run.run_id])))
-            results: list[asking.Stopped] = []
+            results: list[guard_connection.Stopped] = []
             thread.start()
             with asker, pytest.raises(RequestError):
-                asker.ask(control.heartbeat, within_s=0.2)
+                asker.ask(packets.heartbeat, within_s=0.2)
             for other in others:
                 other.close()
             thread.join(30)
@@ -163,15 +165,15 @@ class TestStopping:
 
     def test_a_run_that_is_given_up_before_it_started(self, state: StateDirectory) -> None:
         path = put_run(state, "soon", journal_bytes("soon", []))
-        results: list[asking.Stopped] = []
+        results: list[guard_connection.Stopped] = []
         with HeldLock(path, byte=1):
             asker = Asking(state, "soon")
             assert asker.look() == "live"
             assert asker.record.guard == "starting"
-            assert asker.bound_s(now=True) >= asking.STARTING_S
+            assert asker.bound_s(now=True) >= guard_connection.STARTING_S
             thread = threading.Thread(target=lambda: results.extend(stop_all(state, ["soon"])))
             thread.start()
-            rundir.discard(state, "soon")
+            run_directory.discard(state, "soon")
         thread.join(30)
         asker.close()
         (stopped,) = results
@@ -203,12 +205,12 @@ class TestRequests:
     def test_extend(self, state: StateDirectory) -> None:
         with DurableRun(state, READY, timeout=100, max_timeout=200) as run:
             run.until_ready()
-            asking.extend(state, run.run_id, 50)
+            guard_connection.extend(state, run.run_id, 50)
             with run.record() as record:
                 extended = [fact for fact in record.reader.facts if fact.kind == "extended"]
                 assert [fact.detail["limit_ns"] for fact in extended] == [150_000_000_000]
             with pytest.raises(RequestError) as raised:
-                asking.extend(state, run.run_id, 500)
+                guard_connection.extend(state, run.run_id, 500)
             assert raised.value.errno == errno.ERANGE
             assert raised.value.run_id == run.run_id
 
@@ -216,7 +218,7 @@ class TestRequests:
         script = "trap 'exit 7' USR1; echo ready; while :; do read line; done"
         with DurableRun(state, ["sh", "-c", script], stdin="pipe") as run:
             run.until_ready()
-            asking.send_signal(state, run.run_id, signal.SIGUSR1)
+            guard_connection.send_signal(state, run.run_id, signal.SIGUSR1)
             run.until_ended()
             with run.record() as record:
                 assert record.outcome.exit_code == 7
@@ -224,16 +226,16 @@ class TestRequests:
     def test_too_late(self, state: StateDirectory) -> None:
         run_id = run_to_end(state)
         with pytest.raises(RequestError, match="over") as raised:
-            asking.extend(state, run_id, 1)
+            guard_connection.extend(state, run_id, 1)
         assert raised.value.errno == errno.ESRCH
         with pytest.raises(RunNotFoundError, match="nobody"):
-            asking.extend(state, "nobody", 1)
+            guard_connection.extend(state, "nobody", 1)
 
     def test_no_answer_is_bounded(self, state: StateDirectory) -> None:
         with DurableRun(state, READY) as run:
             run.until_ready()
             signal.pidfd_send_signal(run.handle.pidfd, signal.SIGSTOP)
             with Asking(state, run.run_id) as asker, pytest.raises(RequestError) as raised:
-                asker.ask(control.heartbeat, within_s=0.2)
+                asker.ask(packets.heartbeat, within_s=0.2)
             assert raised.value.errno == errno.ETIMEDOUT
             signal.pidfd_send_signal(run.handle.pidfd, signal.SIGCONT)

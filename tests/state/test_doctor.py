@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.doctor import doctor, host
-from holdfast.guard import containment, control
-from holdfast.state import owner_lock, rundir
+from holdfast.doctor import examination, host
+from holdfast.guard import containment, packets
+from holdfast.state import owner_lock, run_directory
 from holdfast.state.directory import StateDirectory
 from holdfast.state.index.index import Index
 from holdfast.state.recovery import finish
@@ -58,7 +58,7 @@ def marked(tmp_path: Path) -> Iterator[Marked]:
 
 
 def examine(state: StateDirectory, *, age_s: float = 60.0) -> Diagnosis:
-    return doctor.examine(state.path, trial=False, age_s=age_s)
+    return examination.examine(state.path, trial=False, age_s=age_s)
 
 
 def bad(diagnosis: Diagnosis) -> list[Finding]:
@@ -152,9 +152,9 @@ class TestDirectory:
     ) -> None:
         path = str(tmp_path / "not-there")
         monkeypatch.setenv(environment.STATE_DIR, path)
-        assert doctor.examine(trial=False).healthy
+        assert examination.examine(trial=False).healthy
         assert not os.path.exists(path), "looking makes nothing"
-        named = only(doctor.examine(path, trial=False))
+        named = only(examination.examine(path, trial=False))
         assert (named.level, named.topic) == (PROBLEM, "state")
 
     @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ class TestRuns:
             pid = run.until_ready()["pid"]
             freezer.freeze(pid)
             if how == "recorded by its guard":
-                run.handle.control.send(control.stop(1, "user", "", now=False))
+                run.handle.control.send(packets.stop(1, "user", "", now=False))
                 run.until_ended()
             else:
                 run.kill_guard()
@@ -405,9 +405,11 @@ class TestProcesses:
     ) -> None:
         monkeypatch.setenv(environment.STATE_DIR, str(tmp_path / "not-there"))
         pid = marked(new_run_id())
-        diagnosis = doctor.examine(trial=False)
+        diagnosis = examination.examine(trial=False)
         assert only(diagnosis).pids == (pid,)
-        assert [done.confirmed for done in repair.carry_out(doctor.open_for_repair(None), diagnosis.repairs)] == [True]
+        assert [done.confirmed for done in repair.carry_out(examination.open_for_repair(None), diagnosis.repairs)] == [
+            True
+        ]
 
 
 class TestLeftovers:
@@ -415,7 +417,7 @@ class TestLeftovers:
         ended = put_run(state, "ended")
         guarded = put_run(state, "guarded")
         for path in (ended, guarded):
-            os.mknod(os.path.join(path, rundir.SOCKET))
+            os.mknod(os.path.join(path, run_directory.SOCKET))
         half = state.hidden_path("half", "new")
         os.mkdir(half)
         an_hour_ago = time.time() - 3600
@@ -426,8 +428,8 @@ class TestLeftovers:
             assert len(found) == 2
             assert all(done.confirmed for done in reap(state))
         assert not os.path.exists(half)
-        assert os.listdir(ended) == [rundir.JOURNAL]
-        assert sorted(os.listdir(guarded)) == [rundir.SOCKET, rundir.JOURNAL]
+        assert os.listdir(ended) == [run_directory.JOURNAL]
+        assert sorted(os.listdir(guarded)) == [run_directory.SOCKET, run_directory.JOURNAL]
 
     @pytest.mark.root
     def test_empty_cgroups(self, state: StateDirectory, marked: Marked) -> None:
@@ -448,7 +450,7 @@ class TestLeftovers:
     def test_a_half_written_directory_whose_maker_goes_on_is_left(self, state: StateDirectory) -> None:
         half = state.hidden_path("half", "new")
         os.mkdir(half)
-        Path(half, rundir.JOURNAL).touch()
+        Path(half, run_directory.JOURNAL).touch()
         diagnosis = examine(state, age_s=-60)
         assert len(diagnosis.repairs) == 1
         with HeldLock(half, byte=1):

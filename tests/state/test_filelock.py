@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.state import filelock
-from holdfast.state.filelock import FileLock
+from holdfast.state import file_lock
+from holdfast.state.file_lock import FileLock
 from holdfast.values.errors import StateError
 
 from ..support.processes import holding_stopped, wait_exited
@@ -54,7 +54,7 @@ def test_who_works_is_waited_for(path: str, monkeypatch: pytest.MonkeyPatch) -> 
         with FileLock(path).exclusive():
             order.append("second")
 
-    monkeypatch.setattr(filelock, "holders", look)
+    monkeypatch.setattr(file_lock, "holders", look)
     waiting = threading.Thread(target=wait)
     with FileLock(path).exclusive():
         waiting.start()
@@ -72,7 +72,7 @@ def test_who_is_stopped_is_not_waited_for_and_is_named(path: str) -> None:
             pass
         assert str(pid) in refused.value.message
         assert f"kill -CONT {pid}" in (refused.value.remedy or "")
-        assert time.monotonic() - began < filelock.BOUND_S / 2, "long before the bound"
+        assert time.monotonic() - began < file_lock.BOUND_S / 2, "long before the bound"
 
 
 class _Clock:
@@ -107,18 +107,18 @@ class _Looks:
 def test_who_is_stopped_and_continued_again_and_again_is_waited_for(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second look finds it stopped, which never adds up to the two seconds that count."""
     clock, looks = _Clock(0.1), _Looks([True, False] * 50)
-    monkeypatch.setattr(filelock, "is_stopped", looks)
-    monkeypatch.setattr(filelock, "time", clock)
+    monkeypatch.setattr(file_lock, "is_stopped", looks)
+    monkeypatch.setattr(file_lock, "time", clock)
     with holding_stopped(path) as pid, FileLock(path).shared():
         assert looks.pids == [pid] * 100
-        assert clock.now > 2 * filelock.STOPPED_S
+        assert clock.now > 2 * file_lock.STOPPED_S
 
 
 def test_the_time_in_which_we_were_stopped_ourselves_does_not_count(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both were stopped for a minute, and we are continued first: one look is not enough."""
     looks = _Looks([True] * 3)
-    monkeypatch.setattr(filelock, "is_stopped", looks)
-    monkeypatch.setattr(filelock, "time", _Clock(60.0))
+    monkeypatch.setattr(file_lock, "is_stopped", looks)
+    monkeypatch.setattr(file_lock, "time", _Clock(60.0))
     with holding_stopped(path) as pid, FileLock(path).shared():
         assert looks.pids == [pid] * 3
 
@@ -127,13 +127,13 @@ def test_only_those_who_hold_this_file_are_looked_at(path: str, tmp_path: Path) 
     with holding_stopped(str(tmp_path / "other")), FileLock(path).exclusive():
         fd = os.open(path, os.O_RDWR)
         try:
-            assert list(filelock.holders(fd)) == [os.getpid()]
+            assert list(file_lock.holders(fd)) == [os.getpid()]
         finally:
             os.close(fd)
 
 
 def test_without_a_list_of_locks_the_bound_is_left(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filelock, "holders", lambda _fd: iter(()))
+    monkeypatch.setattr(file_lock, "holders", lambda _fd: iter(()))
     with holding_stopped(path), pytest.raises(StateError, match="for more than"), FileLock(path, 0.1).shared():
         pass
 

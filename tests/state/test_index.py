@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.state import rundir
-from holdfast.state.index import database, queries, rebuilding
+from holdfast.state import run_directory
+from holdfast.state.index import database, queries, rebuild
 from holdfast.state.index import index as index_module
-from holdfast.state.index.entry import Filters, look
 from holdfast.state.index.index import Index
 from holdfast.state.index.listing import Listing
+from holdfast.state.index.summary import Filters, look
 from holdfast.values.errors import SpecError, StateError, StateVersionError
 from holdfast.values.run_id import new_run_id
 from tests.support.durable import USAGE, DurableRun, HeldLock, facts_of_success, journal_bytes, put_run, run_to_end
@@ -130,15 +130,15 @@ class TestCatchingUp:
         self, state: StateDirectory, index: Index, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """No journal at the first look, a directory at the second: taken for one without a journal, for ever."""
-        open_journal = rundir.open_journal
+        open_journal = run_directory.open_journal
 
         def opens_too_early(path: str, **_how: bool) -> int:
-            monkeypatch.setattr(rundir, "open_journal", open_journal)
+            monkeypatch.setattr(run_directory, "open_journal", open_journal)
             put_run(state, "one")
             raise FileNotFoundError(path)
 
         state.mark_live("one")
-        monkeypatch.setattr(rundir, "open_journal", opens_too_early)
+        monkeypatch.setattr(run_directory, "open_journal", opens_too_early)
         assert index.refresh() == []
         entry = index.get("one")
         assert entry is not None
@@ -480,7 +480,7 @@ class TestBadIndex:
             raise OSError(28, "No space left on device")
 
         with monkeypatch.context() as broken:
-            broken.setattr(rebuilding, "put", fails)
+            broken.setattr(rebuild, "put", fails)
             with pytest.raises(StateError, match="No space"):
                 index.rebuild()
         assert ids(index) == ["one"]

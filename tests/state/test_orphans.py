@@ -21,7 +21,7 @@ from holdfast.journal.reader import JournalReader
 from holdfast.runs.live import LiveRun
 from holdfast.state.recovery import finish
 from holdfast.state.upkeep import orphans
-from holdfast.state.upkeep.accounts import live_guards, token_of
+from holdfast.state.upkeep.guard_census import live_guards, token_of
 from holdfast.values.identity import ProcessIdentity, read_identity
 from holdfast.values.run_id import new_run_id
 from holdfast.values.spec import make_spec

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.state import rundir
+from holdfast.state import run_directory
 from holdfast.state.index.index import Index
 from holdfast.state.index.prune import Bounds, plan, prune
 from holdfast.values.errors import SpecError
@@ -59,9 +59,9 @@ class TestBounds:
 
     def test_size(self, state: StateDirectory, index: Index) -> None:
         names = fill(state, index)
-        each = rundir.disk_bytes(state.run_path("r00"))
+        each = run_directory.disk_bytes(state.run_path("r00"))
         assert list(prune(index, Bounds(size_bytes=each * 4)).removed) == names[:6]
-        assert sum(rundir.disk_bytes(state.run_path(name)) for name in left(state, index)) <= each * 4
+        assert sum(run_directory.disk_bytes(state.run_path(name)) for name in left(state, index)) <= each * 4
 
     def test_any_bound_is_enough(self, state: StateDirectory, index: Index) -> None:
         names = fill(state, index)
@@ -194,9 +194,9 @@ class TestAround:
         def prune_first(self: Index, ended: list[Any], gone: list[str]) -> None:
             racing.setattr(Index, "_write", write)
             with Index.open(state) as other:
-                rundir.begin_removal(state, "r00")
+                run_directory.begin_removal(state, "r00")
                 other.forget(["r00"])
-                rundir.finish_removal(state, "r00")
+                run_directory.finish_removal(state, "r00")
             write(self, ended, gone)
 
         with monkeypatch.context() as racing:
@@ -214,7 +214,7 @@ class TestAround:
 
     def test_a_directory_that_is_gone_already(self, state: StateDirectory, index: Index) -> None:
         fill(state, index, 2)
-        rundir.remove(state.run_path("r00"))
+        run_directory.remove(state.run_path("r00"))
         assert prune(index, Bounds(runs=1)).removed == ("r00",)
         assert left(state, index) == ["r01"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.state import rundir
+from holdfast.state import run_directory
 from holdfast.state.record import Record, resolve
 from holdfast.values.errors import AmbiguousRunError, JournalDamagedError, JournalVersionError, RunNotFoundError
 from tests.support.durable import DurableRun, HeldLock, facts_of_success, journal_bytes, put_run, run_to_end
@@ -42,13 +42,13 @@ class TestReading:
 
     def test_last_words_between_the_two_looks(self, state: StateDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
         path = put_run(state, "one", journal_bytes("one", facts_of_success(0)[:1]))
-        real = rundir.guard_state
+        real = run_directory.guard_state
 
         def ends_meanwhile(journal: int, *, has_facts: bool) -> str:
             Path(path, "journal").write_bytes(journal_bytes("one"))
             return real(journal, has_facts=has_facts)
 
-        monkeypatch.setattr(rundir, "guard_state", ends_meanwhile)
+        monkeypatch.setattr(run_directory, "guard_state", ends_meanwhile)
         with Record(state, "one") as record:
             record.read()
             assert (record.reader.ended, record.unfinished) == (True, False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.state import rundir
+from holdfast.state import run_directory
 from holdfast.state.directory import StateDirectory
 from holdfast.values.errors import RunExistsError, StateError
 from holdfast.values.spec import make_spec
@@ -26,14 +26,14 @@ def spec_of(run_id: str) -> RunSpec:
     return make_spec(["x"], run_id=run_id)
 
 
-def prepare(state: StateDirectory, run_id: str) -> rundir.Prepared:
-    return rundir.prepare(state, spec_of(run_id), journal_bytes(run_id, []))
+def prepare(state: StateDirectory, run_id: str) -> run_directory.Prepared:
+    return run_directory.prepare(state, spec_of(run_id), journal_bytes(run_id, []))
 
 
 def state_of(path: str, *, has_facts: bool = False) -> str:
-    fd = rundir.open_journal(path)
+    fd = run_directory.open_journal(path)
     try:
-        return rundir.guard_state(fd, has_facts=has_facts)
+        return run_directory.guard_state(fd, has_facts=has_facts)
     finally:
         os.close(fd)
 
@@ -45,14 +45,14 @@ def everything(state: StateDirectory) -> list[str]:
 class TestMaking:
     def test_holds_what_was_asked_for(self, state: StateDirectory) -> None:
         beginning = journal_bytes("one", [])
-        prepared = rundir.prepare(state, spec_of("one"), beginning)
+        prepared = run_directory.prepare(state, spec_of("one"), beginning)
         assert sorted(os.listdir(prepared.path)) == ["guard.sock", "journal"]
         assert Path(prepared.path, "journal").read_bytes() == beginning
         assert os.stat(prepared.path).st_mode & 0o777 == 0o700
         assert os.stat(prepared.path + "/journal").st_mode & 0o777 == 0o600
         assert everything(state) == ["one", "one"]
         prepared.close()
-        rundir.discard(state, "one")
+        run_directory.discard(state, "one")
         assert everything(state) == []
 
     def test_a_taken_id(self, state: StateDirectory) -> None:
@@ -73,7 +73,7 @@ class TestMaking:
         assert (hidden / "journal").read_bytes() == b"theirs"
 
     def test_of_many_at_once_one_wins(self, state: StateDirectory) -> None:
-        won: list[rundir.Prepared] = []
+        won: list[run_directory.Prepared] = []
         refused: list[RunExistsError] = []
         barrier = threading.Barrier(8)
 
@@ -139,18 +139,18 @@ rundir.prepare(state, spec, bytes.fromhex(sys.argv[3]))
             assert Path(state.run_path("one"), "journal").stat().st_size > 100
         else:
             assert not state.has("one")
-            assert rundir.abandoned(state, older_than_s=-1) == [state.hidden_path("one", "new")]
-            assert rundir.abandoned(state) == []
+            assert run_directory.abandoned(state, older_than_s=-1) == [state.hidden_path("one", "new")]
+            assert run_directory.abandoned(state) == []
 
     def test_a_deep_state_directory(self, tmp_path: Path) -> None:
         deep = tmp_path.joinpath(*["d" * 60] * 6)  # a socket's address has 108 bytes
         state = StateDirectory.open(str(deep))
         prepared = prepare(state, "one")
-        connection = rundir.connect(prepared.path)
+        connection = run_directory.connect(prepared.path)
         connection.close()
         prepared.close()
         with pytest.raises(ConnectionRefusedError):
-            rundir.connect(prepared.path)
+            run_directory.connect(prepared.path)
 
 
 class TestAlive:
@@ -169,16 +169,16 @@ class TestAlive:
 
     def test_taking_over_is_for_one(self, state: StateDirectory) -> None:
         path = put_run(state, "one")
-        first, second = rundir.open_journal(path, write=True), rundir.open_journal(path, write=True)
-        assert rundir.take_over(first)
-        assert not rundir.take_over(second)
-        assert rundir.take_over(first)
+        first, second = run_directory.open_journal(path, write=True), run_directory.open_journal(path, write=True)
+        assert run_directory.take_over(first)
+        assert not run_directory.take_over(second)
+        assert run_directory.take_over(first)
         os.close(first)
-        assert rundir.take_over(second)
+        assert run_directory.take_over(second)
         os.close(second)
         with HeldLock(path):
-            third = rundir.open_journal(path, write=True)
-            assert not rundir.take_over(third)
+            third = run_directory.open_journal(path, write=True)
+            assert not run_directory.take_over(third)
             os.close(third)
 
     def test_looking_does_not_disturb(self, state: StateDirectory) -> None:
@@ -192,7 +192,7 @@ class TestAlive:
         with DurableRun(state, ["sh", "-c", "echo ready; exec sleep 60"]) as run:
             run.until_ready()
             assert state_of(run.record_path(), has_facts=True) == "alive"
-            connection = rundir.connect(run.record_path())
+            connection = run_directory.connect(run.record_path())
             connection.close()
             signal.pidfd_send_signal(run.handle.pidfd, signal.SIGSTOP)
             assert state_of(run.record_path(), has_facts=True) == "alive"  # stopped is not dead
@@ -203,10 +203,10 @@ class TestAlive:
 class TestRemoving:
     def test_counts_what_it_frees(self, state: StateDirectory) -> None:
         path = put_run(state, "one")
-        size = rundir.disk_bytes(path)
+        size = run_directory.disk_bytes(path)
         assert size >= 4096
-        assert rundir.remove(path) == size
-        assert rundir.remove(path) == 0
+        assert run_directory.remove(path) == size
+        assert run_directory.remove(path) == 0
 
     def test_also_what_is_not_ours(self, state: StateDirectory, tmp_path: Path) -> None:
         path = Path(put_run(state, "one"))
@@ -216,6 +216,6 @@ class TestRemoving:
         outside.mkdir()
         (outside / "file").write_text("stays")
         (path / "link").symlink_to(outside)
-        rundir.remove(str(path))
+        run_directory.remove(str(path))
         assert not path.exists()
         assert (outside / "file").read_text() == "stays"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.state import rundir, sessions
+from holdfast.state import run_directory, sessions
 from holdfast.state.index.index import Index
 from holdfast.values.errors import SessionClosedError, SpecError, StateError
 from holdfast.values.spec import make_spec
@@ -197,9 +197,9 @@ class DurableRunUnchecked:
     def __enter__(self) -> DurableRunUnchecked:
         spec = make_spec(READY, session="s", run_id=self.run_id)
         beginning = journal_bytes(self.run_id, [], spec=b'{"session": "s"}')
-        self.prepared = rundir.prepare(self.state, spec, beginning)
+        self.prepared = run_directory.prepare(self.state, spec, beginning)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.prepared.close()
-        rundir.discard(self.state, self.run_id)
+        run_directory.discard(self.state, self.run_id)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from holdfast.state import rundir
+from holdfast.state import run_directory
 from holdfast.state.index.index import Index
 from holdfast.state.record import Record
 from holdfast.state.upkeep import orphans
@@ -62,7 +62,7 @@ def test_a_lost_run_gets_its_end_and_nothing_of_it_is_left(
         assert [record.name for record in caplog.records] == ["holdfast"]
         assert run.run_id in caplog.text
         assert "its guard was lost" in caplog.text
-        assert not os.path.exists(os.path.join(run.record_path(), rundir.SOCKET))
+        assert not os.path.exists(os.path.join(run.record_path(), run_directory.SOCKET))
         with Index.open(state) as index:
             entry = index.get(run.run_id)
         assert entry is not None
@@ -90,15 +90,15 @@ def test_one_broken_run_does_not_stop_the_rest(
     put_run(state, ids[2], journal_bytes(ids[2], unfinished))
     os.mkdir(state.run_path(ids[3]))
     state.mark_live(ids[3])
-    refused = os.path.join(state.run_path(ids[1]), rundir.JOURNAL)
-    real = rundir.open_journal
+    refused = os.path.join(state.run_path(ids[1]), run_directory.JOURNAL)
+    real = run_directory.open_journal
 
     def open_journal(path: str, *, write: bool = False) -> int:
-        if write and os.path.join(path, rundir.JOURNAL) == refused:
+        if write and os.path.join(path, run_directory.JOURNAL) == refused:
             raise OSError(30, "Read-only file system")
         return real(path, write=write)
 
-    monkeypatch.setattr(rundir, "open_journal", open_journal)
+    monkeypatch.setattr(run_directory, "open_journal", open_journal)
     with caplog.at_level(logging.WARNING, "holdfast"):
         swept = Sweeper(state).sweep()
     assert swept.finished == (ids[0], ids[2])
@@ -138,11 +138,11 @@ def test_orphans_of_our_runs_are_ended_and_others_only_found(state: StateDirecto
 def test_stale_sockets_go_and_those_of_guards_stay(state: StateDirectory) -> None:
     for run_id in ("ended", "guarded"):
         path = put_run(state, run_id)
-        os.mknod(os.path.join(path, rundir.SOCKET))
+        os.mknod(os.path.join(path, run_directory.SOCKET))
     with HeldLock(state.run_path("guarded")):
         swept = Sweeper(state).sweep()
-    assert swept.removed == (os.path.join(state.run_path("ended"), rundir.SOCKET),)
-    assert os.path.exists(os.path.join(state.run_path("guarded"), rundir.SOCKET))
+    assert swept.removed == (os.path.join(state.run_path("ended"), run_directory.SOCKET),)
+    assert os.path.exists(os.path.join(state.run_path("guarded"), run_directory.SOCKET))
 
 
 def test_half_written_directories_go_when_they_are_old_and_nobodys(state: StateDirectory) -> None:
@@ -150,7 +150,7 @@ def test_half_written_directories_go_when_they_are_old_and_nobodys(state: StateD
     for run_id in ("old", "young", "busy"):
         path = state.hidden_path(run_id, "new")
         os.mkdir(path)
-        with open(os.path.join(path, rundir.JOURNAL), "wb"):
+        with open(os.path.join(path, run_directory.JOURNAL), "wb"):
             pass
         state.mark_live(run_id)
         if run_id != "young":

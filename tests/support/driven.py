@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.guard import control
+from holdfast.guard import packets
 from holdfast.journal.reader import JournalReader
 from holdfast.runs.live import LiveRun
 from holdfast.values.spec import make_spec
@@ -100,7 +100,7 @@ class Driven:
         the first turn may have begun before now. So it takes two bounds and one more.
         """
         for _ in range(2 * _REQUESTS_AT_ONCE + 1):
-            assert self.ask(control.heartbeat) == 0
+            assert self.ask(packets.heartbeat) == 0
 
     def stop_guard(self) -> None:
         """SIGSTOP to the guard; returns when it stands still."""
@@ -154,10 +154,10 @@ def ask(connection: socket, make_packet: Callable[[int], bytes], ticket: int = 1
     end = time.monotonic() + within_s
     while True:
         assert poll.poll(max(0.0, end - time.monotonic()) * 1000), f"no answer within {within_s} s"
-        packet = connection.recv(control.PACKET_MAX)
+        packet = connection.recv(packets.PACKET_MAX)
         assert packet, "the guard is gone"
-        news = control.decode(packet)
-        if isinstance(news, control.Answer) and news.ticket == ticket:
+        news = packets.decode(packet)
+        if isinstance(news, packets.Answer) and news.ticket == ticket:
             return news.error
 
 

@@ -10,14 +10,14 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from holdfast.guard import control
+from holdfast.guard import packets
 from holdfast.guard.leftovers import clean_up
 from holdfast.journal.codec import encode, encode_fact, journal_preamble
 from holdfast.journal.facts import OUTPUT
 from holdfast.journal.reader import JournalReader
 from holdfast.outcome import decide
 from holdfast.runs.durable import launch_durable
-from holdfast.state import rundir
+from holdfast.state import run_directory
 from holdfast.state.record import Record
 from holdfast.values.identity import boot_id
 from holdfast.values.spec import make_spec
@@ -69,11 +69,11 @@ class DurableRun:
         reader, seen = JournalReader(self.handle.journal), b""
         end = time.monotonic() + BOUND_S
         while not is_ready(seen):
-            self.handle.control.send(control.read(0, reader.position))  # armed, then read, then waited: see there
+            self.handle.control.send(packets.read(0, reader.position))  # armed, then read, then waited: see there
             seen += b"".join(chunk.data for chunk in reader.read())
             if not is_ready(seen):
                 self._poll(end)
-                assert self.handle.control.recv(control.PACKET_MAX), f"ended before it was ready: {seen!r}"
+                assert self.handle.control.recv(packets.PACKET_MAX), f"ended before it was ready: {seen!r}"
         return names_in(seen)
 
     def until_ended(self) -> None:
@@ -131,7 +131,7 @@ class HeldLock:
     """Another process that holds the lock of a guard (byte 0) or a launcher (byte 1) on a journal."""
 
     def __init__(self, path: str, byte: int = 0) -> None:
-        self.argv = [sys.executable, "-c", _LOCKS, os.path.join(path, rundir.JOURNAL), str(byte)]
+        self.argv = [sys.executable, "-c", _LOCKS, os.path.join(path, run_directory.JOURNAL), str(byte)]
 
     def __enter__(self) -> Self:
         self.process = subprocess.Popen(self.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -182,7 +182,7 @@ def put_run(state: StateDirectory, run_id: str, journal: bytes | None = None, *,
     """A run directory made by hand; returns its path."""
     path = state.run_path(run_id)
     os.mkdir(path, 0o700)
-    with open(os.path.join(path, rundir.JOURNAL), "wb") as file:
+    with open(os.path.join(path, run_directory.JOURNAL), "wb") as file:
         file.write(journal_bytes(run_id) if journal is None else journal)
     if live:
         state.mark_live(run_id)

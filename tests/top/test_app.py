@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.containers import VerticalScroll
 
-from holdfast.guard import control
+from holdfast.guard import packets
 from holdfast.projections.report import report as project
 from holdfast.top.directory import DirectorySource
 from holdfast.top.source import TAIL_BYTES, Snapshot, Tail
@@ -38,7 +38,7 @@ def live(state: StateDirectory, argv: list[str] = SLEEPER, **options: Any) -> It
         with run.record() as record:
             over = record.reader.ended
         if not over:
-            run.handle.control.send(control.stop(1, "user", "", now=True))
+            run.handle.control.send(packets.stop(1, "user", "", now=True))
             run.until_ended()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..values.characters import end_of_last, start_of_first
+from ..values.utf8_cut import end_of_last, start_of_first
 
 
 class Tail:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from .process.log import Log
     from .process.notify import Notifier
-    from .queue.tracked import Tracked
+    from .queue.scheduled_run import Tracked
     from .service.service import Service
 
 T = TypeVar("T")

@@ -11,15 +11,15 @@ import os
 from typing import TYPE_CHECKING
 
 from ..journal.reader import JournalReader
-from ..state import rundir
+from ..state import run_directory
 from ..values.errors import HoldfastError
 
 if TYPE_CHECKING:
     from ..state.directory import StateDirectory
     from .engines.engine import EngineRun
-    from .events.events import EventLog
+    from .events.event_log import EventLog
+    from .queue.scheduled_run import Tracked
     from .queue.scheduler import Scheduler
-    from .queue.tracked import Tracked
 
 _LOOK_S = 0.2  # how soon somebody who begins to listen is served
 _AT_ONCE = 256 << 10
@@ -69,7 +69,7 @@ class OutputFeed:
 
     async def _follow(self, run: EngineRun, *, from_begin: bool) -> None:
         try:
-            journal = rundir.open_journal(self._state.run_path(run.run_id))
+            journal = run_directory.open_journal(self._state.run_path(run.run_id))
         except OSError:
             return  # pruned
         try:

@@ -25,8 +25,8 @@ import msgspec
 from ..guard.leaves import find_leaves, remove_empty
 from ..guard.leftovers import remove_leaf
 from ..journal.reader import JournalReader
-from ..state import rundir
-from ..state.index.entry import look_at_marked
+from ..state import run_directory
+from ..state.index.summary import look_at_marked
 from ..values.durations import format_duration
 from ..values.errors import HoldfastError, JournalError, RunNotFoundError, StateError
 from ..values.spec import make_spec
@@ -34,15 +34,15 @@ from .process.tasks import Tasks
 from .queue import unstarted
 from .queue.admission import keys_of
 from .queue.intake import wall_time
+from .queue.scheduled_run import Tracked
 from .queue.submission import Submission
-from .queue.tracked import Tracked
 from .store.store import statements
 
 if TYPE_CHECKING:
     import sqlite3
 
     from ..state.directory import StateDirectory
-    from ..state.index.entry import Entry
+    from ..state.index.summary import Entry
     from .process.log import Log
     from .service.service import Service
 
@@ -224,11 +224,11 @@ def discard_if_never_ran(state: StateDirectory, run_id: str) -> bool:
     guard's lock in our hands, nothing has run and nothing will. For whoever owns the state directory: a directory that
     is being made for this id is then that of an owner who died at it.
     """
-    rundir.remove(state.hidden_path(run_id, "new"))
+    run_directory.remove(state.hidden_path(run_id, "new"))
     if not state.has(run_id):
         return True
     try:
-        journal = rundir.open_journal(state.run_path(run_id), write=True)
+        journal = run_directory.open_journal(state.run_path(run_id), write=True)
     except OSError:
         return False  # whatever it is, it is no run that was about to start
     try:
@@ -238,7 +238,7 @@ def discard_if_never_ran(state: StateDirectory, run_id: str) -> bool:
             reader.scan()
             if reader.facts or reader.damage is not None:
                 return False
-            if not rundir.is_starting(journal, has_facts=False) and rundir.take_over(journal):
+            if not run_directory.is_starting(journal, has_facts=False) and run_directory.take_over(journal):
                 break
             if time.monotonic() > end:
                 return False
@@ -249,7 +249,7 @@ def discard_if_never_ran(state: StateDirectory, run_id: str) -> bool:
         for leaf in find_leaves():
             if leaf.run_id == run_id:
                 remove_leaf(leaf.path)
-        rundir.discard(state, run_id)
+        run_directory.discard(state, run_id)
         return True
     except JournalError:
         return False

@@ -25,8 +25,8 @@ from ..state.index.prune import Bounds
 from ..values.errors import HoldfastError
 from .drain import Drain, Phase
 from .engines.engine import LocalEngine
-from .events import events as event_log
-from .events.events import EventLog
+from .events import event_log
+from .events.event_log import EventLog
 from .feed import OutputFeed
 from .listener import Listener
 from .process.log import Forwarded, Log

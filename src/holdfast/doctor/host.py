@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from ..guard import containment
 from ..guard.launch import guard_path
-from ..state.upkeep.accounts import all_pids, read_proc
 from ..state.upkeep.finding import OK, PROBLEM, WARNING, Finding
+from ..state.upkeep.guard_census import all_pids, read_proc
 from ..values.environment import findings as environment_findings
 from ..values.errors import HoldfastError
 
@@ -202,7 +202,7 @@ def _guard(trial: bool) -> Iterator[Finding]:
     if not trial:
         yield Finding(OK, "guard", path)
         return
-    from ..runs.sync import run
+    from ..runs.blocking import run
 
     try:
         result = run(["/bin/sh", "-c", ":"], timeout=10, grace=1, env={}, parent=None)

@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..state.filelock import FileLock
+from ..state.file_lock import FileLock
 from ..state.index import database
 from ..state.index.index import Index
 from ..state.upkeep.finding import OK, PROBLEM, REAP, WARNING, Finding, Repair

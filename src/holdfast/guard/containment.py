@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 
-from ..values.records import NamedTuple
+from ..values.fast_imports import NamedTuple
 
 FORCE_VARIABLE = "HOLDFAST_CONTAINMENT"  # "subreaper": behave as if there were no cgroup; for tests and doubters
 _FORCED = f"{FORCE_VARIABLE}=subreaper is set"

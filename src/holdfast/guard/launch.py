@@ -37,17 +37,17 @@ from fcntl import F_DUPFD_CLOEXEC, fcntl
 from ..journal.beginning import beginning
 from ..values.environment import GUARD
 from ..values.errors import RESOURCE_ERRNOS, GuardError, ResourceError, SpecError
-from ..values.records import TYPE_CHECKING, NamedTuple
-from . import containment, parts
-from .control import NEXT_SPEC_MAX, go, next_run, stop
+from ..values.fast_imports import TYPE_CHECKING, NamedTuple
+from . import containment, spec_frames
+from .packets import NEXT_SPEC_MAX, go, next_run, stop
 
 if TYPE_CHECKING:
     from _socket import socket
     from typing import Any, NoReturn
 
     from ..values.spec import RunSpec
-    from .idle import IdleGuard, IdleGuards
-    from .inheritance import Look
+    from .inherited_state import Look
+    from .pool import IdleGuard, IdleGuards
 
 FD_STDIN, FD_JOURNAL, FD_CONTROL, FD_SPEC, FD_INPUT, FD_LISTEN, FD_DIRECTORY, FD_HEARTBEAT = 0, 3, 4, 5, 6, 7, 8, 9
 FIRST_FREE = 10
@@ -151,7 +151,7 @@ class _Launching:
         spec = self.spec
         journal_fd, trusted, begun = self.open_journal()
         heartbeat = self.open_heartbeat()
-        encoded = parts.encode_spec(
+        encoded = spec_frames.encode_spec(
             spec,
             containment.probe(),
             wake_output=wake_output,
@@ -239,7 +239,7 @@ class _Launching:
             self.keep(writing)
             self.give(reading, FD_STDIN)
             os.set_blocking(writing, False)  # this end only: each end of a pipe has its own flags
-            if parts.keeps_input(self.spec):
+            if spec_frames.keeps_input(self.spec):
                 self.hand_over(writing, FD_INPUT)
             return writing
         if stdin == "null":
@@ -343,7 +343,7 @@ def set_window_size(terminal: int, rows: int, columns: int) -> None:
 
 
 def _look() -> Look | None:
-    from .inheritance import fingerprint  # here, because one run alone needs none of it
+    from .inherited_state import fingerprint  # here, because one run alone needs none of it
 
     return fingerprint()
 

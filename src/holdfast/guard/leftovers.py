@@ -14,7 +14,7 @@ import select
 import time
 
 from ..values.environment import RUN_ID
-from ..values.records import TYPE_CHECKING, NamedTuple, signal
+from ..values.fast_imports import TYPE_CHECKING, NamedTuple, signal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from ..guard import parts
+from ..guard import spec_frames
+from ..values.fast_imports import TYPE_CHECKING
 from ..values.fields import printable
 from ..values.identity import boot_id
-from ..values.records import TYPE_CHECKING
 from ..values.spec import public_spec
 from .codec import journal_preamble
 
@@ -22,7 +22,7 @@ def beginning(spec: RunSpec) -> bytes:
     """Preamble, header and the spec, without environment values."""
     global _known_json
     known = _known_json  # read once: another thread may replace it
-    key = parts.but_for_names(spec)
+    key = spec_frames.but_for_names(spec)
     if known is None or known[0] != key:
         known = _known_json = (key, _unnamed_json(spec))
     own: dict[str, Any] = {"run_id": spec.run_id, "argv": [printable(argument) for argument in spec.argv]}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from binascii import crc32
 from struct import Struct
 
-from ..values.records import TYPE_CHECKING, NamedTuple
+from ..values.fast_imports import TYPE_CHECKING, NamedTuple
 from .facts import FACTS, HEADER, MARK, OBSERVED_FACTS, OUTPUT, PREAMBLE, SPEC, VERSION, Detail, Fact
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from ..values.records import TYPE_CHECKING, NamedTuple
+from ..values.fast_imports import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

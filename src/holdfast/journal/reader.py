@@ -17,7 +17,7 @@ import os
 from io import BytesIO
 
 from ..values.errors import JournalDamagedError, JournalVersionError
-from ..values.records import TYPE_CHECKING, NamedTuple
+from ..values.fast_imports import TYPE_CHECKING, NamedTuple
 from .codec import (
     FRAME,
     FRAME_SIZE,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..journal.reader import JournalReader
 from ..state.record import Record
-from ..values.characters import end_of_last, start_of_first
+from ..values.utf8_cut import end_of_last, start_of_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ from weakref import WeakSet
 
 import anyio
 
-from ..state.index.entry import Filters
 from ..state.index.index import Index
+from ..state.index.summary import Filters
 from ..state.record import Record
 from ..values.errors import HoldfastError, JournalError, RunNotFoundError
 

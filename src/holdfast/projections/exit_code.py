@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from errno import ENOENT
 
-from ..values.records import TYPE_CHECKING
+from ..values.fast_imports import TYPE_CHECKING
 from .verdicts import line_of
 
 if TYPE_CHECKING:

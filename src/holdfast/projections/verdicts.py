@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..values.records import TYPE_CHECKING
+from ..values.fast_imports import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

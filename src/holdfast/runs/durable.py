@@ -6,13 +6,13 @@ import os
 import time
 from _socket import AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_SEQPACKET, socketpair
 
-from ..guard.control import hello
 from ..guard.launch import Durable, GuardHandle, launch
+from ..guard.packets import hello
 from ..journal.beginning import beginning
-from ..state import rundir
+from ..state import run_directory
 from ..values.errors import HoldfastError, RunNotFoundError, SpecError
+from ..values.fast_imports import TYPE_CHECKING
 from ..values.identity import is_exiting
-from ..values.records import TYPE_CHECKING
 from ..values.spec import make_spec
 from .live import LiveRun
 
@@ -63,7 +63,7 @@ def launch_durable(
     SessionClosedError: its session takes no more runs. RunExistsError, StateError: the directory cannot be made.
     Otherwise fails as `launch` does. In each case nothing is left.
     """
-    prepared = rundir.prepare(state, spec, beginning(spec))
+    prepared = run_directory.prepare(state, spec, beginning(spec))
     durable = Durable(prepared.path, prepared.journal, prepared.listener.fileno(), prepared.directory)
     try:
         # Registered, then looked: a session that closes now either is seen here or sees this run.
@@ -75,7 +75,7 @@ def launch_durable(
     except HoldfastError:
         # Only for what says that no guard was started. Interrupted in any other way there may be one: then the
         # directory stays, and whoever reads it next finds out what became of the run.
-        rundir.discard(state, spec.run_id)
+        run_directory.discard(state, spec.run_id)
         raise
     finally:
         prepared.close()
@@ -137,7 +137,7 @@ def _connect(record: Record) -> socket | None:
     if record.guard == "gone":
         return None
     try:
-        connected = rundir.connect(record.path)
+        connected = run_directory.connect(record.path)
     except (FileNotFoundError, ConnectionRefusedError):
         return None  # it ended between the two looks, or has not begun to listen
     # What the guard recorded before it took us in wakes nobody, be it the verdict of a run that only unwinds. An answer
@@ -163,7 +163,7 @@ def _goes_on(record: Record, guard_pid: int) -> bool:
 
 def _is_listening(record: Record) -> bool:
     try:
-        rundir.connect(record.path).close()
+        run_directory.connect(record.path).close()
     except BlockingIOError:
         return True  # it is stopped, and its queue is full
     except (FileNotFoundError, ConnectionRefusedError):

@@ -29,20 +29,20 @@ from _socket import AF_UNIX, CMSG_SPACE, MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_NOS
 from itertools import count
 
 from .. import outcome as outcomes
-from ..guard import control
+from ..guard import packets
 from ..guard.launch import launch, set_window_size
 from ..journal.facts import CAUSES, Detail, make_fact
 from ..journal.reader import JournalReader
 from ..values.durations import parse_duration
 from ..values.errors import JournalDamagedError, RequestError, SpecError
-from ..values.records import TYPE_CHECKING, signal
+from ..values.fast_imports import TYPE_CHECKING, signal
 from .result import Result, report_of
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..guard.idle import IdleGuards
     from ..guard.launch import GuardHandle
+    from ..guard.pool import IdleGuards
     from ..journal.facts import Fact
     from ..outcome import Outcome
     from ..state.directory import StateDirectory
@@ -211,8 +211,8 @@ class LiveRun:
                 continue
             if not packet:
                 return True
-            news = control.decode(packet)
-            if isinstance(news, control.Wake):
+            news = packets.decode(packet)
+            if isinstance(news, packets.Wake):
                 self.armed = False  # perhaps it was another wake; arming once too often costs a packet
             elif news is not None and news.ticket in self._asked:
                 self._asked.discard(news.ticket)
@@ -221,9 +221,9 @@ class LiveRun:
     def _receive(self) -> bytes:
         """The next packet; a descriptor that comes with it is the command's input, which we asked for."""
         if self._input_ticket == 0:
-            return self.control.recv(control.PACKET_MAX, MSG_DONTWAIT)
+            return self.control.recv(packets.PACKET_MAX, MSG_DONTWAIT)
         packet, rights, _flags, _address = self.control.recvmsg(
-            control.PACKET_MAX, CMSG_SPACE(4), MSG_DONTWAIT | MSG_CMSG_CLOEXEC
+            packets.PACKET_MAX, CMSG_SPACE(4), MSG_DONTWAIT | MSG_CMSG_CLOEXEC
         )
         for _level, _kind, data in rights:
             self.close_input()
@@ -234,7 +234,7 @@ class LiveRun:
 
     def ask_input(self) -> int:
         """Ask the guard for the command's stdin or terminal; `input` is set with the answer. RequestError as others."""
-        self._input_ticket = self._ask(control.give_input(self._next()))
+        self._input_ticket = self._ask(packets.give_input(self._next()))
         return self._input_ticket
 
     def ask_stop(self, cause: str = "user", reason: str = "", *, now: bool = False, signal: int = 0) -> int:
@@ -252,19 +252,19 @@ class LiveRun:
         if cause not in STOP_CAUSES:
             remedy = f"use one of {', '.join(STOP_CAUSES)}"
             raise SpecError(f"{cause!r} is no cause", field="cause", run_id=self.spec.run_id, remedy=remedy)
-        return self._ask(control.stop(self._next(), cause, reason, now=now, signal=signal))
+        return self._ask(packets.stop(self._next(), cause, reason, now=now, signal=signal))
 
     def ask_signal(self, number: int, *, tree: bool) -> int:
         """Ask for one signal; returns the ticket of the answer. RequestError when the guard cannot be asked."""
-        return self._ask(control.signal(self._next(), number, tree=tree))
+        return self._ask(packets.signal(self._next(), number, tree=tree))
 
     def ask_extend(self, seconds: Duration) -> int:
         """Ask for a later deadline; returns the ticket of the answer. RequestError when the guard cannot be asked."""
-        return self._ask(control.extend(self._next(), round(parse_duration(seconds, field="seconds") * 1e9)))
+        return self._ask(packets.extend(self._next(), round(parse_duration(seconds, field="seconds") * 1e9)))
 
     def ask_close_input(self) -> int:
         """Ask the guard to close its copy of stdin; returns the ticket. RequestError when the guard cannot be asked."""
-        return self._ask(control.close_input(self._next()))
+        return self._ask(packets.close_input(self._next()))
 
     def arm_output(self, seen: int, *, release: bool = False) -> None:
         """Be woken as soon as there is output beyond `seen`, the journal offset up to which the consumer has read.
@@ -279,7 +279,7 @@ class LiveRun:
             self.refresh()  # the facts' reader must have passed whatever is given back; see the races above
             consumed = min(seen, self.reader.position)
         try:
-            self.control.send(control.read(consumed, seen), MSG_DONTWAIT | MSG_NOSIGNAL)
+            self.control.send(packets.read(consumed, seen), MSG_DONTWAIT | MSG_NOSIGNAL)
             self.armed = True
         except OSError:
             pass  # gone: end of file wakes us. Or not reading: it is stopped, and will find our earlier packets.
@@ -287,7 +287,7 @@ class LiveRun:
     def release(self, consumed: int) -> None:
         """Give the journal's memory back up to here; nothing before it is read again, by nobody."""
         try:
-            self.control.send(control.release(consumed), MSG_DONTWAIT | MSG_NOSIGNAL)
+            self.control.send(packets.release(consumed), MSG_DONTWAIT | MSG_NOSIGNAL)
         except OSError:
             pass  # its guard is gone, and the memory goes with the journal; or it is stopped, and the next one will do
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..outcome import lost_output
 from ..values.errors import RunError
-from ..values.records import TYPE_CHECKING
+from ..values.fast_imports import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import Any

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from ..guard.idle import SPARE_S, IdleGuard, IdleGuards, end_all
-from ..values.asked import new_spec
+from ..guard.pool import SPARE_S, IdleGuard, IdleGuards, end_all
 from ..values.errors import HoldfastError, RunExistsError, SpecError
+from ..values.spec_cache import new_spec
 from .live import LiveRun
-from .pump import Pump
-from .streaming import Output
-from .supervised import Run
+from .output import Output
+from .poller import Pump
+from .run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from ..runs.supervised import Run
+    from ..runs.run import Run
     from .stdio import LineWriter
 
 MOST_OVER = 1000

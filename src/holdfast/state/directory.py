@@ -20,7 +20,7 @@ import stat
 
 from ..values.environment import STATE_DIR
 from ..values.errors import StateError, StateVersionError
-from ..values.records import TYPE_CHECKING
+from ..values.fast_imports import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..values.errors import StateError
 from ..values.identity import boot_id, read_identity
 from .directory import state_error
-from .rundir import _is_locked as is_locked
-from .rundir import _lock as lock
+from .run_directory import _is_locked as is_locked
+from .run_directory import _lock as lock
 
 if TYPE_CHECKING:
     from types import TracebackType

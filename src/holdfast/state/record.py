@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from .. import outcome as outcomes
 from ..journal.reader import JournalReader
-from ..proc.waiting import Stdin
+from ..proc.input_wait import Stdin
 from ..projections.report import OutputSeen, report
 from ..values.errors import AmbiguousRunError, JournalError, RunNotFoundError
-from . import rundir
+from . import run_directory
 
 if TYPE_CHECKING:
     from ..outcome import Outcome
@@ -29,7 +29,7 @@ class Record:
         self.run_id = run_id
         self.path = state.run_path(run_id)
         try:
-            self.fd = rundir.open_journal(self.path)
+            self.fd = run_directory.open_journal(self.path)
         except (FileNotFoundError, NotADirectoryError):
             raise RunNotFoundError(
                 "there is no such run", run_id=run_id, remedy=f"holdfast ps --all lists those in {state.path}"
@@ -41,7 +41,7 @@ class Record:
         """Take in what is new. The guard is looked at last: what it wrote before it died is then in `reader`."""
         self.reader.scan()
         if not self.reader.ended:
-            self.guard = rundir.guard_state(self.fd, has_facts=bool(self.reader.facts))
+            self.guard = run_directory.guard_state(self.fd, has_facts=bool(self.reader.facts))
             if self.guard == "gone":
                 self.reader.scan()  # its last words, written between the two looks
         if self.reader.ended:

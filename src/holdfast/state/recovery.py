@@ -23,7 +23,7 @@ from ..journal.codec import encode_fact, journal_preamble
 from ..journal.reader import JournalReader
 from ..values.errors import HoldfastError, JournalDamagedError
 from ..values.identity import boot_id, read_identity
-from . import rundir
+from . import run_directory
 
 if TYPE_CHECKING:
     from .directory import StateDirectory
@@ -48,16 +48,16 @@ def finish(state: StateDirectory, run_id: str) -> Recovered | None:
     """
     path = state.run_path(run_id)
     try:
-        fd = rundir.open_journal(path, write=True)
+        fd = run_directory.open_journal(path, write=True)
     except FileNotFoundError:
         return None
     try:
         reader, _ = _read(fd, run_id)
         # Looked at before the lock is taken: a guard that is just starting needs it. A run that is not starting now
         # never will be, because its directory appeared with the launcher's lock held.
-        if rundir.is_starting(fd, has_facts=reader is not None and bool(reader.facts)):
+        if run_directory.is_starting(fd, has_facts=reader is not None and bool(reader.facts)):
             return None
-        return _finish_locked(path, run_id, fd) if rundir.take_over(fd) else None
+        return _finish_locked(path, run_id, fd) if run_directory.take_over(fd) else None
     finally:
         os.close(fd)
 
@@ -68,12 +68,12 @@ def _finish_locked(path: str, run_id: str, fd: int) -> Recovered | None:
         return None
     if damage is not None:
         # What cannot be read stays beside the journal: it is evidence, of something.
-        shutil.copyfile(os.path.join(path, rundir.JOURNAL), os.path.join(path, DAMAGED))
+        shutil.copyfile(os.path.join(path, run_directory.JOURNAL), os.path.join(path, DAMAGED))
     why, cleaned = _clean(run_id, reader)
     _remove_socket(path)  # before the end is on record, because afterwards nobody looks for anything here
     end = reader.position if reader is not None else 0
     os.ftruncate(fd, end)
-    rundir.write_whole(fd, _ending(run_id, reader, why, cleaned), end)
+    run_directory.write_whole(fd, _ending(run_id, reader, why, cleaned), end)
     os.fsync(fd)
     return Recovered(run_id, cleaned.how, cleaned.survivors, damage)
 
@@ -135,6 +135,6 @@ def _survivor(pid: int) -> dict[str, object]:
 
 def _remove_socket(path: str) -> None:
     try:
-        os.unlink(os.path.join(path, rundir.SOCKET))
+        os.unlink(os.path.join(path, run_directory.SOCKET))
     except FileNotFoundError:
         pass

@@ -18,7 +18,7 @@ from .directory import StateDirectory, state_error, write_atomically
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .asking import Stopped
+    from .guard_connection import Stopped
     from .index.index import Index
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
@@ -131,7 +131,7 @@ def close(state: StateDirectory, session: str, *, reason: str = "", now: bool = 
 
     Closing a closed session ends what is still there. StateError: the mark could not be made, and nothing was stopped.
     """
-    from .asking import stop_all
+    from .guard_connection import stop_all
 
     mark_closed(state, session, reason)
     run_ids, problems = live_runs(state, session)

@@ -13,9 +13,9 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from ..guard import control
+from ..guard import packets
 from ..journal.reader import JournalReader
-from ..state import asking, rundir
+from ..state import guard_connection, run_directory
 from ..state.index.index import Index
 from ..values.errors import HoldfastError
 from .source import MOST_ENDED, MOST_LIVE, TAIL_BYTES, Snapshot, Tail
@@ -95,7 +95,7 @@ class DirectorySource:
         if self._followed is None or self._followed[0] != run_id:
             self._let_go()
             try:
-                journal = rundir.open_journal(self.state.run_path(run_id))
+                journal = run_directory.open_journal(self.state.run_path(run_id))
             except OSError as error:
                 raise HoldfastError(f"its output cannot be read: {error.strerror}", run_id=run_id) from None
             self._followed = run_id, journal, _Follower(journal, run_id)
@@ -103,7 +103,7 @@ class DirectorySource:
 
     async def output_changes(self, run_id: str) -> AsyncGenerator[None, None]:
         """As Source.output_changes."""
-        path, size = os.path.join(self.state.run_path(run_id), rundir.JOURNAL), -1
+        path, size = os.path.join(self.state.run_path(run_id), run_directory.JOURNAL), -1
         while True:
             await asyncio.sleep(_OUTPUT_EVERY_S)
             try:
@@ -119,12 +119,12 @@ class DirectorySource:
         await asyncio.to_thread(self._stop, run_id, now=now)
 
     def _stop(self, run_id: str, *, now: bool) -> None:
-        with asking.Asking(self.state, run_id) as one:
-            one.ask(lambda ticket: control.stop(ticket, "user", "asked for in holdfast top", now=now))
+        with guard_connection.Asking(self.state, run_id) as one:
+            one.ask(lambda ticket: packets.stop(ticket, "user", "asked for in holdfast top", now=now))
 
     async def extend(self, run_id: str, seconds: float) -> None:
         """As Source.extend."""
-        await asyncio.to_thread(asking.extend, self.state, run_id, seconds)
+        await asyncio.to_thread(guard_connection.extend, self.state, run_id, seconds)
 
     async def close(self) -> None:
         """As Source.close."""

@@ -13,7 +13,7 @@ from itertools import takewhile
 from rich.ansi import AnsiDecoder
 from rich.text import Text
 
-from ..values.characters import start_of_first
+from ..values.utf8_cut import start_of_first
 from ..wording.plain import plain
 
 MOST_LINES = 1000

@@ -7,7 +7,7 @@ that is not zero here is not zero there, and what `format_*` writes, `parse_*` r
 from __future__ import annotations
 
 from .errors import SpecError
-from .records import NamedTuple
+from .fast_imports import NamedTuple
 
 LONGEST_DURATION_S = 10 * 365 * 86_400
 LARGEST_SIZE = 1 << 60

@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 
 from .errors import SpecError
-from .records import Iterable, Mapping, NamedTuple
+from .fast_imports import Iterable, Mapping, NamedTuple
 from .run_id import check_run_id
 
 RUN_ID = "HOLDFAST_RUN_ID"

@@ -10,7 +10,7 @@ import os
 
 from .durations import BYTES, COUNT, Measure, parse_duration, parse_size
 from .errors import SpecError
-from .records import TYPE_CHECKING, Iterable, Mapping, Sequence
+from .fast_imports import TYPE_CHECKING, Iterable, Mapping, Sequence
 
 if TYPE_CHECKING:
     from typing import Any

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from .records import NamedTuple
+from .fast_imports import NamedTuple
 
 _PF_EXITING = 0x4
 _boot_id: str | None = None

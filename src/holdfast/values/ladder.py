@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from .durations import format_duration, parse_duration
 from .errors import SpecError
+from .fast_imports import TYPE_CHECKING, Iterable, NamedTuple
+from .fast_imports import signal as _signal
 from .fields import Duration, listed
-from .records import TYPE_CHECKING, Iterable, NamedTuple
-from .records import signal as _signal
 from .signals import parse_signal, signal_name
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .errors import SpecError
-from .records import signal as _signal
+from .fast_imports import signal as _signal
 
 _NUMBERS = {name: int(number) for name, number in vars(_signal).items() if name[:3] == "SIG" and name[3] != "_"}
 # Platforms keep old second names (SIGCLD, SIGPOLL): understood, never shown.

@@ -12,10 +12,10 @@ import os
 from . import fields
 from .durations import parse_duration
 from .errors import SpecError
+from .fast_imports import TYPE_CHECKING, Iterable, Mapping, NamedTuple, Sequence
+from .fast_imports import signal as _signal
 from .fields import IDLE_COUNTS, Duration, Text, printable
 from .ladder import Ladder, Rung, default_ladder, format_ladder, parse_ladder
-from .records import TYPE_CHECKING, Iterable, Mapping, NamedTuple, Sequence
-from .records import signal as _signal
 from .run_id import check_run_id, new_run_id
 from .signals import parse_signal, signal_name
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ...projections.exit_code import exit_code
 from ...values.durations import parse_size
-from ..lookup.finding import find, only_run, read_record
-from ..lookup.following import Followed
+from ..lookup.followed_run import Followed
+from ..lookup.selection import find, only_run, read_record
 from ..parsing.command import Command, open_state, write_all
 from ..parsing.options import Option
 from ..printing import messages

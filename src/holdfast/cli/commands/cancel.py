@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...guard import control
+from ...guard import packets
 from ...projections.exit_code import OWN_FAILURE
-from ...state.asking import Asking, stop_all
+from ...state.guard_connection import Asking, stop_all
 from ...values.errors import HoldfastError, JournalError, RequestError
-from ..lookup.finding import (
+from ..lookup.selection import (
     LABEL,
     SESSION,
     filters_of,
@@ -24,8 +24,8 @@ from ..printing import messages
 from ..printing.stopping import tell
 
 if TYPE_CHECKING:
-    from ...state.asking import Stopped
     from ...state.directory import StateDirectory
+    from ...state.guard_connection import Stopped
     from ..parsing.options import Parsed
 
 
@@ -92,7 +92,7 @@ def _ask_only(
     for run_id in run_ids:
         try:
             with Asking(state, run_id) as asking:
-                asking.ask(lambda ticket: control.stop(ticket, "user", reason, now=now))
+                asking.ask(lambda ticket: packets.stop(ticket, "user", reason, now=now))
             results[run_id] = "asked"
         except RequestError as error:
             results[run_id] = str(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...doctor import doctor
+from ...doctor import examination
 from ...state.upkeep import repair
 from ...state.upkeep.finding import Repaired
 from ...wording.plain import plain
@@ -25,13 +25,13 @@ def act(given: Parsed) -> int:
     if given.has("--dry-run") and not given.has("--reap"):
         raise UsageError("--dry-run is about --reap", remedy="without --reap nothing is changed anyway")
     path = given.last("--state-dir")
-    diagnosis = doctor.examine(path)
+    diagnosis = examination.examine(path)
     done: Sequence[Repair | Repaired] = ()
     if given.has("--dry-run"):
         done = diagnosis.repairs
     elif given.has("--reap") and diagnosis.repairs:
-        done = repair.carry_out(doctor.open_for_repair(path), diagnosis.repairs)
-        diagnosis = doctor.examine(path, trial=False)  # what is true now; the guard was tried a moment ago
+        done = repair.carry_out(examination.open_for_repair(path), diagnosis.repairs)
+        diagnosis = examination.examine(path, trial=False)  # what is true now; the guard was tried a moment ago
     _tell(diagnosis, done, given)
     return 0 if diagnosis.healthy else NOT_HEALTHY
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...runs.live import EXTENSION_REFUSED
-from ...state.asking import extend
+from ...state.guard_connection import extend
 from ...values.durations import format_duration, parse_duration
 from ...values.errors import RequestError
-from ..lookup.finding import find, read_record
+from ..lookup.selection import find, read_record
 from ..parsing.command import Command, open_state, put
 from ..parsing.options import UsageError
 

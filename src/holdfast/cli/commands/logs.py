@@ -10,8 +10,8 @@ from ...projections.exit_code import OWN_FAILURE
 from ...runs.live import CHUNKS_BYTES
 from ...values.durations import parse_duration
 from ...values.errors import SpecError, StateError
-from ..lookup.finding import damage_of, find, only_run, queued_id, read_record
-from ..lookup.following import Followed
+from ..lookup.followed_run import Followed
+from ..lookup.selection import damage_of, find, only_run, queued_id, read_record
 from ..parsing.command import Command, die_with_reader, open_state, put
 from ..parsing.options import Option, UsageError
 from ..printing import messages

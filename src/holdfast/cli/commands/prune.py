@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...state.index import prune
 from ...values.durations import parse_duration, parse_size
 from ...wording.plain import plain, size
-from ..lookup.finding import open_index
+from ..lookup.selection import open_index
 from ..parsing.command import JSON, Command, no_words, open_state, put, show_json
 from ..parsing.options import Option, UsageError
 from ..printing import messages

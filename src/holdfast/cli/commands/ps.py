@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...outcome import STATUSES
 from ...state.directory import default_path
-from ...state.index.entry import look_at_marked, newest_first
+from ...state.index.summary import look_at_marked, newest_first
 from ...values.durations import parse_duration
 from ...values.errors import StateError, StateVersionError
 from ...wording.plain import command_line, local_time, span
 from ...wording.rows import nested, state_cell
-from ..lookup.finding import LABEL, SESSION, filters_of, open_index, queued_entries
+from ..lookup.selection import LABEL, SESSION, filters_of, open_index, queued_entries
 from ..parsing.command import JSON, Command, die_with_reader, no_words, open_state, put, show_json
 from ..parsing.options import Option, UsageError
 from ..printing import messages, table
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ...state.directory import StateDirectory
-    from ...state.index.entry import Entry, Filters
+    from ...state.index.summary import Entry, Filters
     from ..parsing.options import Parsed
     from ..printing.table import Cell
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from ...state.sessions import close, counts
 from ...wording.plain import plain
-from ..lookup.finding import has_daemon
+from ..lookup.selection import has_daemon
 from ..parsing.command import JSON, Command, no_words, open_state, put
 from ..parsing.options import Option, UsageError
 from ..printing.stopping import tell
 
 if TYPE_CHECKING:
-    from ...state.asking import Stopped
     from ...state.directory import StateDirectory
+    from ...state.guard_connection import Stopped
     from ..parsing.options import Parsed
 
 

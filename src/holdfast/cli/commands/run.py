@@ -7,12 +7,12 @@ import os
 
 from ...outcome import decide
 from ...projections.exit_code import OWN_FAILURE, exit_code
-from ...values.asked import new_spec
 from ...values.environment import STATE_DIR
-from ...values.records import TYPE_CHECKING
+from ...values.fast_imports import TYPE_CHECKING
+from ...values.spec_cache import new_spec
 from ..parsing.options import Option, Parsed, UsageError, pair, parse, usage
 from ..printing import messages
-from ..starting.place import start
+from ..starting.storage import start
 from ..terminal.foreground import Foreground
 from ..terminal.interrupts import STOPS, Interrupts
 

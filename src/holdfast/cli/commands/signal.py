@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...state.asking import send_signal
+from ...state.guard_connection import send_signal
 from ...values.signals import parse_signal
-from ..lookup.finding import find
+from ..lookup.selection import find
 from ..parsing.command import Command, open_state
 from ..parsing.options import Option, UsageError
 

@@ -7,7 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from ...values.errors import HoldfastError
-from ..lookup.finding import has_daemon
+from ..lookup.selection import has_daemon
 from ..parsing.command import Command, no_words, open_state
 from ..parsing.options import Option
 

@@ -14,15 +14,15 @@ from ...projections.exit_code import OWN_FAILURE, exit_code
 from ...values.durations import parse_duration
 from ...values.errors import HoldfastError
 from ...wording.plain import plain
-from ..lookup.finding import LABEL, SESSION, filters_of, find_all, has_daemon, open_index, queued_entries
-from ..lookup.following import Followed
+from ..lookup.followed_run import Followed
+from ..lookup.selection import LABEL, SESSION, filters_of, find_all, has_daemon, open_index, queued_entries
 from ..parsing.command import JSON, Command, open_state, put, show_json
 from ..parsing.options import Option, UsageError
 from ..printing import messages
 
 if TYPE_CHECKING:
     from ...state.directory import StateDirectory
-    from ...state.index.entry import Filters
+    from ...state.index.summary import Filters
     from ..lookup.queued import QueuedRun
     from ..parsing.options import Parsed
 

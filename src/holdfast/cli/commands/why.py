@@ -8,7 +8,7 @@ from ...journal.reader import JournalReader
 from ...runs.live import CHUNKS_BYTES
 from ...wording.plain import command_line, plain, utc_time
 from ...wording.timeline import Event, spells, timeline
-from ..lookup.finding import tell
+from ..lookup.selection import tell
 from ..parsing.command import JSON, Command, put, show_json
 
 if TYPE_CHECKING:

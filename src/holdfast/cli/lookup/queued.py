@@ -14,13 +14,13 @@ from ...outcome import decide
 from ...values.errors import DaemonUnreachableError, HoldfastError, RunNotFoundError
 from ..printing import messages
 from .daemon import Question, ask, drive
-from .following import Followed
+from .followed_run import Followed
 
 if TYPE_CHECKING:
     from ...outcome import Outcome
-    from ...state.asking import Stopped
     from ...state.directory import StateDirectory
-    from ...state.index.entry import Entry, Filters
+    from ...state.guard_connection import Stopped
+    from ...state.index.summary import Entry, Filters
 
 _AGAIN_S = 1.0
 _PATIENCE_S = 60.0  # how long a daemon may be away, for a restart
@@ -54,7 +54,7 @@ def queued_reports(state: StateDirectory) -> dict[str, dict[str, Any]]:
 
 def entries(state: StateDirectory, filters: Filters) -> list[Entry]:
     """The queued runs that match, oldest first, as lists show them."""
-    from ...state.index.entry import Entry
+    from ...state.index.summary import Entry
 
     found = [
         Entry(run_id, _ns(report.get("queued_at")), report, None, 0, 0, guard="none", final=False)
@@ -80,7 +80,7 @@ def cancel_queued(state: StateDirectory, run_id: str, reason: str, *, now: bool,
 
 def stopped(report: dict[str, Any]) -> Stopped:
     """What the daemon's report says of a run that was to end."""
-    from ...state.asking import OF_TREE, Stopped
+    from ...state.guard_connection import OF_TREE, Stopped
 
     return Stopped(report["run_id"], OF_TREE.get(report["tree"], "unknown"), report["status"] == "cancelled", report)
 

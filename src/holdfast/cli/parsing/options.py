@@ -7,7 +7,7 @@ are one line with exit code 125, and argparse costs a quarter of the start-up ti
 from __future__ import annotations
 
 from ...values.errors import HoldfastError
-from ...values.records import NamedTuple
+from ...values.fast_imports import NamedTuple
 
 
 class UsageError(HoldfastError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ...outcome import lost_output
-from ...values.records import TYPE_CHECKING
+from ...values.fast_imports import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from . import messages
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...state.asking import Stopped
+    from ...state.guard_connection import Stopped
 
 NOT_CONFIRMED = 1
 

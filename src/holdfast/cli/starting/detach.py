@@ -12,7 +12,7 @@ from ...state.directory import StateDirectory
 from ...values.errors import HoldfastError
 from ..parsing.command import write_all
 from ..parsing.options import UsageError
-from .place import start_in
+from .storage import start_in
 
 if TYPE_CHECKING:
     from ...values.spec import RunSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from ...values.records import signal
+from ...values.fast_imports import signal
 from ..parsing.options import UsageError
 from ..terminal.interrupts import STOPS
 

@@ -20,7 +20,7 @@ from .sink import Sink
 
 if TYPE_CHECKING:
     from ...journal.reader import Chunk
-    from ..lookup.following import Followed
+    from ..lookup.followed_run import Followed
     from .interrupts import Interrupts
 
 _ROOM = 1 << 20

@@ -19,7 +19,7 @@ import time
 from ...journal.reader import JournalReader
 from ...runs.live import CHUNKS_BYTES
 from ...values.errors import RequestError
-from ...values.records import TYPE_CHECKING, signal
+from ...values.fast_imports import TYPE_CHECKING, signal
 from ..printing.messages import say, stopping
 from .interrupts import PASSED_ON, STOPS
 from .nesting import cause_of_signal

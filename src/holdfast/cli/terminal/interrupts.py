@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from ...values.records import TYPE_CHECKING, signal
+from ...values.fast_imports import TYPE_CHECKING, signal
 
 if TYPE_CHECKING:
     from types import FrameType

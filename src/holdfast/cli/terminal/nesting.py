@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...values.errors import HoldfastError
-from ...values.records import TYPE_CHECKING
+from ...values.fast_imports import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ...runs.live import LiveRun

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from ...journal.facts import Fact
     from ...outcome import Outcome
-    from ...proc.waiting import Stdin
+    from ...proc.input_wait import Stdin
     from ...runs.supervisor import Supervisor
     from ...values.spec import RunSpec
 

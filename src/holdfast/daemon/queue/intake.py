@@ -19,7 +19,7 @@ from ...values.run_id import check_run_id, new_run_id
 from ..store.store import statements
 from . import unstarted
 from .admission import keys_of
-from .tracked import Tracked
+from .scheduled_run import Tracked
 
 if TYPE_CHECKING:
     import sqlite3

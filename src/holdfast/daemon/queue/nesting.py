@@ -20,8 +20,8 @@ from . import unstarted
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from .scheduled_run import Tracked
     from .scheduler import Scheduler
-    from .tracked import Tracked
 
 _CAUSE = "parent"
 _AGAIN_S = 5.0

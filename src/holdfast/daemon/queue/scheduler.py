@@ -25,7 +25,7 @@ from ..process.tasks import Tasks
 from ..store.store import statements
 from . import unstarted
 from .admission import Admission, Waiting
-from .tracked import Tracked
+from .scheduled_run import Tracked
 
 if TYPE_CHECKING:
     import sqlite3
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ...state.directory import StateDirectory
     from ..engines.engine import Engine, EngineRun
-    from ..events.events import EventLog
+    from ..events.event_log import EventLog
     from ..process.log import Log
     from ..store.store import Store
     from .admission import Limits
@@ -296,7 +296,7 @@ def _end_rows(run_id: str) -> Callable[[sqlite3.Connection], None]:
 
 
 def _read_report(state: StateDirectory, run_id: str) -> dict[str, Any]:
-    from ...state.index.entry import broken, look
+    from ...state.index.summary import broken, look
 
     found = look(state, run_id) or broken(state, run_id, "its directory is gone", final=True)
     return found.report

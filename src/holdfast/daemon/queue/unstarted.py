@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...journal.beginning import beginning
 from ...journal.codec import encode_fact
 from ...projections.report import report as project
-from ...state import rundir
+from ...state import run_directory
 from ...state.directory import state_error
 from ...values.errors import RunExistsError
 from ...values.spec import public_spec
@@ -64,14 +64,14 @@ def record(state: StateDirectory, spec: RunSpec, ending: Ending) -> None:
     ]
     frames = b"".join(encode_fact(kind, detail, at_ns=at_ns) for kind, detail in facts)
     try:
-        prepared = rundir.prepare(state, spec, begun + frames)
+        prepared = run_directory.prepare(state, spec, begun + frames)
     except RunExistsError:
         if state.has(spec.run_id):
             return
         raise  # somebody is making a run of this id
     try:
         os.fsync(prepared.journal)
-        os.unlink(os.path.join(prepared.path, rundir.SOCKET))  # there never is a guard to talk to
+        os.unlink(os.path.join(prepared.path, run_directory.SOCKET))  # there never is a guard to talk to
     except OSError as error:
         raise state_error(error, prepared.path, spec.run_id) from None
     finally:

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...state import sessions
 from ...state.index import prune
-from ...state.index.entry import Entry, look
 from ...state.index.index import Index
 from ...state.index.listing import make_cursor, parse_cursor
+from ...state.index.summary import Entry, look
 from ...values.errors import RunNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ...state.directory import StateDirectory
-    from ...state.index.entry import Filters
     from ...state.index.prune import Bounds, Pruned
+    from ...state.index.summary import Filters
     from ...state.sessions import Session
     from ..process.log import Log
 

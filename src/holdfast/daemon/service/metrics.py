@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-from ..events.tally import DELAYS_S, seconds_of
+from ..events.verdict_counts import DELAYS_S, seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from prometheus_client import Metric
 
-    from ..events.tally import Tally
+    from ..events.verdict_counts import Tally
     from .service import Service
 
 _STATES = ("queued", "starting", "running", "stopping")

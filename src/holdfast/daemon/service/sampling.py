@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ... import outcome as outcomes
 from ...journal.codec import FRAME, FRAME_SIZE
 from ...journal.reader import JournalReader
-from ...proc.waiting import Stdin
-from ...state import rundir
+from ...proc.input_wait import Stdin
+from ...state import run_directory
 from ...values.errors import HoldfastError
 from ..events.event import wall_time
 
@@ -106,7 +106,7 @@ class Sampler:
 
     def _follow(self, run_id: str) -> _Follower | None:
         try:
-            fd = rundir.open_journal(self._state.run_path(run_id))
+            fd = run_directory.open_journal(self._state.run_path(run_id))
         except FileNotFoundError:
             return None
         try:

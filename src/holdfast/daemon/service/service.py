@@ -17,25 +17,25 @@ import time
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ...state import rundir, sessions
-from ...state.index.entry import Entry
+from ...state import run_directory, sessions
+from ...state.index.summary import Entry
 from ...values.errors import DrainingError, IdempotencyConflictError, RequestError, RunNotFoundError
 from ..queue import unstarted
 from ..queue.admission import Limits, keys_of
 from ..queue.intake import Intake, wall_time
 from ..queue.nesting import Nesting
-from ..queue.tracked import Tracked
-from .attention import Attention
+from ..queue.scheduled_run import Tracked
 from .history import not_found
+from .input_watch import Attention
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from ...config import Config
     from ...state.directory import StateDirectory
-    from ...state.index.entry import Filters
+    from ...state.index.summary import Filters
     from ..engines.engine import Engine, EngineRun
-    from ..events.events import EventLog
+    from ..events.event_log import EventLog
     from ..queue.scheduler import Scheduler
     from ..queue.submission import Submission
     from ..store.store import Store
@@ -178,7 +178,7 @@ class Service:
         """
         try:
             if self.state.has(run_id):
-                return rundir.open_journal(self.state.run_path(run_id))
+                return run_directory.open_journal(self.state.run_path(run_id))
         except FileNotFoundError:
             pass
         if run_id in self.scheduler.runs:
@@ -357,9 +357,9 @@ class Service:
 
     async def doctor(self) -> dict[str, Any]:
         """What `holdfast doctor --json` says, and the daemon's own state."""
-        from ...doctor import doctor
+        from ...doctor import examination
 
-        found = await asyncio.to_thread(doctor.examine, self.state.path, trial=False)
+        found = await asyncio.to_thread(examination.examine, self.state.path, trial=False)
         return {
             "healthy": found.healthy,
             "findings": [finding.as_dict() for finding in found.findings],

@@ -23,13 +23,13 @@ from ...values.errors import HoldfastError, RunNotFoundError, StateError
 from ..events.event import wall_time
 from ..store.store import statements
 from . import signing
-from .posting import Poster, origin_of
+from .poster import Poster, origin_of
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Awaitable, Callable, Mapping
 
-    from ..events.events import EventLog
+    from ..events.event_log import EventLog
     from ..store.store import Store
 
 _SQL = statements("deliveries")

@@ -19,13 +19,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ...values.errors import ResourceError, StateError
-from .. import rundir
+from .. import run_directory
 from ..directory import StateDirectory, state_error
-from ..filelock import FileLock
-from . import database, queries, rebuilding
-from .entry import Entry, Filters, look, newest_first
+from ..file_lock import FileLock
+from . import database, queries, rebuild
 from .listing import Listing, make_cursor
-from .rows import entry_of, put
+from .summary import Entry, Filters, look, newest_first
+from .summary_rows import entry_of, put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -97,10 +97,10 @@ class Index:
             self._write([], removed)
         for entry in ended:
             # Without its mark nobody would look for anything it left. One whose guard is going is taken in again later.
-            if rundir.drop_socket(self.state.run_path(entry.run_id)):
+            if run_directory.drop_socket(self.state.run_path(entry.run_id)):
                 self.state.unmark_live(entry.run_id)
         for run_id in [*missing, *removed]:
-            rundir.finish_removal(self.state, run_id)
+            run_directory.finish_removal(self.state, run_id)
         return [entry for entry in found.values() if entry is not None and not entry.final]
 
     def forget(self, run_ids: Iterable[str]) -> None:
@@ -166,7 +166,7 @@ class Index:
         try:
             with self._lock.exclusive():
                 self.close()
-                rebuilding.rebuild(self.state)
+                rebuild.rebuild(self.state)
         except sqlite3.Error as error:
             raise database.as_state_error(error, self.path) from None
         except OSError as error:
@@ -217,8 +217,8 @@ class Index:
         return self._connection
 
     def _replace(self, why: str) -> None:
-        kept = rebuilding.move_aside(self.path)
-        made = rebuilding.rebuild(self.state)
+        kept = rebuild.move_aside(self.path)
+        made = rebuild.rebuild(self.state)
         if kept or made.known:  # otherwise it was only not made yet
             moved = f"; it was moved to {kept}" if kept else ""
             self.warnings.append(f"the index {self.path} {why}{moved}; made again from {made.ended} journals")

@@ -18,7 +18,7 @@ from . import queries
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .entry import Filters
+    from .summary import Filters
 
 _SQL = queries.load()
 _PROBED = 100

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...guard.leaves import runs_by_member
 from ...values.identity import ProcessIdentity, is_alive, is_safe_target, is_same, read_identity
 from ...values.run_id import ALPHABET
-from .accounts import Accounts, all_pids, live_guards, read_proc, token_of
+from .guard_census import Accounts, all_pids, live_guards, read_proc, token_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from ...guard import leaves
 from ...values.errors import HoldfastError
-from .. import owner_lock, recovery, rundir
+from .. import owner_lock, recovery, run_directory
 from ..record import Record
 from . import orphans, run_health
-from .accounts import Accounts
 from .finding import Repaired
+from .guard_census import Accounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -85,8 +85,8 @@ def _remove_socket(state: StateDirectory | None, repair: Repair) -> tuple[bool, 
 def _remove_directory(state: StateDirectory | None, repair: Repair) -> tuple[bool, str]:
     assert state is not None
     assert repair.path is not None
-    if repair.path in rundir.abandoned(state, 0):  # its maker may have come back from being stopped
-        rundir.remove(repair.path)
+    if repair.path in run_directory.abandoned(state, 0):  # its maker may have come back from being stopped
+        run_directory.remove(repair.path)
     return not os.path.lexists(repair.path), "removed" if not os.path.lexists(repair.path) else "it is in use"
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...values.errors import HoldfastError, RunNotFoundError
 from ...values.identity import ProcessIdentity, is_alive, is_stopped
-from .. import rundir
+from .. import run_directory
 from ..record import Record
-from .accounts import token_of
 from .finding import OK, PROBLEM, REAP, WARNING, Finding, Repair
+from .guard_census import token_of
 from .orphans import Orphan, uid_of
 
 if TYPE_CHECKING:
@@ -46,14 +46,14 @@ def has_stale_socket(state: StateDirectory, run_id: str) -> bool:
         with Record(state, run_id) as record:
             record.read()
             # The end is on record a moment before the guard takes its socket away and goes: ask the lock, too.
-            return record.reader.ended and rundir.guard_state(record.fd, has_facts=True) == "gone"
+            return record.reader.ended and run_directory.guard_state(record.fd, has_facts=True) == "gone"
     except (HoldfastError, OSError):
         return False
 
 
 def socket_path(state: StateDirectory, run_id: str) -> str:
     """Where the guard of this run listens."""
-    return os.path.join(state.run_path(run_id), rundir.SOCKET)
+    return os.path.join(state.run_path(run_id), run_directory.SOCKET)
 
 
 def _examine(record: Record, left: Sequence[Orphan]) -> Iterator[Found]:

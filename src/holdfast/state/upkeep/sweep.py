@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ...values.errors import HoldfastError, JournalDamagedError, RunNotFoundError
-from .. import rundir
+from .. import run_directory
 from ..record import Record
 from . import orphans
 from .repair import finish
@@ -108,7 +108,7 @@ class Sweeper:
 
     def _half_written(self) -> list[str]:
         removed = []
-        abandoned = partial(rundir.abandoned, self.state, self.age_s)
+        abandoned = partial(run_directory.abandoned, self.state, self.age_s)
         for path in self._attempt("look for half-written runs", None, abandoned) or []:
             run_id = os.path.basename(path).removeprefix(".new-")
             if self._attempt("remove what its maker left", run_id, partial(_remove, path)):
@@ -150,5 +150,5 @@ class Sweeper:
 
 
 def _remove(path: str) -> bool:
-    rundir.remove(path)
+    run_directory.remove(path)
     return True

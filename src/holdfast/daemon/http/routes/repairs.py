@@ -81,9 +81,9 @@ async def reap(call: Call) -> Response:
 
 
 def _examine(path: str) -> dict[str, Any]:
-    from ....doctor import doctor
+    from ....doctor import examination
 
-    return {name_of(one.as_dict()): one for one in doctor.examine(path, trial=False).repairs}
+    return {name_of(one.as_dict()): one for one in examination.examine(path, trial=False).repairs}
 
 
 def _carry_out(state: Any, names: list[str]) -> Reaped:

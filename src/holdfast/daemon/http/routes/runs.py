@@ -9,7 +9,7 @@ import msgspec
 
 from ....projections.http import http_headers
 from ....projections.report import outcome_of
-from ....state.index.entry import Filters
+from ....state.index.summary import Filters
 from ....web.body import BYTES, JSON
 from ....web.problems import INVALID, ProblemError
 from ...queue.submission import Submission

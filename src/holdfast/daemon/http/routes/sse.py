@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
-    from ...events.events import EventLog
+    from ...events.event_log import EventLog
     from ...events.subscription import Subscription
     from ...service.service import Service
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.lowlevel import checkpoint
 
-from ..guard.control import ANSWER_S
-from ..proc.waiting import Stdin
+from ..guard.packets import ANSWER_S
+from ..proc.input_wait import Stdin
 from ..values.errors import HoldfastError, RequestError, ResourceError, SpecError
 from ..values.signals import parse_signal
 from .live import CHUNKS_BYTES, EXTENSION_REFUSED
-from .streaming import Output
+from .output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..outcome import Outcome
     from ..values.fields import Duration
     from .live import LiveRun
-    from .pump import Pump
+    from .poller import Pump
     from .result import Result
 
 _TOO_LATE = (errno.ESRCH, errno.EPIPE, errno.ECONNRESET)

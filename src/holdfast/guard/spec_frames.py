@@ -14,7 +14,7 @@ from ..journal.codec import FRAME
 from ..journal.facts import MARK
 from ..values.environment import HEARTBEAT, child_environment, environment_block
 from ..values.environment import RUN_ID as RUN_ID_VARIABLE
-from ..values.records import TYPE_CHECKING, NamedTuple
+from ..values.fast_imports import TYPE_CHECKING, NamedTuple
 from ..values.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _unnamed_parts(spec: RunSpec, containment: Containment, flags: int, window_b
 
 
 def _container_parts(spec: RunSpec) -> bytes:
-    from .inside import command_lines, variables
+    from .container import command_lines, variables
     from .launch import guard_path
 
     lines = command_lines(spec, guard_path())

@@ -9,7 +9,7 @@ from ...guard.leftovers import environment_of
 from ...values.environment import RUN_ID
 from ...values.errors import JournalError, RunNotFoundError, SpecError
 from ...values.run_id import check_run_id
-from .. import rundir
+from .. import run_directory
 from ..record import Record
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _account(state: StateDirectory | None, run_id: str) -> str:
             try:
                 record.read()
             except JournalError:
-                return "ended" if rundir.guard_state(record.fd, has_facts=True) == "gone" else "alive"
+                return "ended" if run_directory.guard_state(record.fd, has_facts=True) == "gone" else "alive"
             if record.guard != "gone":
                 return "alive"
             stragglers = record.outcome.stragglers

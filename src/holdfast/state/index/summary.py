@@ -6,10 +6,10 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...proc.waiting import NOBODY, Stdin
+from ...proc.input_wait import NOBODY, Stdin
 from ...projections.report import report as project
 from ...values.errors import HoldfastError, JournalDamagedError, RunNotFoundError
-from .. import recovery, rundir
+from .. import recovery, run_directory
 from ..record import Record
 
 if TYPE_CHECKING:
@@ -109,11 +109,11 @@ def broken(state: StateDirectory, run_id: str, problem: str, *, final: bool) -> 
     guard, begun_ns, size, on_disk = "gone", 0, 0, 0
     try:
         begun_ns = os.stat(path).st_mtime_ns
-        on_disk = rundir.disk_bytes(path)
-        journal = rundir.open_journal(path)
+        on_disk = run_directory.disk_bytes(path)
+        journal = run_directory.open_journal(path)
         try:
             size = os.fstat(journal).st_size
-            guard = rundir.guard_state(journal, has_facts=True)
+            guard = run_directory.guard_state(journal, has_facts=True)
         finally:
             os.close(journal)
     except OSError:
@@ -151,7 +151,7 @@ def _read(state: StateDirectory, run_id: str) -> Entry:
             _marked(report, problem),
             problem,
             os.fstat(record.fd).st_size,
-            rundir.disk_bytes(record.path),
+            run_directory.disk_bytes(record.path),
             record.guard,
             reader.ended,
             NOBODY if reader.ended else record.stdin,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 
+from ..values.fast_imports import TYPE_CHECKING, NamedTuple
 from ..values.identity import parse_stat
-from ..values.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

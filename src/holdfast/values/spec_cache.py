@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from .environment import parent_run_id
+from .fast_imports import TYPE_CHECKING
 from .fields import check_argv
-from .records import TYPE_CHECKING
 from .run_id import new_run_id
 from .spec import make_spec
 

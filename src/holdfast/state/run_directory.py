@@ -19,7 +19,7 @@ from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_SEQPACKET, socket
 from fcntl import fcntl
 
 from ..values.errors import RunExistsError
-from ..values.records import TYPE_CHECKING, NamedTuple
+from ..values.fast_imports import TYPE_CHECKING, NamedTuple
 from .directory import StateDirectory, state_error
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ...runs.live import LiveRun
 from ...state.directory import StateDirectory, state_error
 from ...values.environment import STATE_DIR
 from ...values.errors import RunExistsError, SessionClosedError, StateError
-from ...values.records import TYPE_CHECKING
+from ...values.fast_imports import TYPE_CHECKING
 from ..printing import messages
 
 if TYPE_CHECKING:

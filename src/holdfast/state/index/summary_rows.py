@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from . import queries
-from .entry import Entry
+from .summary import Entry
 
 if TYPE_CHECKING:
     import sqlite3

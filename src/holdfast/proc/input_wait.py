@@ -14,16 +14,16 @@ The leader is looked at only when it is the process on record, by PID and start 
 
 from __future__ import annotations
 
+from ..values.fast_imports import TYPE_CHECKING, NamedTuple
 from ..values.identity import ProcessIdentity, boot_id, is_alive
-from ..values.records import TYPE_CHECKING, NamedTuple
-from .sleeping import Process
+from .blocked_call import Process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
     from ..outcome import Outcome
-    from .sleeping import Sleep
+    from .blocked_call import Sleep
 
 _MOST_PROCESSES = 16
 _MOST_THREADS = 64

@@ -17,10 +17,10 @@ import time
 from _socket import MSG_DONTWAIT, MSG_NOSIGNAL
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..guard import control
+from ..guard import packets
 from ..values.errors import HoldfastError, JournalDamagedError, RequestError, RunNotFoundError
 from ..values.ladder import parse_ladder
-from . import recovery, rundir
+from . import recovery, run_directory
 from .directory import StateDirectory, state_error
 from .record import Record
 
@@ -82,7 +82,7 @@ class Asking:
     def connect(self) -> bool:
         """Connect to the guard; False, with `problem`, when nobody answers there (now)."""
         try:
-            self.socket = rundir.connect(self.record.path)
+            self.socket = run_directory.connect(self.record.path)
             self.problem = None
         except OSError as error:
             self.problem = f"its guard cannot be reached: {error.strerror}"
@@ -101,15 +101,15 @@ class Asking:
         assert self.socket is not None
         while True:
             try:
-                packet = self.socket.recv(control.PACKET_MAX, MSG_DONTWAIT)
+                packet = self.socket.recv(packets.PACKET_MAX, MSG_DONTWAIT)
             except BlockingIOError:
                 return True
             except ConnectionResetError:
                 continue  # it went with requests unread; what it had sent before is still there
             if not packet:
                 return False
-            match control.decode(packet):
-                case control.Answer(ticket, error):
+            match packets.decode(packet):
+                case packets.Answer(ticket, error):
                     self._answers[ticket] = error
 
     @property
@@ -117,7 +117,7 @@ class Asking:
         """Whether the guard has taken the last request."""
         return self._ticket in self._answers
 
-    def ask(self, make: Callable[[int], bytes], within_s: float = control.ANSWER_S) -> None:
+    def ask(self, make: Callable[[int], bytes], within_s: float = packets.ANSWER_S) -> None:
         """One request and its answer. RequestError: refused, too late, or no answer in time."""
         end = time.monotonic() + within_s
         while self.look() == "live":
@@ -200,13 +200,13 @@ class Asking:
 def extend(state: StateDirectory, run_id: str, seconds: float) -> None:
     """Move the deadline of a live run. RequestError: over its ceiling, without a deadline, or over."""
     with Asking(state, run_id) as asking:
-        asking.ask(lambda ticket: control.extend(ticket, round(seconds * 1e9)))
+        asking.ask(lambda ticket: packets.extend(ticket, round(seconds * 1e9)))
 
 
 def send_signal(state: StateDirectory, run_id: str, number: int, *, tree: bool = False) -> None:
     """Send one signal to a live run's leader, or to all of its processes. RequestError when it is not done."""
     with Asking(state, run_id) as asking:
-        asking.ask(lambda ticket: control.signal(ticket, number, tree=tree))
+        asking.ask(lambda ticket: packets.signal(ticket, number, tree=tree))
 
 
 def stop_all(
@@ -215,7 +215,7 @@ def stop_all(
     """End these runs, asked in the order given; one result each, in that order. Whatever fails is in its result."""
 
     def request(ticket: int) -> bytes:
-        return control.stop(ticket, cause, reason, now=now)
+        return packets.stop(ticket, cause, reason, now=now)
 
     results: dict[str, Stopped] = {}
     for first in range(0, len(run_ids), _AT_ONCE):

@@ -15,9 +15,9 @@ import os
 import select
 import time
 
-from ..values.records import TYPE_CHECKING, NamedTuple, signal
+from ..values.fast_imports import TYPE_CHECKING, NamedTuple, signal
 from .containment import probe
-from .inheritance import descriptor_limit, fingerprint
+from .inherited_state import descriptor_limit, fingerprint
 from .launch import LONGEST_RUN_ID
 from .leftovers import leaf_path, remove_leaf
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ..values.spec import RunSpec
-    from .inheritance import Look
+    from .inherited_state import Look
 
 MOST_IDLE = 256
 KEPT = 32

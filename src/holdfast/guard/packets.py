@@ -11,7 +11,7 @@ import struct
 
 from ..journal.codec import FRAME, FRAME_SIZE
 from ..journal.facts import CAUSES, MARK
-from ..values.records import NamedTuple
+from ..values.fast_imports import NamedTuple
 
 STOP = 64
 SIGNAL = 65

@@ -12,14 +12,14 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ...proc.waiting import NOBODY
+from ...proc.input_wait import NOBODY
 from ...values.errors import HoldfastError
 from ..events.event import WAITING
 
 if TYPE_CHECKING:
-    from ...proc.waiting import Stdin
-    from ..events.events import EventLog
-    from ..queue.tracked import Tracked
+    from ...proc.input_wait import Stdin
+    from ..events.event_log import EventLog
+    from ..queue.scheduled_run import Tracked
 
 EVERY_S = 1.0
 _AT_ONCE = 200  # runs in one round

@@ -8,8 +8,8 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 from ..journal.reader import JournalReader
-from ..values.asked import new_spec
 from ..values.errors import JournalError, RequestError, SpecError
+from ..values.spec_cache import new_spec
 from .live import CHUNKS_BYTES, LiveRun
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from ...projections.exit_code import OWN_FAILURE
 from ...runs.durable import recover
-from ...state import recovery, rundir
+from ...state import recovery, run_directory
 from ...state.directory import DAEMON_SOCKET
-from ...state.index.entry import Filters, look_at_marked, newest_first
+from ...state.index.summary import Filters, look_at_marked, newest_first
 from ...state.record import Record, resolve
 from ...values.errors import RunNotFoundError, StateError
 from ..parsing.command import die_with_reader, open_state
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...state.directory import StateDirectory
-    from ...state.index.entry import Entry
     from ...state.index.index import Index
+    from ...state.index.summary import Entry
 
 SESSION = Option("--session", "NAME", "the runs of this session")
 LABEL = Option("--label", "NAME=VALUE", "the runs with this label; of several, with all", many=True)
@@ -171,7 +171,10 @@ def _read(state: StateDirectory, record: Record) -> None:
         record.read()
     except JournalDamagedError:
         # No journal at all. With its guard gone it is finished as lost, and what was there is kept beside it.
-        if rundir.guard_state(record.fd, has_facts=True) != "gone" or recovery.finish(state, record.run_id) is None:
+        if (
+            run_directory.guard_state(record.fd, has_facts=True) != "gone"
+            or recovery.finish(state, record.run_id) is None
+        ):
             raise
         record.read()
     if record.unfinished:
@@ -216,7 +219,7 @@ def _queued(state: StateDirectory, text: str) -> list[str]:
 
 def _whole(state: StateDirectory, run_id: str) -> str:
     path = state.run_path(run_id)
-    if not os.path.exists(os.path.join(path, rundir.JOURNAL)):
+    if not os.path.exists(os.path.join(path, run_directory.JOURNAL)):
         remedy = "look at it, then remove it: holdfast prune, or by hand"
         raise StateError(f"its directory {path} holds no journal", run_id=run_id, remedy=remedy)
     return run_id

@@ -12,10 +12,10 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from .. import rundir
+from .. import run_directory
 from . import database
-from .entry import look
-from .rows import put
+from .summary import look
+from .summary_rows import put
 
 if TYPE_CHECKING:
     import sqlite3
@@ -67,7 +67,7 @@ def rebuild(state: StateDirectory) -> Rebuilt:
     _remove(state.index_path)
     os.rename(aside, state.index_path)
     for run_id in ended & live:
-        if rundir.drop_socket(state.run_path(run_id)):
+        if run_directory.drop_socket(state.run_path(run_id)):
             state.unmark_live(run_id)
     return Rebuilt(len(ended), len(ended - live))
 

@@ -12,7 +12,7 @@ from .live import CHUNKS_BYTES
 if TYPE_CHECKING:
     from ..journal.reader import Chunk
     from .live import LiveRun
-    from .supervised import Run
+    from .run import Run
 
 
 class Output:

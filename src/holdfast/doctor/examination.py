@@ -11,11 +11,11 @@ import stat
 from typing import TYPE_CHECKING
 
 from ..guard import leaves
-from ..state import owner_lock, rundir
+from ..state import owner_lock, run_directory
 from ..state.directory import StateDirectory, default_path
 from ..state.upkeep import orphans, run_health
-from ..state.upkeep.accounts import Accounts
 from ..state.upkeep.finding import OK, PROBLEM, REAP, WARNING, Diagnosis, Finding, Repair
+from ..state.upkeep.guard_census import Accounts
 from ..values.errors import StateError
 from . import host, index_health
 
@@ -95,7 +95,7 @@ def _directory(state: StateDirectory) -> Iterator[Finding]:
 
 
 def _leftovers(state: StateDirectory, age_s: float) -> Iterator[Found]:
-    for path in rundir.abandoned(state, age_s):
+    for path in run_directory.abandoned(state, age_s):
         remove = Repair("directory", f"remove the half-written {path}", path=path)
         yield Finding(WARNING, "leftover", f"{path} was never finished: its maker died", remedy=REAP), remove
     for run_id in state.all_ids():

@@ -24,7 +24,7 @@ from ..store.store import statements
 from .event import OUTPUT, Event, Interest, make, of_row, wall_time
 from .output_event import PIECE, Output
 from .subscription import Page, Subscription
-from .tally import Tally
+from .verdict_counts import Tally
 
 if TYPE_CHECKING:
     import sqlite3
