@@ -23,7 +23,7 @@ from holdfast.projections.report import report
 from holdfast.state.directory import StateDirectory
 from holdfast.state.index.database import writing
 from holdfast.state.index.index import Index
-from holdfast.state.index.summary import Entry, Filters
+from holdfast.state.index.summary import Filters, RunSummary
 from holdfast.state.index.summary_rows import put
 
 SIZES = (1_000, 100_000)
@@ -55,7 +55,7 @@ FILTERS = {
 }
 
 
-def make_entries(count: int) -> list[Entry]:
+def make_entries(count: int) -> list[RunSummary]:
     """A history in which most succeed; at both sizes there is enough of each kind to fill a page."""
     chance = random.Random(1)
     template = report({"run_id": "x", "wall_ns": BEGIN_NS, "boottime_ns": 0}, {"argv": ["claude", "-p", "hello"]}, ())
@@ -74,7 +74,9 @@ def make_entries(count: int) -> list[Entry]:
             "state": "settled",
             "evidence": evidence,
         }
-        entries.append(Entry(f"run{number:09}", BEGIN_NS + number * 1_000_000, {**template, **own}, None, 4096, 8192))
+        entries.append(
+            RunSummary(f"run{number:09}", BEGIN_NS + number * 1_000_000, {**template, **own}, None, 4096, 8192)
+        )
     return entries
 
 

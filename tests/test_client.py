@@ -36,7 +36,7 @@ from .support.daemons import Daemon, Gate, daemon
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.client.calls import Call
+    from holdfast.client.calls import ClientCall
 
 OPTIONS = ("--max-runs", "2", "--on-shutdown", "cancel")
 # httpx2 leaves a Unix socket that could not be connected to the garbage collector, which closes it at once.
@@ -229,7 +229,7 @@ class Told(holdfast.Client):
 
     answered = threading.Event()
 
-    def _ask(self, call: Call) -> dict[str, Any]:
+    def _ask(self, call: ClientCall) -> dict[str, Any]:
         answer = super()._ask(call)
         self.answered.set()
         return answer
@@ -404,7 +404,7 @@ def test_an_error_comes_back_as_it_was(error: errors.HoldfastError) -> None:
 
 
 def test_every_kind_of_problem_is_an_error_of_ours() -> None:
-    for kind in (value for value in vars(problems).values() if isinstance(value, problems.Kind)):
+    for kind in (value for value in vars(problems).values() if isinstance(value, problems.ProblemKind)):
         problem = problems.ProblemError(kind).problem
         error = error_of(kind.status, msgspec.json.encode(problem))
         assert isinstance(error, errors.HoldfastError)

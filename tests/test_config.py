@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import ConfigError
-from holdfast.config import Config, Effective, Setting, Source, load_config, reload, settings
+from holdfast.config import Config, Effective, Setting, SettingSource, load_config, reload, settings
 from holdfast.config.toml import TomlFile
 
 MANUAL = Path(__file__).parent.parent / "docs" / "configuration.md"
@@ -64,7 +64,7 @@ def test_defaults(tmp_path: Path) -> None:
     found = load(tmp_path)
     assert found.config == Config()
     assert found.file is None
-    assert set(found.sources.values()) == {Source("default")}
+    assert set(found.sources.values()) == {SettingSource("default")}
 
 
 @pytest.mark.parametrize("setting", WITH_FLAG, ids=lambda setting: setting.name)
@@ -74,15 +74,15 @@ def test_flag_before_variable_before_file_before_default(tmp_path: Path, setting
     assert setting.variable is not None
     (tmp_path / "config.toml").write_text(f"# one\n{setting.path} = {toml}\n")
 
-    def ask(flags: dict[str, list[str]], **environ: str) -> tuple[Any, Source]:
+    def ask(flags: dict[str, list[str]], **environ: str) -> tuple[Any, SettingSource]:
         found = load(tmp_path, None, flags, **environ)
         others = {name: source for name, source in found.sources.items() if name != setting.name}
-        assert set(others.values()) == {Source("default")}
+        assert set(others.values()) == {SettingSource("default")}
         return getattr(found.config, setting.name), found.sources[setting.name]
 
-    by_file = Source("file", f"{tmp_path / 'config.toml'}:2")
-    by_variable = Source("variable", setting.variable)
-    by_flag = Source("flag", setting.flag)
+    by_file = SettingSource("file", f"{tmp_path / 'config.toml'}:2")
+    by_variable = SettingSource("variable", setting.variable)
+    by_flag = SettingSource("flag", setting.flag)
     words = text.split(",") if setting.kind.many else [text]
     wrong = {setting.variable: "@"} if setting.kind.metavar != "TEXT" else {}
     assert ask({}) == (value, by_file)
@@ -233,8 +233,8 @@ def test_reload_takes_what_can_change(tmp_path: Path) -> None:
     assert (changed, needs_restart) == (("max_runs",), ("listen", "request_bytes"))
     assert (new.config.max_runs, new.config.drain_s) == (3, 5.0), "a flag still counts before the file"
     assert (new.config.listen, new.config.request_bytes) == (old.config.listen, old.config.request_bytes)
-    assert new.sources["listen"] == Source("default"), "the source of the value in force"
-    assert new.sources["max_runs"] == Source("file", f"{tmp_path / 'config.toml'}:1")
+    assert new.sources["listen"] == SettingSource("default"), "the source of the value in force"
+    assert new.sources["max_runs"] == SettingSource("file", f"{tmp_path / 'config.toml'}:1")
     again = reload(new)
     assert (again.changed, again.needs_restart) == ((), needs_restart), "as long as it differs"
 

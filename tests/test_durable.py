@@ -19,7 +19,7 @@ from tests.support.durable import DurableRun, HeldLock
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from holdfast.state.recovery import Recovered
+    from holdfast.state.recovery import RecoveredRun
     from tests.support.children import Children
 
 
@@ -33,7 +33,7 @@ def test_another_reader_at_work_is_no_guard(tmp_path: Path, child: Children, mon
         run.kill_guard()
         other = HeldLock(run.record_path())
 
-        def finish_slowly(state: StateDirectory, run_id: str) -> Recovered | None:
+        def finish_slowly(state: StateDirectory, run_id: str) -> RecoveredRun | None:
             nonlocal looks
             looks += 1
             if looks == 3:
@@ -63,7 +63,7 @@ def test_a_guard_that_is_dying_is_no_guard(tmp_path: Path, child: Children, monk
         still_open.listen()
         lock = HeldLock(run.record_path())
 
-        def finish_and_close(state: StateDirectory, run_id: str) -> Recovered | None:
+        def finish_and_close(state: StateDirectory, run_id: str) -> RecoveredRun | None:
             nonlocal looks
             looks += 1
             if looks == 3:

@@ -14,9 +14,9 @@ import pytest
 from holdfast import Supervisor
 from holdfast.guard import pool
 from holdfast.guard.inherited_state import fingerprint
-from holdfast.guard.pool import IdleGuards
+from holdfast.guard.pool import GuardPool
 from holdfast.runs import supervisor as supervisor_module
-from holdfast.runs.poller import Pump
+from holdfast.runs.poller import Poller
 from holdfast.values.identity import read_identity
 
 from .support.processes import wait_exited
@@ -64,7 +64,7 @@ async def test_guards_that_nobody_needs_go_and_a_few_stay(monkeypatch: pytest.Mo
 
 async def test_guards_that_are_needed_again_and_again_stay() -> None:
     """However many: what counts is how few there were in between."""
-    spare = IdleGuards(fingerprint())
+    spare = GuardPool(fingerprint())
     with socket() as closed:
         pass
     for number in range(40):
@@ -97,14 +97,14 @@ async def test_without_a_watch_they_are_ended_all_the_same(monkeypatch: pytest.M
     """As when `fs.epoll.max_user_watches` is used up."""
     refused: list[int] = []
 
-    def watch(pump: Pump, fd: int, handler: Callable[[], None]) -> None:
+    def watch(pump: Poller, fd: int, handler: Callable[[], None]) -> None:
         if "pidfd" in os.readlink(f"/proc/self/fd/{fd}"):
             refused.append(fd)
             raise OSError(28, "No space left on device")
         watch_really(pump, fd, handler)
 
-    watch_really = Pump.watch
-    monkeypatch.setattr(Pump, "watch", watch)
+    watch_really = Poller.watch
+    monkeypatch.setattr(Poller, "watch", watch)
     monkeypatch.setattr(pool, "KEPT", 1)
     monkeypatch.setattr(supervisor_module, "SPARE_S", 0.01)
     async with Supervisor() as supervisor:
@@ -123,7 +123,7 @@ async def test_no_more_wait_than_a_program_has_descriptors_for() -> None:
     try:
         for limit in expected:
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-            spare = IdleGuards(fingerprint())
+            spare = GuardPool(fingerprint())
             found[limit] = 0
             while spare.has_room:
                 spare.give(closed, -1, found[limit], "first")

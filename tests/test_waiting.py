@@ -39,14 +39,14 @@ def state(tmp_path: Path) -> StateDirectory:
 @pytest.fixture
 def only_functions(monkeypatch: pytest.MonkeyPatch) -> None:
     """As under a security module: which system call it is, and the memory, are not shown."""
-    real = blocked_call.Process._read  # noqa: SLF001
+    real = blocked_call.BlockedProcess._read  # noqa: SLF001
 
-    def read(process: blocked_call.Process, name: str) -> bytes:
+    def read(process: blocked_call.BlockedProcess, name: str) -> bytes:
         if name.endswith("/syscall"):
             raise PermissionError(1, "not shown")
         return real(process, name)
 
-    monkeypatch.setattr(blocked_call.Process, "_read", read)
+    monkeypatch.setattr(blocked_call.BlockedProcess, "_read", read)
 
 
 @contextmanager

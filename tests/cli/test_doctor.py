@@ -141,8 +141,8 @@ def test_what_was_not_confirmed_is_said(doctor: Doctor, marked: Marked, monkeypa
     run_id = new_run_id()
     pid = marked(run_id)
 
-    def survives(found: list[orphans.Orphan], **_: object) -> list[orphans.Reaped]:
-        return [orphans.Reaped(orphan, "survivor", "SIGKILL did not end it") for orphan in found]
+    def survives(found: list[orphans.Orphan], **_: object) -> list[orphans.ReapedOrphan]:
+        return [orphans.ReapedOrphan(orphan, "survivor", "SIGKILL did not end it") for orphan in found]
 
     monkeypatch.setattr(orphans, "reap", survives)
     code, text = doctor("--reap")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.cli.printing.log_lines import Lines
+from holdfast.cli.printing.log_lines import LogLines
 from holdfast.journal.reader import Chunk
 
 from ..support.processes import wait_exited
@@ -144,7 +144,7 @@ def test_more_followers_than_a_guard_has_room_for_harm_nobody(runs: Runs) -> Non
 
 @pytest.mark.parametrize("cut", range(1, 7))
 def test_lines_keep_streams_and_bytes_together(cut: int) -> None:
-    lines = Lines()
+    lines = LogLines()
     text = b"ab\ncd\nx"
     out = lines.add(Chunk("stdout", text[:cut], False, 0, 0), 0)
     out += lines.add(Chunk("stderr", b"E", False, 0, 0), 0)
@@ -157,6 +157,6 @@ def test_lines_keep_streams_and_bytes_together(cut: int) -> None:
 
 
 def test_a_line_without_end_does_not_fill_memory() -> None:
-    lines = Lines()
+    lines = LogLines()
     assert len(lines.add(Chunk("stdout", b"x" * 200_000, False, 0, 0), 0)) > 200_000
     assert lines.rest() == b""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.cli.commands.wait import Waiting
+from holdfast.cli.commands.wait import WaitedRuns
 from holdfast.cli.lookup import queued
-from holdfast.cli.lookup.daemon import Question
+from holdfast.cli.lookup.daemon import DaemonQuestion
 from holdfast.state.directory import StateDirectory
 
 from ..support.daemons import Daemon, Gate, daemon
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from holdfast.client.calls import Call
+    from holdfast.client.calls import ClientCall
 
 
 OPTIONS = ("--max-runs", "1", "--on-shutdown", "cancel")
@@ -120,8 +120,8 @@ def test_whoever_follows_a_queued_run_is_told_when_it_begins(
 ) -> None:
     sent = threading.Event()
 
-    class Told(Question):
-        def __init__(self, state: StateDirectory, call: Call) -> None:
+    class Told(DaemonQuestion):
+        def __init__(self, state: StateDirectory, call: ClientCall) -> None:
             super().__init__(state, call)
             sent.set()
 
@@ -228,7 +228,7 @@ def test_a_daemon_that_was_killed_leaves_a_socket_that_disturbs_nobody(busy: Bus
 
 
 def test_wait_outlives_a_restart_of_the_daemon(busy: Busy, state_directory: Path) -> None:
-    waiting = Waiting(StateDirectory.open(str(state_directory)), settled=True, deadline=None, quiet=True)
+    waiting = WaitedRuns(StateDirectory.open(str(state_directory)), settled=True, deadline=None, quiet=True)
     try:
         waiting.add([busy.second])  # the question is on its way to the first daemon
         busy.daemon.kill()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from holdfast.daemon.queue.admission import keys_of
-from holdfast.daemon.queue.scheduled_run import Tracked
-from holdfast.daemon.service.input_watch import Attention
+from holdfast.daemon.queue.scheduled_run import ScheduledRun
+from holdfast.daemon.service.input_watch import InputWatch
 from holdfast.values.errors import JournalDamagedError
 
 from ..support.daemons import BOUND_S, Daemon, Gate, UnixConnection, daemon
@@ -105,8 +105,8 @@ def test_a_record_that_cannot_be_read_stops_nothing() -> None:
             raise AssertionError("there is nothing to tell")
 
     async def watch() -> int:
-        attention = Attention(cast("EventLog", Silent()))
-        tracked = Tracked("a", keys_of(None, None, None))
+        attention = InputWatch(cast("EventLog", Silent()))
+        tracked = ScheduledRun("a", keys_of(None, None, None))
         tracked.run = cast("EngineRun", Unreadable())
         attention.begin(tracked)
         return attention.count()

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from holdfast.daemon.events.event import Event, Interest
-from holdfast.daemon.events.event_log import Bounds, EventLog
-from holdfast.daemon.events.subscription import Page, Subscription
+from holdfast.daemon.events.event import Interest, LoggedEvent
+from holdfast.daemon.events.event_log import EventLog, EventLogBounds
+from holdfast.daemon.events.subscription import EventPage, Subscription
 from holdfast.daemon.store.store import Store
 from holdfast.values.errors import StateError
 
@@ -29,7 +29,7 @@ def anyio_backend() -> str:
 
 
 @asynccontextmanager
-async def logging(directory: Path, bounds: Bounds = Bounds()) -> AsyncIterator[EventLog]:  # noqa: B008
+async def logging(directory: Path, bounds: EventLogBounds = EventLogBounds()) -> AsyncIterator[EventLog]:  # noqa: B008
     store = Store.open(str(directory / "daemon.sqlite"))
     log = EventLog(store, bounds)
     await log.start()
@@ -49,19 +49,19 @@ async def publish(log: EventLog, first: int, last: int, **data: Any) -> None:
     given_out.close()
 
 
-async def take(subscription: Subscription, number: int) -> list[Event]:
-    found: list[Event] = []
+async def take(subscription: Subscription, number: int) -> list[LoggedEvent]:
+    found: list[LoggedEvent] = []
     async with asyncio.timeout(60):
         while len(found) < number:
             found += await anext(subscription)
     return found
 
 
-def ids(events: list[Event]) -> list[int | None]:
+def ids(events: list[LoggedEvent]) -> list[int | None]:
     return [event.id for event in events]
 
 
-def told(event: Event) -> dict[str, Any]:
+def told(event: LoggedEvent) -> dict[str, Any]:
     data: dict[str, Any] = msgspec.json.decode(event.data)
     return data
 
@@ -127,7 +127,7 @@ async def read_while_publishing(log: EventLog, kind: type[Subscription]) -> list
     await publish(log, 1, 10)
     read = log.page
 
-    async def page(*arguments: Any) -> Page:
+    async def page(*arguments: Any) -> EventPage:
         found = await read(*arguments)
         if log.last_id == 10:
             await publish(log, 11, 20)
@@ -166,7 +166,7 @@ async def test_without_the_look_before_joining_there_is_a_gap(tmp_path: Path) ->
 @pytest.mark.parametrize("size", [10, 20_000], ids=["many", "large"])
 async def test_a_long_replay_keeps_little_in_memory(tmp_path: Path, size: int) -> None:
     """More is published during a replay than would fit into the buffer, and all of it arrives."""
-    async with logging(tmp_path, Bounds(client_events=50, client_bytes=100_000)) as log:
+    async with logging(tmp_path, EventLogBounds(client_events=50, client_bytes=100_000)) as log:
         await publish(log, 1, 201, text="x" * size)
         subscription = log.subscribe(0)
         found = await anext(subscription)  # and now it reads no more for a while
@@ -179,7 +179,7 @@ async def test_a_long_replay_keeps_little_in_memory(tmp_path: Path, size: int) -
 
 
 async def test_an_event_that_is_larger_than_the_buffer_arrives(tmp_path: Path) -> None:
-    async with logging(tmp_path, Bounds(client_bytes=10_000)) as log:
+    async with logging(tmp_path, EventLogBounds(client_bytes=10_000)) as log:
         subscription, _ = await stall(log)
         await publish(log, 2, 4, text="x" * 50_000)
         assert ids(await take(subscription, 3)) == [2, 3, 4]
@@ -216,7 +216,7 @@ async def test_filters_are_the_same_for_stored_and_live(tmp_path: Path) -> None:
             one.close()
 
 
-async def stall(log: EventLog) -> tuple[Subscription, list[Event]]:
+async def stall(log: EventLog) -> tuple[Subscription, list[LoggedEvent]]:
     """A live subscriber that has taken event 1 and takes nothing more."""
     stalled = log.subscribe()
     waiting = asyncio.create_task(anext(stalled))
@@ -226,7 +226,7 @@ async def stall(log: EventLog) -> tuple[Subscription, list[Event]]:
 
 
 async def test_a_burst_that_does_not_fit_is_read_from_the_store(tmp_path: Path) -> None:
-    async with logging(tmp_path, Bounds(client_events=20)) as log:
+    async with logging(tmp_path, EventLogBounds(client_events=20)) as log:
         slow, found = await stall(log)
         await publish(log, 2, 500)
         assert kept_in_memory(slow) == 0
@@ -239,7 +239,7 @@ async def test_a_burst_that_does_not_fit_is_read_from_the_store(tmp_path: Path) 
 
 
 async def test_the_bound_is_in_bytes_too(tmp_path: Path) -> None:
-    async with logging(tmp_path, Bounds(client_bytes=50_000)) as log:
+    async with logging(tmp_path, EventLogBounds(client_bytes=50_000)) as log:
         slow, _ = await stall(log)
         await publish(log, 2, 10, text="x" * 10_000)
         assert kept_in_memory(slow) <= 50_000
@@ -249,7 +249,7 @@ async def test_the_bound_is_in_bytes_too(tmp_path: Path) -> None:
 
 async def test_without_the_bound_a_stalled_reader_takes_all_the_memory_it_wants(tmp_path: Path) -> None:
     """The control of the two above."""
-    async with logging(tmp_path, Bounds(client_events=1 << 60, client_bytes=1 << 60)) as log:
+    async with logging(tmp_path, EventLogBounds(client_events=1 << 60, client_bytes=1 << 60)) as log:
         stalled, _ = await stall(log)
         await publish(log, 2, 500, text="x" * 10_000)
         assert kept_in_memory(stalled) > 4_000_000
@@ -260,10 +260,10 @@ async def test_without_the_bound_a_stalled_reader_takes_all_the_memory_it_wants(
 async def test_a_reader_that_stalls_is_dropped_and_finds_everything_when_it_comes_back(
     tmp_path: Path, more: int
 ) -> None:
-    async with logging(tmp_path, Bounds(client_events=20, heartbeat_s=0.25)) as log:
+    async with logging(tmp_path, EventLogBounds(client_events=20, heartbeat_s=0.25)) as log:
         healthy = log.subscribe()
 
-        async def read_on() -> list[Event]:
+        async def read_on() -> list[LoggedEvent]:
             return [event async for batch in healthy for event in batch if event.type]
 
         reading = asyncio.create_task(read_on())
@@ -289,8 +289,8 @@ def kept_in_memory(subscription: Subscription) -> int:
     return sum(len(event.frame) for event in subscription._buffer)  # noqa: SLF001
 
 
-@pytest.mark.parametrize("bounds", [Bounds(keep_events=10), Bounds(keep_s=-60)], ids=["count", "age"])
-async def test_a_point_that_was_pruned_is_told(tmp_path: Path, bounds: Bounds) -> None:
+@pytest.mark.parametrize("bounds", [EventLogBounds(keep_events=10), EventLogBounds(keep_s=-60)], ids=["count", "age"])
+async def test_a_point_that_was_pruned_is_told(tmp_path: Path, bounds: EventLogBounds) -> None:
     async with logging(tmp_path, bounds) as log:
         await publish(log, 1, 30)
         assert await log.prune() >= 20
@@ -308,7 +308,7 @@ async def test_a_point_that_was_pruned_is_told(tmp_path: Path, bounds: Bounds) -
 
 
 async def test_the_oldest_that_is_left_can_still_be_asked_for(tmp_path: Path) -> None:
-    async with logging(tmp_path, Bounds(keep_events=10)) as log:
+    async with logging(tmp_path, EventLogBounds(keep_events=10)) as log:
         await publish(log, 1, 30)
         await log.prune()
         subscription = log.subscribe(20)
@@ -317,7 +317,7 @@ async def test_the_oldest_that_is_left_can_still_be_asked_for(tmp_path: Path) ->
 
 
 async def test_pruning_happens_by_itself(tmp_path: Path) -> None:
-    async with logging(tmp_path, Bounds(keep_events=10)) as log:
+    async with logging(tmp_path, EventLogBounds(keep_events=10)) as log:
         await asyncio.gather(*[log.publish("run.queued", f"run-{number}", {}) for number in range(1000)])
         await log.publish("run.queued", "last", {})
         with sqlite3.connect(tmp_path / "daemon.sqlite") as other:
@@ -364,7 +364,7 @@ async def test_output_is_told_without_content_and_late_output_not_at_all(tmp_pat
 
 
 async def test_output_is_left_out_before_anybody_is_dropped_for_it(tmp_path: Path) -> None:
-    async with logging(tmp_path, Bounds(client_events=10)) as log:
+    async with logging(tmp_path, EventLogBounds(client_events=10)) as log:
         subscription = log.subscribe()
         reading = asyncio.create_task(anext(subscription))
         await asyncio.sleep(0)
@@ -431,7 +431,7 @@ async def test_stopping_ends_every_stream_after_what_was_published(tmp_path: Pat
 
 
 async def test_a_quiet_stream_shows_that_it_lives(tmp_path: Path) -> None:
-    async with logging(tmp_path, Bounds(heartbeat_s=0.01)) as log:
+    async with logging(tmp_path, EventLogBounds(heartbeat_s=0.01)) as log:
         subscription = log.subscribe(None, Interest(run_ids=frozenset({"nobody"})))
         assert (await take(subscription, 1))[0].frame == b":\n\n"
         subscription.close()

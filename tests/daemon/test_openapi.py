@@ -136,7 +136,7 @@ def test_the_manual_names_every_route_and_every_problem() -> None:
     asked = (*runs.OPERATIONS, *output.OPERATIONS, *sessions.OPERATIONS, *meta.OPERATIONS)  # pages have their own
     routes = {one.path.replace("{run_id}", "ID").replace("{session}", "NAME") for one in asked}
     assert not [route for route in routes if route not in manual]
-    kinds = [kind for kind in vars(problems).values() if isinstance(kind, problems.Kind)]
+    kinds = [kind for kind in vars(problems).values() if isinstance(kind, problems.ProblemKind)]
     assert len(kinds) > 15
     assert not [kind for kind in kinds if f"`{kind.word}`" not in manual or str(kind.status) not in manual]
 

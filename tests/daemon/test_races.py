@@ -17,7 +17,7 @@ from holdfast.daemon.events.event_log import EventLog
 from holdfast.daemon.process.log import Log
 from holdfast.daemon.queue import unstarted
 from holdfast.daemon.queue.admission import keys_of
-from holdfast.daemon.queue.scheduled_run import Tracked
+from holdfast.daemon.queue.scheduled_run import ScheduledRun
 from holdfast.daemon.queue.scheduler import Scheduler
 from holdfast.daemon.queue.submission import Submission
 from holdfast.daemon.recovery import Recovery
@@ -149,12 +149,12 @@ async def test_a_run_of_ours_that_is_asked_for_before_recovery_has_found_it_stay
         made.scheduler.runs.clear()  # as a daemon that is killed
     async with service(tmp_path / "s") as made:
         made.scheduler.admission.occupy("mine", keys_of(None, None, None))  # recovery knows of it, and is busy
-        found: asyncio.Future[Tracked] = asyncio.get_running_loop().create_future()
+        found: asyncio.Future[ScheduledRun] = asyncio.get_running_loop().create_future()
         made.scheduler.on_started.append(found.set_result)
         waiting = asyncio.ensure_future(made.wait("mine", until="settled", timeout_s=BOUND_S))
         first = await found
         assert first.managed
-        assert await made.adopt(Tracked("mine", keys_of(None, "s", None))) is first  # then recovery comes to it
+        assert await made.adopt(ScheduledRun("mine", keys_of(None, "s", None))) is first  # then recovery comes to it
         await asyncio.to_thread(gate.open)
         assert (await waiting)["status"] == "succeeded"
         assert await told(made, "mine") == ["run.queued", "run.started", "run.verdict", "run.settled"]

@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from holdfast.client.sse import EventParser
 from holdfast.daemon.events.event import Interest
-from holdfast.daemon.events.event_log import Bounds, EventLog
+from holdfast.daemon.events.event_log import EventLog, EventLogBounds
 from holdfast.daemon.http.routes import sse
 from holdfast.daemon.store.store import Store
 from holdfast.values.errors import SpecError
@@ -46,7 +46,7 @@ class Up(NamedTuple):
 class WatchedLog(EventLog):
     """Says when somebody has left."""
 
-    def __init__(self, store: Store, bounds: Bounds) -> None:
+    def __init__(self, store: Store, bounds: EventLogBounds) -> None:
         super().__init__(store, bounds)
         self.left: asyncio.Queue[Subscription] = asyncio.Queue()
 
@@ -56,7 +56,7 @@ class WatchedLog(EventLog):
 
 
 @asynccontextmanager
-async def up(directory: Path, bounds: Bounds = Bounds()) -> AsyncIterator[Up]:  # noqa: B008
+async def up(directory: Path, bounds: EventLogBounds = EventLogBounds()) -> AsyncIterator[Up]:  # noqa: B008
     store = Store.open(str(directory / "daemon.sqlite"))
     log = WatchedLog(store, bounds)
     await log.start()
@@ -133,7 +133,7 @@ async def test_a_reconnect_misses_nothing_while_events_come(tmp_path: Path) -> N
 
 async def test_a_stalled_client_slows_nobody_and_finds_everything_when_it_comes_back(tmp_path: Path) -> None:
     """More is published than fits into all buffers on the way to a client that does not read its socket."""
-    async with up(tmp_path, Bounds(heartbeat_s=0.5)) as daemon:
+    async with up(tmp_path, EventLogBounds(heartbeat_s=0.5)) as daemon:
         stalled, healthy = await Stream.open(daemon.path), await Stream.open(daemon.path)
         await stalled.begun()
         await healthy.begun()
@@ -220,7 +220,7 @@ async def test_late_output_and_content_only_for_those_who_ask(tmp_path: Path) ->
 
 
 async def test_a_quiet_stream_has_heartbeats(tmp_path: Path) -> None:
-    async with up(tmp_path, Bounds(heartbeat_s=0.02)) as daemon, await Stream.open(daemon.path) as stream:
+    async with up(tmp_path, EventLogBounds(heartbeat_s=0.02)) as daemon, await Stream.open(daemon.path) as stream:
         for _ in range(3):
             assert (await stream.next(comments=True)).type is None
 

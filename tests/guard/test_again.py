@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.guard import launch, packets
 from holdfast.guard.inherited_state import fingerprint
-from holdfast.guard.pool import IdleGuards
+from holdfast.guard.pool import GuardPool
 from holdfast.runs.live import LiveRun
 from holdfast.values.spec import make_spec
 
@@ -34,15 +34,15 @@ BOUND_S = 20.0
 
 
 @pytest.fixture
-def idle() -> Iterator[IdleGuards]:
+def idle() -> Iterator[GuardPool]:
     """The idle guards of this test; all of them have gone at its end."""
-    guards = IdleGuards(fingerprint())
+    guards = GuardPool(fingerprint())
     yield guards
     guards.close()
 
 
 @contextmanager
-def started(idle: IdleGuards, *argv: str) -> Iterator[LiveRun]:
+def started(idle: GuardPool, *argv: str) -> Iterator[LiveRun]:
     """A run whose guard may be used again, or is used again."""
     live = LiveRun.start(make_spec(argv, timeout=60, grace=1), idle=idle)
     try:
@@ -87,7 +87,7 @@ def stop(pid: int) -> None:
 
 
 def test_the_next_run_among_requests_that_see_the_last_one_end(
-    idle: IdleGuards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    idle: GuardPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The guard finds the run over between two requests; the one behind them is not for that run any more."""
     monkeypatch.setenv("HOLDFAST_GUARD", str(guard_whose_kills_are_done(tmp_path)))
@@ -107,7 +107,7 @@ def test_the_next_run_among_requests_that_see_the_last_one_end(
 @pytest.mark.parametrize(
     "packet", [packets.read(0, 0), packets.stop(1 << 40, "user", "", now=False)], ids=["read", "stop"]
 )
-def test_a_request_that_comes_behind_the_end_does_not_send_the_guard_away(idle: IdleGuards, packet: bytes) -> None:
+def test_a_request_that_comes_behind_the_end_does_not_send_the_guard_away(idle: GuardPool, packet: bytes) -> None:
     with started(idle, "true") as first:
         assert settle(first) == ("succeeded", "exit")
         first.control.send(packet)
@@ -120,7 +120,7 @@ def test_a_request_that_comes_behind_the_end_does_not_send_the_guard_away(idle: 
 
 @pytest.mark.parametrize("may_have_it", [False, True])
 def test_a_guard_starts_nothing_before_it_may(
-    may_have_it: bool, idle: IdleGuards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    may_have_it: bool, idle: GuardPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether a guard may have the next run is looked at while it forks: it holds the command as long as that takes."""
     ran = tmp_path / "ran"
@@ -130,7 +130,7 @@ def test_a_guard_starts_nothing_before_it_may(
         first.part_from_guard()
     held: list[int] = []
 
-    def look(_: IdleGuards) -> bool:
+    def look(_: GuardPool) -> bool:
         end = time.monotonic() + BOUND_S
         while not held:
             assert time.monotonic() < end
@@ -139,7 +139,7 @@ def test_a_guard_starts_nothing_before_it_may(
         assert not ran.exists()
         return may_have_it
 
-    monkeypatch.setattr(IdleGuards, "is_current", property(look))
+    monkeypatch.setattr(GuardPool, "is_current", property(look))
     with started(idle, "sh", "-c", 'echo "$PPID" >>"$0"', str(ran)) as second:
         assert settle(second) == ("succeeded", "exit")
         assert (second.guard_pid == guard) is may_have_it
@@ -148,7 +148,7 @@ def test_a_guard_starts_nothing_before_it_may(
 
 
 def test_a_child_that_fails_before_it_may_go_on_is_why_nothing_ran(
-    idle: IdleGuards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    idle: GuardPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOLDFAST_GUARD", str(guard_that_has_no_groups(tmp_path)))
     with started(idle, "true") as first:
@@ -156,7 +156,7 @@ def test_a_child_that_fails_before_it_may_go_on_is_why_nothing_ran(
         guard = first.guard_pid
         first.part_from_guard()
 
-    def look(_: IdleGuards) -> bool:
+    def look(_: GuardPool) -> bool:
         """Return when the child has failed, and been seen: a guard that sleeps has seen whatever there is."""
         end = time.monotonic() + BOUND_S
         while descendants(guard) or state_of(guard) != "S":
@@ -165,7 +165,7 @@ def test_a_child_that_fails_before_it_may_go_on_is_why_nothing_ran(
         return True
 
     for looked in (lambda _: True, look):
-        monkeypatch.setattr(IdleGuards, "is_current", property(looked))
+        monkeypatch.setattr(GuardPool, "is_current", property(looked))
         with started(idle, "true") as second:
             assert settle(second) == ("failed", "spawn")
             assert second.guard_pid == guard
@@ -177,7 +177,7 @@ def test_a_child_that_fails_before_it_may_go_on_is_why_nothing_ran(
 
 @pytest.mark.parametrize("used", [False, True], ids=["new", "used"])
 def test_an_interrupt_while_it_is_started_ends_it_at_once(
-    used: bool, idle: IdleGuards, child: Children, monkeypatch: pytest.MonkeyPatch
+    used: bool, idle: GuardPool, child: Children, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody has a handle of it then: what was started is ended, and its guard waits for no other run."""
     if used:
@@ -202,7 +202,7 @@ def test_an_interrupt_while_it_is_started_ends_it_at_once(
     assert met[0] not in own_children()
 
 
-def test_a_signal_ends_an_idle_guard(idle: IdleGuards) -> None:
+def test_a_signal_ends_an_idle_guard(idle: GuardPool) -> None:
     with started(idle, "true") as first:
         assert settle(first) == ("succeeded", "exit")
         guard = first.guard_pid
@@ -214,7 +214,7 @@ def test_a_signal_ends_an_idle_guard(idle: IdleGuards) -> None:
         assert second.guard_pid != guard
 
 
-def test_a_run_that_a_signal_meets_at_its_guard_is_cancelled_and_not_lost(idle: IdleGuards) -> None:
+def test_a_run_that_a_signal_meets_at_its_guard_is_cancelled_and_not_lost(idle: GuardPool) -> None:
     with started(idle, "true") as first:
         assert settle(first) == ("succeeded", "exit")
         guard = first.guard_pid
@@ -228,7 +228,7 @@ def test_a_run_that_a_signal_meets_at_its_guard_is_cancelled_and_not_lost(idle: 
         assert (status, second.outcome.started) == ("cancelled", None)
 
 
-def test_an_answer_to_the_last_run_is_none_to_the_next(idle: IdleGuards) -> None:
+def test_an_answer_to_the_last_run_is_none_to_the_next(idle: GuardPool) -> None:
     with started(idle, "true") as first:
         assert settle(first) == ("succeeded", "exit")
         first.ask_stop()  # too late: refused, but nobody is there any more to hear it

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.state.directory import StateDirectory
-from holdfast.state.record import Record
+from holdfast.state.record import RunRecord
 from tests.support.driven import Driven
 from tests.support.evidence import assert_all_gone, kinds, one, outcome_of
 
@@ -47,7 +47,7 @@ def test_the_first_rung_asks_the_nested_guard(first: str, tmp_path: Path, child:
     assert outcome_of(result) == ("cancelled", "user")
     assert (result.exit_code, result.report["escalated"]) == (0, False), "it ended when the nested run had"
     assert_all_gone(result.report)
-    with Record(state, "nested") as record:
+    with RunRecord(state, "nested") as record:
         record.read()
         facts = record.reader.facts
         assert (record.outcome.status, record.outcome.cause) == ("cancelled", "parent")

@@ -16,7 +16,7 @@ import pytest
 import holdfast
 from holdfast.outcome import decide
 from holdfast.state.directory import StateDirectory
-from holdfast.state.record import Record
+from holdfast.state.record import RunRecord
 from tests.support.driven import Driven, Gate
 from tests.support.evidence import all_of, assert_all_gone, kinds, one, outcome_of
 from tests.support.guards import held_guard
@@ -118,7 +118,7 @@ def test_an_owner_that_died_before_the_guard_looked(tmp_path: Path, monkeypatch:
         owner.wait(20)  # dead and reaped: there is nobody of that number any more
         with opened(gate):
             assert wait_exited(guard_pid), "the run goes on without an owner"
-        with Record(state, "orphan") as record:
+        with RunRecord(state, "orphan") as record:
             facts = record.read().reader.facts
     outcome = decide(facts)
     assert (outcome.status, outcome.cause) == ("cancelled", "owner")

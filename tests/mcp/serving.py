@@ -12,11 +12,11 @@ import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
 import holdfast
-from holdfast.mcp.limits import Limits
+from holdfast.mcp.limits import ServerLimits
 from holdfast.mcp.runs import Runs
 from holdfast.mcp.server import make_server
 from holdfast.state.directory import StateDirectory
-from holdfast.state.record import Record
+from holdfast.state.record import RunRecord
 from mcp import Client, StdioServerParameters
 
 from ..cli.console import HOLDFAST, read_until, start
@@ -84,7 +84,7 @@ async def in_process(state: Path, *, session: str) -> AsyncIterator[Caller]:
     """A client and a server in this process, for what does not depend on the wire."""
     directory = StateDirectory.open(str(state))
     async with holdfast.Supervisor(state_dir=state) as supervisor:
-        runs = Runs(supervisor, directory, Limits(("/",)), session=session)
+        runs = Runs(supervisor, directory, ServerLimits(("/",)), session=session)
         await runs.adopt_session()
         async with Client(make_server(runs)) as client:
             yield Caller(client)
@@ -142,5 +142,5 @@ class HttpServer:
 
 def report_of(state: Path, run_id: str) -> dict[str, Any]:
     """The report of a run as its directory tells it, whoever serves it."""
-    with Record(StateDirectory.open(str(state), create=False), run_id) as record:
+    with RunRecord(StateDirectory.open(str(state), create=False), run_id) as record:
         return record.read().report()

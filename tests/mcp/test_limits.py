@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.mcp.limits import LimitError, Limits, is_within, real_directories
+from holdfast.mcp.limits import LimitError, ServerLimits, is_within, real_directories
 from holdfast.values.errors import SpecError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def test_what_was_checked_is_what_is_used(tmp_path: Path) -> None:
     inside, link = tmp_path / "inside", tmp_path / "link"
     inside.mkdir()
     link.symlink_to(inside)
-    limits = Limits(real_directories([str(tmp_path)]))
+    limits = ServerLimits(real_directories([str(tmp_path)]))
     checked = limits.directory(str(link))
     link.unlink()
     link.symlink_to("/")
@@ -39,7 +39,7 @@ def test_an_allowed_link_is_allowed_for_where_it_led_at_the_start(tmp_path: Path
     place, link = tmp_path / "place", tmp_path / "link"
     place.mkdir()
     link.symlink_to(place)
-    limits = Limits(real_directories([str(link)]))
+    limits = ServerLimits(real_directories([str(link)]))
     link.unlink()
     link.symlink_to("/")
     assert limits.directory(None) == str(place.resolve())
@@ -55,7 +55,7 @@ def test_the_current_directory_is_the_default(tmp_path: Path, monkeypatch: pytes
 
 
 def test_times_and_numbers() -> None:
-    limits = Limits(("/",), max_timeout_s=60, max_runs=2)
+    limits = ServerLimits(("/",), max_timeout_s=60, max_runs=2)
     assert limits.timeout(None) == 60  # no run is without an end
     assert limits.timeout(60) == 60
     with pytest.raises(LimitError, match=r"at most 60 \(1m\)"):

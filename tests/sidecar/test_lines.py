@@ -10,7 +10,7 @@ import jsonschema  # type: ignore[import-untyped,unused-ignore]
 import pytest
 
 from holdfast.sidecar import protocol
-from holdfast.sidecar.lines import Lines
+from holdfast.sidecar.lines import LineSplitter
 from holdfast.sidecar.methods import _NOT_OF_THE_SPEC, Methods, spec_options
 from holdfast.sidecar.schema import WORDS, check_params, schema
 from holdfast.values.errors import SpecError
@@ -26,7 +26,7 @@ def test_lines_come_out_whole_however_they_were_cut() -> None:
     expected = [b"", b"one", b"x" * 100, b"", b"two\r not the end", b"three"]
     data = b"\n".join([*expected[:-1], b"three\r"]) + b"\nrest"
     for seed in range(50):
-        lines, found, left, chance = Lines(), list[bytes | None](), data, random.Random(seed)
+        lines, found, left, chance = LineSplitter(), list[bytes | None](), data, random.Random(seed)
         while left:
             cut = chance.randint(1, 12)
             found += lines.feed(left[:cut])
@@ -36,7 +36,7 @@ def test_lines_come_out_whole_however_they_were_cut() -> None:
 
 
 def test_a_line_that_is_too_long_is_skipped_and_not_kept() -> None:
-    lines = Lines(longest=10)
+    lines = LineSplitter(longest=10)
     assert lines.feed(b"0123456789\n") == [b"0123456789"]
     assert lines.feed(b"0123456789") == []
     assert lines.feed(b"a" * 1000) == []
@@ -79,14 +79,14 @@ def test_any_bytes_have_an_answer() -> None:
         for _ in range(chance.randint(1, 5)):
             data[chance.randrange(len(data))] = chance.randrange(256)
         for call in protocol.parse(bytes(data)).calls:
-            assert isinstance(call, (protocol.Call, protocol.Invalid))
+            assert isinstance(call, (protocol.RpcCall, protocol.Invalid))
 
 
 def test_a_call_and_a_notification() -> None:
     message = protocol.parse(
         b'[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","method":"b","id":null,"params":{"c":1}}]'
     )
-    assert message == ([protocol.Call("a", {}, None, False), protocol.Call("b", {"c": 1}, None, True)], True)
+    assert message == ([protocol.RpcCall("a", {}, None, False), protocol.RpcCall("b", {"c": 1}, None, True)], True)
 
 
 @pytest.mark.parametrize(

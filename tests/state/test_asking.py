@@ -15,7 +15,7 @@ import pytest
 from holdfast.guard import packets
 from holdfast.journal.reader import JournalReader
 from holdfast.state import guard_connection, run_directory
-from holdfast.state.guard_connection import Asking, stop_all
+from holdfast.state.guard_connection import GuardConnection, stop_all
 from holdfast.values.errors import RequestError, RunNotFoundError
 from tests.support.durable import DurableRun, HeldLock, facts_of_success, journal_bytes, put_run, run_to_end
 from tests.support.evidence import Stopwatch
@@ -152,7 +152,7 @@ class TestStopping:
             for other in others:
                 other.send(packets.heartbeat(1))
                 assert other.recv(4096)
-            asker = Asking(state, run.run_id)
+            asker = GuardConnection(state, run.run_id)
             thread = threading.Thread(target=lambda: results.extend(stop_all(state, [run.run_id])))
             results: list[guard_connection.Stopped] = []
             thread.start()
@@ -167,7 +167,7 @@ class TestStopping:
         path = put_run(state, "soon", journal_bytes("soon", []))
         results: list[guard_connection.Stopped] = []
         with HeldLock(path, byte=1):
-            asker = Asking(state, "soon")
+            asker = GuardConnection(state, "soon")
             assert asker.look() == "live"
             assert asker.record.guard == "starting"
             assert asker.bound_s(now=True) >= guard_connection.STARTING_S
@@ -196,7 +196,7 @@ class TestStopping:
             ("broken", b"?", 17.0),
         ):
             put_run(state, run_id, journal_bytes(run_id, facts_of_success(0)[:1], spec=spec))
-            with Asking(state, run_id) as asker:
+            with GuardConnection(state, run_id) as asker:
                 asker.record.read()
                 assert asker.bound_s(now=False) == pytest.approx(expected + 3.0), run_id
 
@@ -235,7 +235,7 @@ class TestRequests:
         with DurableRun(state, READY) as run:
             run.until_ready()
             signal.pidfd_send_signal(run.handle.pidfd, signal.SIGSTOP)
-            with Asking(state, run.run_id) as asker, pytest.raises(RequestError) as raised:
+            with GuardConnection(state, run.run_id) as asker, pytest.raises(RequestError) as raised:
                 asker.ask(packets.heartbeat, within_s=0.2)
             assert raised.value.errno == errno.ETIMEDOUT
             signal.pidfd_send_signal(run.handle.pidfd, signal.SIGCONT)

@@ -33,7 +33,7 @@ from .marked import Marked
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.state.upkeep.finding import Diagnosis, Finding, Repaired
+    from holdfast.state.upkeep.finding import Diagnosis, DoctorFinding, Repaired
     from tests.support.children import Children
 
 # Orphans are those of the whole host: whoever ends them all and whoever leaves one to be found take turns.
@@ -61,11 +61,11 @@ def examine(state: StateDirectory, *, age_s: float = 60.0) -> Diagnosis:
     return examination.examine(state.path, trial=False, age_s=age_s)
 
 
-def bad(diagnosis: Diagnosis) -> list[Finding]:
+def bad(diagnosis: Diagnosis) -> list[DoctorFinding]:
     return [finding for finding in diagnosis.findings if finding.needs_action]
 
 
-def only(diagnosis: Diagnosis) -> Finding:
+def only(diagnosis: Diagnosis) -> DoctorFinding:
     (finding,) = bad(diagnosis)
     return finding
 
@@ -74,7 +74,7 @@ def reap(state: StateDirectory, *, age_s: float = 60.0) -> list[Repaired]:
     return repair.carry_out(state, examine(state, age_s=age_s).repairs)
 
 
-def about(diagnosis: Diagnosis, run_id: str) -> list[Finding]:
+def about(diagnosis: Diagnosis, run_id: str) -> list[DoctorFinding]:
     return [finding for finding in diagnosis.findings if finding.run_id == run_id]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.state import run_directory
 from holdfast.state.index.index import Index
-from holdfast.state.index.prune import Bounds, plan, prune
+from holdfast.state.index.prune import PruneBounds, plan, prune
 from holdfast.values.errors import SpecError
 from holdfast.values.identity import read_identity
 from tests.support.durable import USAGE, DurableRun, HeldLock, facts_of_success, journal_bytes, put_run
@@ -45,7 +45,7 @@ def left(state: StateDirectory, index: Index) -> list[str]:
 class TestBounds:
     def test_age(self, state: StateDirectory, index: Index) -> None:
         names = fill(state, index)
-        pruned = prune(index, Bounds(age_s=3.5 * 86_400))
+        pruned = prune(index, PruneBounds(age_s=3.5 * 86_400))
         assert list(pruned.removed) == names[:6]
         assert left(state, index) == names[6:]
         assert pruned.freed_bytes > 0
@@ -53,29 +53,29 @@ class TestBounds:
 
     def test_count(self, state: StateDirectory, index: Index) -> None:
         names = fill(state, index)
-        assert list(prune(index, Bounds(runs=3)).removed) == names[:7]
+        assert list(prune(index, PruneBounds(runs=3)).removed) == names[:7]
         assert left(state, index) == names[7:]
-        assert prune(index, Bounds(runs=3)).removed == ()
+        assert prune(index, PruneBounds(runs=3)).removed == ()
 
     def test_size(self, state: StateDirectory, index: Index) -> None:
         names = fill(state, index)
         each = run_directory.disk_bytes(state.run_path("r00"))
-        assert list(prune(index, Bounds(size_bytes=each * 4)).removed) == names[:6]
+        assert list(prune(index, PruneBounds(size_bytes=each * 4)).removed) == names[:6]
         assert sum(run_directory.disk_bytes(state.run_path(name)) for name in left(state, index)) <= each * 4
 
     def test_any_bound_is_enough(self, state: StateDirectory, index: Index) -> None:
         names = fill(state, index)
-        why = {candidate.run_id: candidate.why for candidate in plan(index, Bounds(age_s=7.5 * 86_400, runs=5))}
+        why = {candidate.run_id: candidate.why for candidate in plan(index, PruneBounds(age_s=7.5 * 86_400, runs=5))}
         assert why == {"r00": "age", "r01": "age", "r02": "count", "r03": "count", "r04": "count"}
         assert left(state, index) == names  # a plan changes nothing
-        assert len(prune(index, Bounds(runs=0)).removed) == 10
+        assert len(prune(index, PruneBounds(runs=0)).removed) == 10
         assert left(state, index) == []
 
     def test_bad_bounds(self, index: Index) -> None:
         with pytest.raises(SpecError, match="what to prune"):
-            plan(index, Bounds())
+            plan(index, PruneBounds())
         with pytest.raises(SpecError, match="negative"):
-            plan(index, Bounds(runs=-1))
+            plan(index, PruneBounds(runs=-1))
 
 
 class TestNeverALiveOne:
@@ -83,18 +83,18 @@ class TestNeverALiveOne:
     def test_a_running_one(self, state: StateDirectory, index: Index) -> None:
         with DurableRun(state, ["sh", "-c", "echo ready; exec sleep 60"]) as run:
             run.until_ready()
-            assert prune(index, Bounds(runs=0)).removed == ()
+            assert prune(index, PruneBounds(runs=0)).removed == ()
             with run.record() as record:
                 assert record.guard == "alive"
             run.kill_guard()
-            assert prune(index, Bounds(runs=0)).removed == (run.run_id,)
+            assert prune(index, PruneBounds(runs=0)).removed == (run.run_id,)
 
     def test_one_that_the_index_takes_for_ended(self, state: StateDirectory, index: Index) -> None:
         fill(state, index, 1)
         journal = Path(state.run_path("r00"), "journal")
         journal.write_bytes(journal_bytes("r00", facts_of_success(0)[:1]))
         with HeldLock(state.run_path("r00")):
-            pruned = prune(index, Bounds(runs=0))
+            pruned = prune(index, PruneBounds(runs=0))
             assert (pruned.removed, pruned.kept) == ((), (("r00", "its guard is alive"),))
             assert state.has("r00")
 
@@ -106,14 +106,14 @@ class TestNeverALiveOne:
                 assert identity is not None
                 self.put(state, "alive", survivor.pid, identity.start_ticks)
                 self.put(state, "reused", survivor.pid, identity.start_ticks + 1)
-                pruned = prune(index, Bounds(runs=0))
+                pruned = prune(index, PruneBounds(runs=0))
                 assert pruned.removed == ("reused",)
                 assert [run_id for run_id, _ in pruned.kept] == ["alive"]
                 assert str(survivor.pid) in pruned.kept[0][1]
                 assert state.has("alive")
             finally:
                 survivor.kill()
-        assert prune(index, Bounds(runs=0)).removed == ("alive",)
+        assert prune(index, PruneBounds(runs=0)).removed == ("alive",)
 
     @staticmethod
     def put(state: StateDirectory, run_id: str, pid: int, start_ticks: int) -> None:
@@ -164,7 +164,7 @@ module.prune(index, module.Bounds(runs=1))
         assert len(rest) in ((4, 3) if step == "marked" else (3, 2, 1))
         index.rebuild()
         assert left(state, index) == rest
-        prune(index, Bounds(runs=1))
+        prune(index, PruneBounds(runs=1))
         assert left(state, index) == names[-1:]
 
 
@@ -181,7 +181,7 @@ class TestAround:
 
         with monkeypatch.context() as racing:
             racing.setattr(Index, "forget", forget_and_start)
-            prune(index, Bounds(runs=0))
+            prune(index, PruneBounds(runs=0))
         assert state.live_ids() == ["r00"]
 
     def test_one_that_is_removed_while_another_reads_it(
@@ -209,13 +209,13 @@ class TestAround:
         os.mkdir(state.run_path("hollow"))
         Path(state.run_path("hollow"), "inner").mkdir()
         state.mark_live("hollow")
-        assert set(prune(index, Bounds(runs=0)).removed) == {"noise", "hollow"}
+        assert set(prune(index, PruneBounds(runs=0)).removed) == {"noise", "hollow"}
         assert left(state, index) == []
 
     def test_a_directory_that_is_gone_already(self, state: StateDirectory, index: Index) -> None:
         fill(state, index, 2)
         run_directory.remove(state.run_path("r00"))
-        assert prune(index, Bounds(runs=1)).removed == ("r00",)
+        assert prune(index, PruneBounds(runs=1)).removed == ("r00",)
         assert left(state, index) == ["r01"]
 
     def test_one_that_cannot_be_removed_is_kept(
@@ -231,7 +231,7 @@ class TestAround:
 
         with monkeypatch.context() as broken:
             broken.setattr(os, "rename", refuses)
-            pruned = prune(index, Bounds(runs=1))
+            pruned = prune(index, PruneBounds(runs=1))
         assert pruned.removed == ("r01",)
         assert pruned.kept == (("r00", "it cannot be removed: Permission denied"),)
         index.refresh()
@@ -244,5 +244,5 @@ class TestAround:
         for name in ("dead", "making"):
             os.utime(state.hidden_path(name, "new"), (1, 1))
         with HeldLock(state.hidden_path("making", "new"), byte=1):
-            prune(index, Bounds(runs=0))
+            prune(index, PruneBounds(runs=0))
             assert sorted(os.listdir(state.runs_path)) == [".new-making", ".new-young"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.state import run_directory
-from holdfast.state.record import Record, resolve
+from holdfast.state.record import RunRecord, resolve
 from holdfast.values.errors import AmbiguousRunError, JournalDamagedError, JournalVersionError, RunNotFoundError
 from tests.support.durable import DurableRun, HeldLock, facts_of_success, journal_bytes, put_run, run_to_end
 
@@ -34,10 +34,10 @@ class TestReading:
 
     def test_starting(self, state: StateDirectory) -> None:
         path = put_run(state, "one", journal_bytes("one", []))
-        with HeldLock(path, byte=1), Record(state, "one") as record:
+        with HeldLock(path, byte=1), RunRecord(state, "one") as record:
             assert record.read().guard == "starting"
             assert not record.unfinished
-        with Record(state, "one") as record:
+        with RunRecord(state, "one") as record:
             assert record.read().unfinished
 
     def test_last_words_between_the_two_looks(self, state: StateDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,17 +49,17 @@ class TestReading:
             return real(journal, has_facts=has_facts)
 
         monkeypatch.setattr(run_directory, "guard_state", ends_meanwhile)
-        with Record(state, "one") as record:
+        with RunRecord(state, "one") as record:
             record.read()
             assert (record.reader.ended, record.unfinished) == (True, False)
 
     def test_when_it_was_begun(self, state: StateDirectory) -> None:
         put_run(state, "one", journal_bytes("one", begun_ns=1_600_000_000_000_000_000))
-        with Record(state, "one") as record:
+        with RunRecord(state, "one") as record:
             assert record.read().begun_ns == 1_600_000_000_000_000_000
         path = put_run(state, "two", b"")
         os.utime(Path(path, "journal"), (5, 5))
-        with Record(state, "two") as record:
+        with RunRecord(state, "two") as record:
             assert record.read().begun_ns == 5_000_000_000
 
     def test_what_cannot_be_read(self, state: StateDirectory) -> None:
@@ -67,18 +67,18 @@ class TestReading:
         put_run(state, "foreign", journal_bytes("foreign").replace(b"HOLDFAST\x01", b"HOLDFAST\x63", 1))
         os.mkdir(state.run_path("hollow"))
         for run_id, error in (("noise", JournalDamagedError), ("foreign", JournalVersionError)):
-            with Record(state, run_id) as record, pytest.raises(error, match=run_id) as raised:
+            with RunRecord(state, run_id) as record, pytest.raises(error, match=run_id) as raised:
                 record.read()
             assert raised.value.run_id == run_id
             assert raised.value.remedy
         for run_id in ("hollow", "nobody"):
             with pytest.raises(RunNotFoundError, match=run_id):
-                Record(state, run_id)
+                RunRecord(state, run_id)
 
     @pytest.mark.guard
     def test_output_stays_readable(self, state: StateDirectory) -> None:
         run_id = run_to_end(state, ["sh", "-c", "echo hello; echo error >&2"])
-        with Record(state, run_id) as record:
+        with RunRecord(state, run_id) as record:
             record.read()
             assert (record.reader.collect("stdout"), record.reader.collect("stderr")) == (b"hello\n", b"error\n")
 

@@ -15,8 +15,8 @@ from holdfast.guard import containment
 from holdfast.guard.leftovers import Cleaned
 from holdfast.state import recovery
 from holdfast.state.index.index import Index
-from holdfast.state.index.prune import Bounds, prune
-from holdfast.state.record import Record
+from holdfast.state.index.prune import PruneBounds, prune
+from holdfast.state.record import RunRecord
 from holdfast.values.errors import JournalVersionError
 from holdfast.values.identity import read_identity
 from holdfast.values.run_id import new_run_id
@@ -33,7 +33,7 @@ STARTED = facts_of_success(0)[:1]
 
 
 def outcome_of(state: StateDirectory, run_id: str) -> Outcome:
-    with Record(state, run_id) as record:
+    with RunRecord(state, run_id) as record:
         record.read()
         assert record.reader.ended
         return record.outcome
@@ -164,7 +164,7 @@ class TestOutcome:
                 (found,) = tree.detail["survivors"]
                 assert (found["pid"], found["start_ticks"]) == identity[:2]
                 with Index.open(state) as index:
-                    assert [run_id for run_id, _ in prune(index, Bounds(runs=0)).kept] == ["one"]
+                    assert [run_id for run_id, _ in prune(index, PruneBounds(runs=0)).kept] == ["one"]
             finally:
                 survivor.kill()
 
@@ -214,7 +214,7 @@ print(sum(recovery.finish(state, name) is not None for name in state.live_ids())
             other.stdin.flush()
         assert sum(int(other.communicate()[0]) for other in others) == len(names)
         for name in names:
-            with Record(state, name) as record:
+            with RunRecord(state, name) as record:
                 record.read()
                 assert kinds(record.reader.facts) == ["started", "tree", "lost", "end"]
 
@@ -228,7 +228,7 @@ print(sum(recovery.finish(state, name) is not None for name in state.live_ids())
             assert recovery.finish(state, "one") is not None, length
             outcome = outcome_of(state, "one")
             assert (outcome.status, outcome.cause) == ("lost", "guard")
-            with Record(state, "one") as record:
+            with RunRecord(state, "one") as record:
                 record.read()
                 assert record.reader.damage is None
 
@@ -249,7 +249,7 @@ class TestDamage:
         path = Path(put_run(state, "one", noise))
         assert recovery.finish(state, "one") is not None
         assert (path / "journal.damaged").read_bytes() == noise
-        with Record(state, "one") as record:
+        with RunRecord(state, "one") as record:
             record.read()
             assert record.reader.header is not None
             assert record.reader.header["run_id"] == "one"

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.state import run_directory
 from holdfast.state.index.index import Index
-from holdfast.state.record import Record
+from holdfast.state.record import RunRecord
 from holdfast.state.upkeep import orphans
 from holdfast.state.upkeep.sweep import Sweeper
 from holdfast.values.errors import StateError
@@ -104,7 +104,7 @@ def test_one_broken_run_does_not_stop_the_rest(
     assert swept.finished == (ids[0], ids[2])
     assert any(ids[1] in problem and "Read-only" in problem for problem in swept.problems)
     assert all(run_id in caplog.text for run_id in ids[:3])
-    with Record(state, ids[2]) as record:
+    with RunRecord(state, ids[2]) as record:
         assert record.read().outcome.status == "lost"
 
 

@@ -18,7 +18,7 @@ from holdfast.journal.reader import JournalReader
 from holdfast.outcome import decide
 from holdfast.runs.durable import launch_durable
 from holdfast.state import run_directory
-from holdfast.state.record import Record
+from holdfast.state.record import RunRecord
 from holdfast.values.identity import boot_id
 from holdfast.values.spec import make_spec
 
@@ -56,9 +56,9 @@ class DurableRun:
         """Go away as an owner does that dies: only the guard is left."""
         self.handle.control.close()
 
-    def record(self) -> Record:
+    def record(self) -> RunRecord:
         """The record as it is now; to be closed."""
-        return Record(self.state, self.run_id).read()
+        return RunRecord(self.state, self.run_id).read()
 
     def record_path(self) -> str:
         """The run's directory."""

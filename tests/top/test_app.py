@@ -14,7 +14,7 @@ from textual.containers import VerticalScroll
 from holdfast.guard import packets
 from holdfast.projections.report import report as project
 from holdfast.top.directory import DirectorySource
-from holdfast.top.source import TAIL_BYTES, Snapshot, Tail
+from holdfast.top.source import TAIL_BYTES, LogTail, Snapshot
 from holdfast.values.errors import RequestError
 
 from ..support.durable import DurableRun
@@ -249,9 +249,9 @@ class Restless:
             await asyncio.sleep(0)
             yield
 
-    async def tail(self, run_id: str) -> Tail:
+    async def tail(self, run_id: str) -> LogTail:
         self.looks += 1
-        return Tail(f"{run_id} {self.looks}".encode(), cut=False)
+        return LogTail(f"{run_id} {self.looks}".encode(), cut=False)
 
     async def output_changes(self, run_id: str) -> AsyncGenerator[None, None]:
         del run_id

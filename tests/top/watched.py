@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from holdfast.top.source import Source
+    from holdfast.top.source import RunSource
 
 BOUND_S = 60.0
 
@@ -21,7 +21,7 @@ BOUND_S = 60.0
 class WatchedTop(Top):
     """Says when it has shown something new."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: RunSource) -> None:
         super().__init__(source)
         self.shown = asyncio.Event()
 
@@ -68,7 +68,7 @@ class Watch:
 
 
 @asynccontextmanager
-async def watching(source: Source, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Watch]:
+async def watching(source: RunSource, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Watch]:
     """`Top` on this source, which is closed at the end."""
     try:
         app = WatchedTop(source)

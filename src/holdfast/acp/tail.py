@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..values.utf8_cut import end_of_last, start_of_first
 
 
-class Tail:
+class OutputTail:
     """Keeps at most `limit` bytes, and forgets the oldest."""
 
     def __init__(self, limit: int) -> None:

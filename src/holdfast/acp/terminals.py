@@ -24,7 +24,7 @@ from acp.schema import (
 from ..projections.acp_v1 import acp_v1_terminal
 from ..runs.supervisor import Supervisor
 from ..values.errors import HoldfastError, SpecError
-from .tail import Tail
+from .tail import OutputTail
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -43,13 +43,13 @@ _SETTLE_S = 1.0
 _EXEC_S = 0.002
 
 
-class Terminal:
+class AcpTerminal:
     """One terminal: the run, and what it shows."""
 
     def __init__(self, session_id: str, run: Run, limit: int) -> None:
         self.session_id = session_id
         self.run = run
-        self.tail = Tail(limit)
+        self.tail = OutputTail(limit)
         self.drained = anyio.Event()
         self._has_waited = False
 
@@ -83,7 +83,7 @@ class Terminals:
         """With a `state_dir` the runs can be found by other programs (`holdfast ps`). StateError: it cannot be used."""
         self._options = options
         self._supervisor = Supervisor(state_dir=state_dir)
-        self._terminals: dict[str, Terminal] = {}
+        self._terminals: dict[str, AcpTerminal] = {}
         self._group: TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
@@ -128,7 +128,7 @@ class Terminals:
         except HoldfastError as error:
             raise RequestError(-32603, str(error)) from error
         limit = _MOST_OUTPUT_BYTES if output_byte_limit is None else min(output_byte_limit, _MOST_OUTPUT_BYTES)
-        terminal = Terminal(session_id, run, limit)
+        terminal = AcpTerminal(session_id, run, limit)
         assert self._group is not None
         self._group.start_soon(terminal.read, name=f"holdfast terminal {run.run_id}")
         await _has_begun(run)
@@ -182,7 +182,7 @@ class Terminals:
         for terminal_id in [key for key, terminal in self._terminals.items() if terminal.session_id == session_id]:
             await self.release_terminal(session_id, terminal_id)
 
-    async def _free(self, terminal: Terminal) -> None:
+    async def _free(self, terminal: AcpTerminal) -> None:
         """Give its descriptors back when all is over."""
         try:
             await terminal.run.settled()
@@ -191,7 +191,7 @@ class Terminals:
         await terminal.drained.wait()
         terminal.run.close()
 
-    def _find(self, session_id: str, terminal_id: str) -> Terminal:
+    def _find(self, session_id: str, terminal_id: str) -> AcpTerminal:
         terminal = self._terminals.get(terminal_id)
         if terminal is None or terminal.session_id != session_id:
             raise _invalid(f"there is no terminal {terminal_id!r} in this session; was it released?")
@@ -218,7 +218,7 @@ def _is_past_exec(run: Run) -> bool:
         return False  # it has exited; the verdict says whether that was the command
 
 
-async def _end(terminal: Terminal, reason: str) -> None:
+async def _end(terminal: AcpTerminal, reason: str) -> None:
     try:
         await terminal.run.cancel(reason)
     except HoldfastError as error:

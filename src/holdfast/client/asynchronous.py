@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Self, TypeVar, Unpack
 
     from ..values.fields import Duration, Text
-    from .calls import Call, Stream, Until
+    from .calls import ClientCall, Stream, Until
     from .posting import SubmitOptions
     from .values import Event, EventFilters, Page, Records, Report, Reports, RunFilters
 
@@ -195,7 +195,7 @@ class AsyncClient:
             report = await self.settled(run_id)
         return await self.output(run_id, stream, offset=offset, late=late) if report["state"] == "settled" else None
 
-    async def _drive(self, asking: Generator[Call, dict[str, Any], T], patience: Patience | None = None) -> T:
+    async def _drive(self, asking: Generator[ClientCall, dict[str, Any], T], patience: Patience | None = None) -> T:
         try:
             call = next(asking)
             while True:
@@ -212,10 +212,10 @@ class AsyncClient:
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
 
-    async def _ask(self, call: Call) -> dict[str, Any]:
+    async def _ask(self, call: ClientCall) -> dict[str, Any]:
         return transport.answer_of(await self._send(call))  # type: ignore[no-any-return]
 
-    async def _send(self, call: Call) -> httpx2.Response:
+    async def _send(self, call: ClientCall) -> httpx2.Response:
         for attempt in range(2):
             try:
                 return await self._http.send(transport.request_of(self._http, call))
@@ -225,7 +225,7 @@ class AsyncClient:
         raise AssertionError("the second attempt returns or raises")
 
     @asynccontextmanager
-    async def _pieces(self, call: Call) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def _pieces(self, call: ClientCall) -> AsyncIterator[AsyncIterator[bytes]]:
         response = await self._http.send(transport.request_of(self._http, call), stream=True)
         try:
             if response.status_code >= 300:

@@ -29,7 +29,7 @@ _PAGE = 500
 QUIET_S = 60.0  # an event stream says something more often than this
 
 
-class Call(NamedTuple):
+class ClientCall(NamedTuple):
     """One request. `repeats`: asking twice does no harm. `patience_s` is how long the daemon may take on purpose."""
 
     method: str
@@ -42,19 +42,19 @@ class Call(NamedTuple):
     repeats: bool = True
 
 
-def submit(argv: Sequence[Text], options: SubmitOptions, idempotency_key: str | None) -> Call:
+def submit(argv: Sequence[Text], options: SubmitOptions, idempotency_key: str | None) -> ClientCall:
     """Post a run. SpecError: it is wrong, and nothing was sent."""
     headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
     repeats = idempotency_key is not None
-    return Call("POST", "/v1/runs", json=posted(argv, options), headers=headers, repeats=repeats)
+    return ClientCall("POST", "/v1/runs", json=posted(argv, options), headers=headers, repeats=repeats)
 
 
-def about(run_id: str, what: str = "") -> Call:
+def about(run_id: str, what: str = "") -> ClientCall:
     """Look at a run, or at its `evidence`."""
-    return Call("GET", _run(run_id, what))
+    return ClientCall("GET", _run(run_id, what))
 
 
-def listing(filters: RunFilters, cursor: str | None, limit: int | None) -> Call:
+def listing(filters: RunFilters, cursor: str | None, limit: int | None) -> ClientCall:
     """A page of the runs."""
     given: dict[str, Any] = {**filters, "cursor": cursor, "limit": limit}
     lists = {
@@ -62,7 +62,7 @@ def listing(filters: RunFilters, cursor: str | None, limit: int | None) -> Call:
         for name, value in given.items()
         if value is not None
     }
-    return Call("GET", "/v1/runs", lists)
+    return ClientCall("GET", "/v1/runs", lists)
 
 
 def page_of(answer: dict[str, Any]) -> Page:
@@ -70,7 +70,7 @@ def page_of(answer: dict[str, Any]) -> Page:
     return Page(answer["runs"], answer.get("cursor"))
 
 
-def all_pages(filters: RunFilters) -> Generator[Call, dict[str, Any], list[Report]]:
+def all_pages(filters: RunFilters) -> Generator[ClientCall, dict[str, Any], list[Report]]:
     """Ask for page after page; returns them all."""
     found: list[Report] = []
     cursor: str | None = None
@@ -82,12 +82,12 @@ def all_pages(filters: RunFilters) -> Generator[Call, dict[str, Any], list[Repor
             return found
 
 
-def wait_once(run_id: str, until: str, slice_s: float) -> Call:
+def wait_once(run_id: str, until: str, slice_s: float) -> ClientCall:
     """One long poll: answered when it is reached, or after this long."""
-    return Call("GET", _run(run_id, "wait"), {"until": until, "timeout_s": round(slice_s, 3)}, patience_s=slice_s)
+    return ClientCall("GET", _run(run_id, "wait"), {"until": until, "timeout_s": round(slice_s, 3)}, patience_s=slice_s)
 
 
-def waiting(run_id: str, until: Until, timeout: Duration | None) -> Generator[Call, Report, Report]:
+def waiting(run_id: str, until: Until, timeout: Duration | None) -> Generator[ClientCall, Report, Report]:
     """Ask again until it is reached or the time is over; returns the report as it is then."""
     left_s = None if timeout is None else parse_duration(timeout, field="timeout")
     deadline = None if left_s is None else time.monotonic() + left_s
@@ -99,47 +99,47 @@ def waiting(run_id: str, until: Until, timeout: Duration | None) -> Generator[Ca
             return report
 
 
-def ask(run_id: str, what: str, body: Mapping[str, Any]) -> Call:
+def ask(run_id: str, what: str, body: Mapping[str, Any]) -> ClientCall:
     """Ask something of a live run: `cancel`, `signal`, `resize`."""
-    return Call("POST", _run(run_id, what), json=body, repeats=False)
+    return ClientCall("POST", _run(run_id, what), json=body, repeats=False)
 
 
-def extend(run_id: str, seconds: Duration) -> Call:
+def extend(run_id: str, seconds: Duration) -> ClientCall:
     """Move the deadline."""
     return ask(run_id, "extend", {"seconds": parse_duration(seconds, field="seconds")})
 
 
-def send_input(run_id: str, data: bytes, *, eof: bool) -> Call:
+def send_input(run_id: str, data: bytes, *, eof: bool) -> ClientCall:
     """Bytes for stdin."""
     headers = {"Content-Type": "application/octet-stream"}
     params = {"eof": _word(eof)}
-    return Call("POST", _run(run_id, "input"), params, content=data, headers=headers, repeats=False)
+    return ClientCall("POST", _run(run_id, "input"), params, content=data, headers=headers, repeats=False)
 
 
-def output(run_id: str, stream: Stream, offset: int, *, follow: bool, late: bool) -> Call:
+def output(run_id: str, stream: Stream, offset: int, *, follow: bool, late: bool) -> ClientCall:
     """What a run wrote to one stream, from an offset; `follow`: until it is settled."""
     params = {"stream": stream, "offset": offset, "follow": _word(follow), "late": _word(late)}
-    return Call("GET", _run(run_id, "output"), params, patience_s=None if follow else 0.0)
+    return ClientCall("GET", _run(run_id, "output"), params, patience_s=None if follow else 0.0)
 
 
-def events(wanted: EventFilters, last_id: str | None) -> Call:
+def events(wanted: EventFilters, last_id: str | None) -> ClientCall:
     """The stream of events after this one."""
     params: dict[str, Any] = {name: _word(value) if value is True else value for name, value in wanted.items() if value}
     if not isinstance(types := params.get("types", ""), str):
         params["types"] = ",".join(types)
     headers = {"Accept": "text/event-stream"} | ({} if last_id is None else {"Last-Event-ID": last_id})
-    return Call("GET", "/v1/events", params, headers=headers, patience_s=QUIET_S)
+    return ClientCall("GET", "/v1/events", params, headers=headers, patience_s=QUIET_S)
 
 
-def close_session(name: str, reason: str, *, now: bool) -> Call:
+def close_session(name: str, reason: str, *, now: bool) -> ClientCall:
     """Close a session; answered when its runs are over."""
     params = {"reason": reason, "now": _word(now)}
-    return Call("DELETE", f"/v1/sessions/{quote(name, safe='')}", params, patience_s=None)
+    return ClientCall("DELETE", f"/v1/sessions/{quote(name, safe='')}", params, patience_s=None)
 
 
-def simple(path: str) -> Call:
+def simple(path: str) -> ClientCall:
     """`sessions`, `doctor`, `health`."""
-    return Call("GET", f"/v1/{path}", patience_s=60.0 if path == "doctor" else 0.0)
+    return ClientCall("GET", f"/v1/{path}", patience_s=60.0 if path == "doctor" else 0.0)
 
 
 def _run(run_id: str, what: str = "") -> str:

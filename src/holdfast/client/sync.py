@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Self, TypeVar, Unpack
 
     from ..values.fields import Duration, Text
-    from .calls import Call, Stream, Until
+    from .calls import ClientCall, Stream, Until
     from .posting import SubmitOptions
     from .values import Event, EventFilters, Page, Records, Report, Reports, RunFilters
 
@@ -197,7 +197,7 @@ class Client:
             report = self.settled(run_id)
         return self.output(run_id, stream, offset=offset, late=late) if report["state"] == "settled" else None
 
-    def _drive(self, asking: Generator[Call, dict[str, Any], T], patience: Patience | None = None) -> T:
+    def _drive(self, asking: Generator[ClientCall, dict[str, Any], T], patience: Patience | None = None) -> T:
         try:
             call = next(asking)
             while True:
@@ -214,10 +214,10 @@ class Client:
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
 
-    def _ask(self, call: Call) -> dict[str, Any]:
+    def _ask(self, call: ClientCall) -> dict[str, Any]:
         return transport.answer_of(self._send(call))  # type: ignore[no-any-return]
 
-    def _send(self, call: Call) -> httpx2.Response:
+    def _send(self, call: ClientCall) -> httpx2.Response:
         for attempt in range(2):
             try:
                 return self._http.send(transport.request_of(self._http, call))
@@ -227,7 +227,7 @@ class Client:
         raise AssertionError("the second attempt returns or raises")
 
     @contextmanager
-    def _pieces(self, call: Call) -> Iterator[Iterator[bytes]]:
+    def _pieces(self, call: ClientCall) -> Iterator[Iterator[bytes]]:
         response = self._http.send(transport.request_of(self._http, call), stream=True)
         try:
             if response.status_code >= 300:

@@ -15,7 +15,7 @@ except ModuleNotFoundError as error:  # pragma: no cover - the tests have it
     raise HoldfastError("holdfast.Client needs the package httpx2", remedy="pip install 'holdfast[client]'") from error
 
 if TYPE_CHECKING:
-    from .calls import Call
+    from .calls import ClientCall
     from .endpoint import Endpoint
 
 CONNECT_S = 5.0
@@ -29,7 +29,7 @@ def settings(endpoint: Endpoint) -> dict[str, Any]:
     return {"base_url": endpoint.base_url, "headers": endpoint.headers(), "trust_env": False}
 
 
-def request_of(http: httpx2.Client | httpx2.AsyncClient, call: Call) -> httpx2.Request:
+def request_of(http: httpx2.Client | httpx2.AsyncClient, call: ClientCall) -> httpx2.Request:
     """The request of a call."""
     read_s = None if call.patience_s is None else call.patience_s + ANSWER_S
     return http.build_request(
@@ -67,7 +67,7 @@ def failure(endpoint: Endpoint, error: httpx2.TransportError) -> DaemonUnreachab
     return unreachable(endpoint.shown, why)
 
 
-def may_repeat(call: Call, error: httpx2.TransportError, attempt: int) -> bool:
+def may_repeat(call: ClientCall, error: httpx2.TransportError, attempt: int) -> bool:
     """A kept connection may have been closed by the other side meanwhile: what does no harm is asked once more."""
     return attempt == 0 and call.repeats and not isinstance(error, (httpx2.TimeoutException, httpx2.ConnectError))
 

@@ -1,6 +1,6 @@
 """How the daemon is set up: flags, `HOLDFAST_*` variables and one TOML file, with one precedence and one table."""
 
-from .loading import Effective, Reloaded, Source, load_config, reload
+from .loading import Effective, Reloaded, SettingSource, load_config, reload
 from .model import Config, Setting, settings
 
-__all__ = ["Config", "Effective", "Reloaded", "Setting", "Source", "load_config", "reload", "settings"]
+__all__ = ["Config", "Effective", "Reloaded", "Setting", "SettingSource", "load_config", "reload", "settings"]

@@ -14,7 +14,7 @@ _NONE = "none"
 _YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
-class Kind(NamedTuple):
+class SettingKind(NamedTuple):
     """One kind of value. `read` takes text (of a flag or a variable) or what TOML gave, and raises SpecError."""
 
     metavar: str | None
@@ -116,7 +116,7 @@ def _joined(value: tuple[str, ...]) -> str:
     return ", ".join(value) or "-"
 
 
-def words(*allowed: str) -> Kind:
+def words(*allowed: str) -> SettingKind:
     """One of these words."""
 
     def read(value: str, name: str) -> str:
@@ -125,10 +125,10 @@ def words(*allowed: str) -> Kind:
             raise SpecError(f"{name} {value[:40]!r} is unknown", field=name, remedy=remedy)
         return value
 
-    return Kind("|".join(allowed), (str,), "text", read, _plain)
+    return SettingKind("|".join(allowed), (str,), "text", read, _plain)
 
 
-def optional(kind: Kind) -> Kind:
+def optional(kind: SettingKind) -> SettingKind:
     """The same, or `none`, which switches it off."""
 
     def read(value: Any, name: str) -> Any:
@@ -142,15 +142,15 @@ def optional(kind: Kind) -> Kind:
     )
 
 
-DURATION = Kind("DURATION", (str, int, float), "a duration", _duration, format_duration)
-SIZE = Kind("SIZE", (str, int), "a size", _size, format_size)
-COUNT = Kind("COUNT", (int,), "a whole number", _count, _plain)
+DURATION = SettingKind("DURATION", (str, int, float), "a duration", _duration, format_duration)
+SIZE = SettingKind("SIZE", (str, int), "a size", _size, format_size)
+COUNT = SettingKind("COUNT", (int,), "a whole number", _count, _plain)
 AT_LEAST_ONE = COUNT._replace(read=_at_least_one)
-SWITCH = Kind(None, (bool,), "true or false", _yes_no, lambda value: "true" if value else "false")
-TEXT = Kind("TEXT", (str,), "text", _text, _plain)
-LIST = Kind("TEXT", (list,), "a list of text", _listed, _joined, many=True)
-ADDRESSES = Kind("HOST:PORT", (list,), "a list of addresses", _addresses, _joined, many=True)
-COUNTS_BY_KEY = Kind(
+SWITCH = SettingKind(None, (bool,), "true or false", _yes_no, lambda value: "true" if value else "false")
+TEXT = SettingKind("TEXT", (str,), "text", _text, _plain)
+LIST = SettingKind("TEXT", (list,), "a list of text", _listed, _joined, many=True)
+ADDRESSES = SettingKind("HOST:PORT", (list,), "a list of addresses", _addresses, _joined, many=True)
+COUNTS_BY_KEY = SettingKind(
     "KEY=COUNT",
     (dict,),
     "a table of whole numbers",

@@ -23,7 +23,7 @@ CONFIG_VARIABLE = "HOLDFAST_CONFIG"
 FILE_NAME = "config.toml"
 
 
-class Source(NamedTuple):
+class SettingSource(NamedTuple):
     """Where a value comes from: `flag`, `variable`, `file` or `default`, and which one of them."""
 
     kind: str
@@ -46,7 +46,7 @@ class Effective(NamedTuple):
     """The settings in force, the source of each by name, and the file that was read, if there was one."""
 
     config: Config
-    sources: Mapping[str, Source]
+    sources: Mapping[str, SettingSource]
     file: str | None
     inputs: Inputs
 
@@ -73,7 +73,7 @@ def load_config(
     inputs = Inputs(flags or {}, os.environ if environ is None else environ, path, state_dir)
     file = _file(inputs)
     mistakes: list[ConfigError] = []
-    found: dict[str, tuple[Any, Source]] = {}
+    found: dict[str, tuple[Any, SettingSource]] = {}
     given = {} if file is None else _from_file(file, mistakes)
     for setting in settings().values():
         try:
@@ -145,25 +145,29 @@ def _leaves(values: dict[str, Any], known: set[str], above: tuple[str, ...]) -> 
             yield path, value
 
 
-def _value(setting: Setting, inputs: Inputs, file: TomlFile | None, given: Mapping[str, Any]) -> tuple[Any, Source]:
+def _value(
+    setting: Setting, inputs: Inputs, file: TomlFile | None, given: Mapping[str, Any]
+) -> tuple[Any, SettingSource]:
     if setting.flag is not None and setting.flag in inputs.flags:
         words = inputs.flags[setting.flag]
         text = "yes" if setting.kind.metavar is None else ",".join(words) if setting.kind.many else words[-1]
-        return _read(setting, text, setting.flag), Source("flag", setting.flag)
+        return _read(setting, text, setting.flag), SettingSource("flag", setting.flag)
     if setting.variable is not None and inputs.environ.get(setting.variable):
-        return _read(setting, inputs.environ[setting.variable], setting.variable), Source("variable", setting.variable)
+        return _read(setting, inputs.environ[setting.variable], setting.variable), SettingSource(
+            "variable", setting.variable
+        )
     if file is not None and setting.path in given:
         return _from_toml(setting, file, given[setting.path])
-    return setting.default, Source("default")
+    return setting.default, SettingSource("default")
 
 
-def _from_toml(setting: Setting, file: TomlFile, value: Any) -> tuple[Any, Source]:
+def _from_toml(setting: Setting, file: TomlFile, value: Any) -> tuple[Any, SettingSource]:
     path = tuple(setting.path.split("."))
     if not setting.kind.accepts(value):
         told = _TYPES.get(type(value), type(value).__name__)
         raise _mistake(file, path, f"{setting.path} is {told}", f"it has to be {setting.kind.wanted}")
     try:
-        return setting.kind.read(value, setting.path), Source("file", f"{file.path}:{file.line(path)}")
+        return setting.kind.read(value, setting.path), SettingSource("file", f"{file.path}:{file.line(path)}")
     except SpecError as error:
         below = (error.field or "").removeprefix(setting.path)[1:]  # the key of a table that is one setting
         raise _mistake(file, (*path, below) if below else path, error.message, error.remedy) from None

@@ -19,7 +19,7 @@ from .kinds import (
     SIZE,
     SWITCH,
     TEXT,
-    Kind,
+    SettingKind,
     optional,
     words,
 )
@@ -29,7 +29,7 @@ class Is(NamedTuple):
     """What the table says about a setting beside its name, type and default."""
 
     path: str
-    kind: Kind
+    kind: SettingKind
     doc: str
     reloads: bool = True
     flag: str | None = None
@@ -143,7 +143,7 @@ class Setting(NamedTuple):
 
     name: str
     path: str
-    kind: Kind
+    kind: SettingKind
     default: Any
     flag: str | None
     variable: str | None

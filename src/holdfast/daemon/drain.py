@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from .process.log import Log
     from .process.notify import Notifier
-    from .queue.scheduled_run import Tracked
+    from .queue.scheduled_run import ScheduledRun
     from .service.service import Service
 
 T = TypeVar("T")
@@ -130,7 +130,7 @@ class Drain:
         self._service.retry_after_s = max(_LEAST_RETRY_S, policy.drain_s if self.phase is Phase.DRAINING else 0.0)
         self._service.scheduler.is_open = False
 
-    def _announce(self, policy: Policy, busy: list[Tracked]) -> None:
+    def _announce(self, policy: Policy, busy: list[ScheduledRun]) -> None:
         takes_s = _MARGIN_S + self._ladders_s() + (policy.drain_s if self.phase is Phase.DRAINING else 0.0)
         self._notifier.stopping(f"draining {len(busy)} runs", takes_s)
         run_ids = [run.run_id for run in busy]
@@ -185,7 +185,7 @@ class Drain:
     def _enter(self, phase: Phase) -> None:
         self.phase = phase
 
-    def _settled(self, tracked: Tracked) -> None:
+    def _settled(self, tracked: ScheduledRun) -> None:
         self._log.info(f"run {tracked.run_id} settled after {self._ms()}", run_id=tracked.run_id)
         self._notifier.status(f"draining {len(self._service.scheduler.busy)} runs")
 
@@ -198,7 +198,7 @@ class Drain:
         return f"{round((time.monotonic() - self._began) * 1000)}ms"
 
 
-async def _ask_all(runs: list[Tracked], log: Log) -> None:
+async def _ask_all(runs: list[ScheduledRun], log: Log) -> None:
     """Ask them to end in this order, each once the one before has taken it; late ones are not waited for."""
     in_order_until = time.monotonic() + _IN_ORDER_S
     asked = []
@@ -208,7 +208,7 @@ async def _ask_all(runs: list[Tracked], log: Log) -> None:
     await asyncio.gather(*asked)
 
 
-async def _ask(tracked: Tracked, log: Log) -> None:
+async def _ask(tracked: ScheduledRun, log: Log) -> None:
     if tracked.run is None or tracked.verdict.is_set():
         return  # on its way already: asked again, its guard would climb at once
     try:

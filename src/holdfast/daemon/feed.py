@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..state.directory import StateDirectory
     from .engines.engine import EngineRun
     from .events.event_log import EventLog
-    from .queue.scheduled_run import Tracked
+    from .queue.scheduled_run import ScheduledRun
     from .queue.scheduler import Scheduler
 
 _LOOK_S = 0.2  # how soon somebody who begins to listen is served
@@ -48,7 +48,7 @@ class OutputFeed:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def begin(self, tracked: Tracked) -> None:
+    def begin(self, tracked: ScheduledRun) -> None:
         """A run was started: whoever listens already gets all of its output."""
         self._feed(tracked, from_begin=True)
 
@@ -59,7 +59,7 @@ class OutputFeed:
                 for tracked in list(self._scheduler.runs.values()):
                     self._feed(tracked, from_begin=False)
 
-    def _feed(self, tracked: Tracked, *, from_begin: bool) -> None:
+    def _feed(self, tracked: ScheduledRun, *, from_begin: bool) -> None:
         run_id, run = tracked.run_id, tracked.run
         if run is None or run_id in self._fed or not self._events.wants_output(run_id):
             return

@@ -30,11 +30,11 @@ from ..state.index.summary import look_at_marked
 from ..values.durations import format_duration
 from ..values.errors import HoldfastError, JournalError, RunNotFoundError, StateError
 from ..values.spec import make_spec
-from .process.tasks import Tasks
+from .process.tasks import BackgroundTasks
 from .queue import unstarted
 from .queue.admission import keys_of
 from .queue.intake import wall_time
-from .queue.scheduled_run import Tracked
+from .queue.scheduled_run import ScheduledRun
 from .queue.submission import Submission
 from .store.store import statements
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from ..state.directory import StateDirectory
-    from ..state.index.summary import Entry
+    from ..state.index.summary import RunSummary
     from .process.log import Log
     from .service.service import Service
 
@@ -51,7 +51,7 @@ _STARTING_S = 5.0  # a guard that was just started when the last daemon died get
 _AGAIN_S = 5.0
 
 
-class Row(NamedTuple):
+class QueueRow(NamedTuple):
     """One row of the queue."""
 
     sequence: int
@@ -60,7 +60,7 @@ class Row(NamedTuple):
     submission: bytes
 
 
-class Recovered(NamedTuple):
+class RecoveredQueue(NamedTuple):
     """What was found, for the log."""
 
     queued: int
@@ -78,11 +78,11 @@ class Recovery:
         self._state = service.state
         self._log = log
         self._queued = self._too_old = self._followed = 0
-        self._tasks = Tasks(lambda error: log.warning(f"the recovery of a run failed: {error}"))
+        self._tasks = BackgroundTasks(lambda error: log.warning(f"the recovery of a run failed: {error}"))
 
-    async def run(self, budget_s: float, unless: asyncio.Event) -> Recovered:
+    async def run(self, budget_s: float, unless: asyncio.Event) -> RecoveredQueue:
         """Find everything again, unless that is cut short. StateError: the daemon's own file cannot be read."""
-        rows = [Row(*row) for row in await self._service.store.read(lambda c: c.execute(_SQL["all"]).fetchall())]
+        rows = [QueueRow(*row) for row in await self._service.store.read(lambda c: c.execute(_SQL["all"]).fetchall())]
         active = await self._service.store.read(lambda c: c.execute(_SQL["active"]).fetchall())
         for run_id, _queued_ns, key in active:
             self._follow_later(run_id, key)
@@ -93,7 +93,7 @@ class Recovery:
             # One after the other: some of them begin others.
             await asyncio.wait([*self._tasks, cut_short], timeout=left, return_when=asyncio.FIRST_COMPLETED)
         cut_short.cancel()
-        return Recovered(self._queued, self._followed, self._too_old, len(self._tasks))
+        return RecoveredQueue(self._queued, self._followed, self._too_old, len(self._tasks))
 
     async def stop(self) -> None:
         """What is not done by now is the next daemon's."""
@@ -101,7 +101,7 @@ class Recovery:
 
     # Runs that were queued.
 
-    async def _rows(self, rows: list[Row], active: set[str]) -> None:
+    async def _rows(self, rows: list[QueueRow], active: set[str]) -> None:
         """Sort out what was started, then look at all the others.
 
         In this order: the look finishes the record of every run whose guard is gone, and one that was only about to
@@ -119,7 +119,7 @@ class Recovery:
                 self._tasks.begin(self._move(row))
         self._tasks.begin(self._others({*active, *(row.run_id for row in rows)}))
 
-    def _queue(self, row: Row) -> None:
+    def _queue(self, row: QueueRow) -> None:
         age_s = max(0.0, (time.time_ns() - row.queued_ns) / 1e9)
         try:
             submission = msgspec.json.decode(row.submission, type=Submission)
@@ -127,12 +127,12 @@ class Recovery:
         except (msgspec.MsgspecError, HoldfastError) as error:
             self._log.warning(f"its entry in the queue cannot be used: {error}", run_id=row.run_id)
             spec = make_spec(["?"], run_id=row.run_id, queued_at=wall_time(row.queued_ns))
-            tracked = Tracked(row.run_id, keys_of(None, None, None), spec=spec)
+            tracked = ScheduledRun(row.run_id, keys_of(None, None, None), spec=spec)
             self._scheduler.enqueue(tracked, row.sequence, 0, None, 0.0)
             self._end(tracked, "shutdown", "its entry in the queue cannot be read any more")
             return
         keys = keys_of(submission.concurrency_key, spec.session, dict(spec.labels))
-        tracked = Tracked(row.run_id, keys, spec=spec)
+        tracked = ScheduledRun(row.run_id, keys, spec=spec)
         limit_s = submission.queue_timeout_s
         left_s = None if limit_s is None else limit_s - age_s
         self._scheduler.enqueue(tracked, row.sequence, submission.priority, left_s, limit_s or 0.0)
@@ -147,11 +147,11 @@ class Recovery:
         else:
             self._queued += 1
 
-    def _end(self, tracked: Tracked, cause: str, reason: str) -> None:
+    def _end(self, tracked: ScheduledRun, cause: str, reason: str) -> None:
         self._scheduler.end_in_queue(tracked.run_id, unstarted.stopped(cause, reason))
         self._tasks.begin(_settled(tracked))
 
-    async def _move(self, row: Row) -> None:
+    async def _move(self, row: QueueRow) -> None:
         """It was started: what is left to do is what follows."""
         key = None
         try:
@@ -159,7 +159,7 @@ class Recovery:
             key = submission.concurrency_key
             # Perhaps nobody was told that it was queued; who was told is not told again.
             spec = submission.spec(row.run_id, wall_time(row.queued_ns))
-            self._scheduler.announce_queued(Tracked(row.run_id, keys_of(key, None, None), spec=spec))
+            self._scheduler.announce_queued(ScheduledRun(row.run_id, keys_of(key, None, None), spec=spec))
         except (msgspec.MsgspecError, HoldfastError) as error:
             self._log.warning(f"its entry in the queue cannot be read: {error}", run_id=row.run_id)
         values = {"run_id": row.run_id, "queued_ns": row.queued_ns, "concurrency_key": key}
@@ -185,7 +185,7 @@ class Recovery:
                 keys = keys_of(key, asked.get("session"), asked.get("labels"))
                 self._scheduler.admission.vacate(run_id)
                 self._scheduler.admission.occupy(run_id, keys)
-                tracked = await self._service.adopt(Tracked(run_id, keys))
+                tracked = await self._service.adopt(ScheduledRun(run_id, keys))
                 self._followed += 1
                 break
             except (RunNotFoundError, JournalError) as error:
@@ -209,7 +209,7 @@ class Recovery:
             elif entry.run_id not in known and entry.report.get("queued_at") is not None:
                 self._follow_later(entry.run_id, None)
 
-    async def _live(self) -> list[Entry]:
+    async def _live(self) -> list[RunSummary]:
         try:
             return await self._service.history.refresh()
         except StateError as error:  # it is tried again with the next run that ends; what lives is found without it
@@ -267,9 +267,9 @@ def remove_probes() -> None:
 
 
 def _asked_for(state: StateDirectory, run_id: str) -> dict[str, Any]:
-    from ..state.record import Record
+    from ..state.record import RunRecord
 
-    with Record(state, run_id) as record:
+    with RunRecord(state, run_id) as record:
         record.read()
         return record.reader.spec or {}
 
@@ -278,5 +278,5 @@ def _forget(connection: sqlite3.Connection, run_id: str) -> None:
     connection.execute(_SQL["end"], {"run_id": run_id})
 
 
-async def _settled(tracked: Tracked) -> None:
+async def _settled(tracked: ScheduledRun) -> None:
     await tracked.settled.wait()

@@ -21,7 +21,7 @@ from ..config import reload
 from ..runs.supervisor import Supervisor
 from ..state import owner_lock
 from ..state.directory import StateDirectory
-from ..state.index.prune import Bounds
+from ..state.index.prune import PruneBounds
 from ..values.errors import HoldfastError
 from .drain import Drain, Phase
 from .engines.engine import LocalEngine
@@ -32,7 +32,7 @@ from .listener import Listener
 from .process.log import Forwarded, Log
 from .process.notify import Notifier
 from .process.signals import Signals
-from .process.tasks import Tasks
+from .process.tasks import BackgroundTasks
 from .queue.scheduler import Scheduler
 from .recovery import Recovery
 from .service.history import History
@@ -96,7 +96,9 @@ class _Daemon:
         self._effective = effective
         self._log = log
         self._notifier = Notifier(os.environ)
-        self._tasks = Tasks(lambda error: log.error(f"this is a defect in Holdfast, please report it: {error!r}"))
+        self._tasks = BackgroundTasks(
+            lambda error: log.error(f"this is a defect in Holdfast, please report it: {error!r}")
+        )
 
     @property
     def _config(self) -> Config:
@@ -220,7 +222,7 @@ class _Daemon:
 
     async def _prune(self, service: Service) -> None:
         config = service.config
-        bounds = Bounds(config.retention_age_s, config.retention_count, config.retention_bytes)
+        bounds = PruneBounds(config.retention_age_s, config.retention_count, config.retention_bytes)
         if all(bound is None for bound in bounds):
             return
         done = await service.history.prune(bounds)
@@ -249,9 +251,9 @@ class _Daemon:
         await service.deliveries.stop(last_tries_s=0.0 if drain.phase is Phase.LEAVING else _LAST_TRIES_S)
 
 
-def _bounds(config: Config) -> event_log.Bounds:
+def _bounds(config: Config) -> event_log.EventLogBounds:
     keep_s = config.events_age_s
-    return event_log.Bounds(config.events_count, 1e9 if keep_s is None else keep_s)
+    return event_log.EventLogBounds(config.events_count, 1e9 if keep_s is None else keep_s)
 
 
 def _forget_keys(connection: Any, before_ns: int) -> None:

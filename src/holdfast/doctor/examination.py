@@ -14,8 +14,8 @@ from ..guard import leaves
 from ..state import owner_lock, run_directory
 from ..state.directory import StateDirectory, default_path
 from ..state.upkeep import orphans, run_health
-from ..state.upkeep.finding import OK, PROBLEM, REAP, WARNING, Diagnosis, Finding, Repair
-from ..state.upkeep.guard_census import Accounts
+from ..state.upkeep.finding import OK, PROBLEM, REAP, WARNING, Diagnosis, DoctorFinding, PlannedRepair
+from ..state.upkeep.guard_census import GuardCensus
 from ..values.errors import StateError
 from . import host, index_health
 
@@ -40,7 +40,7 @@ def examine(path: str | None = None, *, trial: bool = True, age_s: float = 60.0)
             found += _examine_state(state, lost, age_s)
         except (StateError, OSError) as error:
             what = f"the state directory {state.path} cannot be looked at: {error}"
-            found.append((Finding(PROBLEM, "state", what, remedy="look at it, or name another one"), None))
+            found.append((DoctorFinding(PROBLEM, "state", what, remedy="look at it, or name another one"), None))
     told = {pid for finding, _ in found if finding.needs_action for pid in finding.pids}
     found += _orphans(lost, told)
     found += _leaves(state, age_s)
@@ -55,14 +55,14 @@ def open_for_repair(path: str | None) -> StateDirectory | None:
         return None
 
 
-def _open(path: str | None) -> tuple[StateDirectory | None, Finding]:
+def _open(path: str | None) -> tuple[StateDirectory | None, DoctorFinding]:
     full = os.path.abspath(path or default_path())
     if path is None and not os.path.lexists(full):
-        return None, Finding(OK, "state", f"{full} is made by the first run")
+        return None, DoctorFinding(OK, "state", f"{full} is made by the first run")
     try:
-        return StateDirectory.open(full, create=False), Finding(OK, "state", full)
+        return StateDirectory.open(full, create=False), DoctorFinding(OK, "state", full)
     except StateError as error:
-        return None, Finding(PROBLEM, "state", error.message, remedy=error.remedy)
+        return None, DoctorFinding(PROBLEM, "state", error.message, remedy=error.remedy)
 
 
 def _examine_state(state: StateDirectory, lost: list[Orphan], age_s: float) -> Iterator[Found]:
@@ -75,34 +75,36 @@ def _examine_state(state: StateDirectory, lost: list[Orphan], age_s: float) -> I
     yield from index_health.examine(state)
 
 
-def _directory(state: StateDirectory) -> Iterator[Finding]:
+def _directory(state: StateDirectory) -> Iterator[DoctorFinding]:
     for part in (state.runs_path, state.live_path, state.sessions_path):
         if not os.path.isdir(part):
-            yield Finding(PROBLEM, "state", f"{part} is missing", remedy=f"make it again: mkdir -m 700 {part}")
+            yield DoctorFinding(PROBLEM, "state", f"{part} is missing", remedy=f"make it again: mkdir -m 700 {part}")
     mode = stat.S_IMODE(os.stat(state.path).st_mode)
     if mode & 0o077:
         what = f"others may look into {state.path} (mode {mode:o}), which holds the output of every run"
-        yield Finding(WARNING, "state", what, remedy=f"chmod 700 {state.path}")
+        yield DoctorFinding(WARNING, "state", what, remedy=f"chmod 700 {state.path}")
     if not os.access(state.path, os.W_OK | os.X_OK):
-        yield Finding(PROBLEM, "state", f"{state.path} cannot be written", remedy="choose another with --state-dir")
+        yield DoctorFinding(
+            PROBLEM, "state", f"{state.path} cannot be written", remedy="choose another with --state-dir"
+        )
     room = os.statvfs(state.path)
     free = room.f_bavail * room.f_frsize
     what = f"{free >> 20} MiB free, room for {room.f_favail} files" if room.f_files else f"{free >> 20} MiB free"
     if free < _LITTLE_BYTES or (room.f_files and room.f_favail < _LITTLE_FILES):
-        yield Finding(WARNING, "state", what, remedy="free space, or remove old runs: holdfast prune --help")
+        yield DoctorFinding(WARNING, "state", what, remedy="free space, or remove old runs: holdfast prune --help")
     else:
-        yield Finding(OK, "state", what)
+        yield DoctorFinding(OK, "state", what)
 
 
 def _leftovers(state: StateDirectory, age_s: float) -> Iterator[Found]:
     for path in run_directory.abandoned(state, age_s):
-        remove = Repair("directory", f"remove the half-written {path}", path=path)
-        yield Finding(WARNING, "leftover", f"{path} was never finished: its maker died", remedy=REAP), remove
+        remove = PlannedRepair("directory", f"remove the half-written {path}", path=path)
+        yield DoctorFinding(WARNING, "leftover", f"{path} was never finished: its maker died", remedy=REAP), remove
     for run_id in state.all_ids():
         if run_health.has_stale_socket(state, run_id):
             path = run_health.socket_path(state, run_id)
-            remove = Repair("socket", f"remove the stale {path}", run_id, path=path)
-            yield Finding(WARNING, "leftover", f"{path} has no guard behind it", run_id, (), REAP), remove
+            remove = PlannedRepair("socket", f"remove the stale {path}", run_id, path=path)
+            yield DoctorFinding(WARNING, "leftover", f"{path} has no guard behind it", run_id, (), REAP), remove
 
 
 def _owner(state: StateDirectory) -> Found:
@@ -110,21 +112,21 @@ def _owner(state: StateDirectory) -> Found:
     try:
         seen = owner_lock.look(state)
     except StateError as error:
-        return Finding(PROBLEM, "owner", error.message, remedy=error.remedy), None
+        return DoctorFinding(PROBLEM, "owner", error.message, remedy=error.remedy), None
     owner = seen.owner
     who = "" if owner is None else f": {owner.what}, process {owner.pid}"
     match seen.state:
         case owner_lock.STALE:
             what = f"the last owner of the state directory did not say good-bye{who}"
-            clear = Repair("owner", f"remove the stale {path}", path=path)
-            return Finding(WARNING, "owner", what, remedy=f"start it again, or {REAP}"), clear
+            clear = PlannedRepair("owner", f"remove the stale {path}", path=path)
+            return DoctorFinding(WARNING, "owner", what, remedy=f"start it again, or {REAP}"), clear
         case owner_lock.INVALID:
             remedy = "look at it; if nothing uses it, remove it"
-            return Finding(PROBLEM, "owner", f"{path} {seen.why}", remedy=remedy), None
+            return DoctorFinding(PROBLEM, "owner", f"{path} {seen.why}", remedy=remedy), None
         case owner_lock.ALIVE:
-            return Finding(OK, "owner", f"alive{who}", pids=() if owner is None else (owner.pid,)), None
+            return DoctorFinding(OK, "owner", f"alive{who}", pids=() if owner is None else (owner.pid,)), None
         case _:
-            return Finding(OK, "owner", "none, and none is needed"), None
+            return DoctorFinding(OK, "owner", "none, and none is needed"), None
 
 
 def _orphans(lost: list[Orphan], told: set[int]) -> Iterator[Found]:
@@ -133,7 +135,7 @@ def _orphans(lost: list[Orphan], told: set[int]) -> Iterator[Found]:
             continue  # with its run, whose repair ends it
         name = f"process {orphan.pid} ({orphan.command})"
         whose = "its run has ended" if orphan.known else "its run is none of this state directory"
-        finding = Finding(
+        finding = DoctorFinding(
             PROBLEM,
             "orphan",
             f"{name} has no guard: {whose}; it is known by its {orphan.evidence}",
@@ -141,17 +143,21 @@ def _orphans(lost: list[Orphan], told: set[int]) -> Iterator[Found]:
             (orphan.pid,),
             REAP if orphan.why_not is None else f"{orphan.why_not}: look as that user",
         )
-        kill = Repair("kill", f"kill {name}", orphan.run_id, (orphan.pid,), orphan=orphan)
+        kill = PlannedRepair("kill", f"kill {name}", orphan.run_id, (orphan.pid,), orphan=orphan)
         yield finding, kill if orphan.why_not is None else None
 
 
 def _leaves(state: StateDirectory | None, age_s: float) -> Iterator[Found]:
     empty = leaves.find_empty(older_than_s=age_s)
-    accounts = Accounts(state)
+    accounts = GuardCensus(state)
     for leaf in empty:
         if accounts.is_orphaned(leaf.run_id):
-            remove = Repair("leaf", f"remove the empty cgroup {leaf.path}", leaf.run_id, path=leaf.path, leaf=leaf)
+            remove = PlannedRepair(
+                "leaf", f"remove the empty cgroup {leaf.path}", leaf.run_id, path=leaf.path, leaf=leaf
+            )
             yield (
-                Finding(WARNING, "leftover", f"the cgroup {leaf.path} is empty and nobody's", leaf.run_id, (), REAP),
+                DoctorFinding(
+                    WARNING, "leftover", f"the cgroup {leaf.path} is empty and nobody's", leaf.run_id, (), REAP
+                ),
                 remove,
             )

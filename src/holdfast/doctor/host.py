@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..guard import containment
 from ..guard.launch import guard_path
-from ..state.upkeep.finding import OK, PROBLEM, WARNING, Finding
+from ..state.upkeep.finding import OK, PROBLEM, WARNING, DoctorFinding
 from ..state.upkeep.guard_census import all_pids, read_proc
 from ..values.environment import findings as environment_findings
 from ..values.errors import HoldfastError
@@ -30,7 +30,7 @@ _FEW_DESCRIPTORS = 256  # three or four for each run of one owner
 _FEW_PROCESSES = 128
 
 
-def examine(*, trial: bool = True) -> Iterator[Finding]:
+def examine(*, trial: bool = True) -> Iterator[DoctorFinding]:
     """Everything that does not depend on a state directory; `trial`: also run a command under a guard."""
     yield from _platform()
     yield from _containment()
@@ -39,21 +39,23 @@ def examine(*, trial: bool = True) -> Iterator[Finding]:
     yield from _guard(trial)
 
 
-def _platform() -> Iterator[Finding]:
+def _platform() -> Iterator[DoctorFinding]:
     name = f"{platform.system()} {platform.release()} {platform.machine()}"
     if platform.system() != "Linux":
-        yield Finding(PROBLEM, "platform", f"{name} is not supported", remedy="use Linux")
+        yield DoctorFinding(PROBLEM, "platform", f"{name} is not supported", remedy="use Linux")
         return
     missing = [what for what, is_there in CAPABILITIES.items() if not is_there()]
     slower = [what for what, is_there in CONVENIENCES.items() if not is_there()]
     if missing:
         remedy = "use Linux 5.4 or newer, and look whether a sandbox (seccomp) or a missing /proc stands in the way"
-        yield Finding(PROBLEM, "platform", f"{name} lacks {', '.join(missing)}", remedy=remedy)
+        yield DoctorFinding(PROBLEM, "platform", f"{name} lacks {', '.join(missing)}", remedy=remedy)
     if slower:
-        yield Finding(WARNING, "platform", f"{name} has no {', '.join(slower)}: Holdfast works without, only slower")
+        yield DoctorFinding(
+            WARNING, "platform", f"{name} has no {', '.join(slower)}: Holdfast works without, only slower"
+        )
     if not missing and not slower:
         have = ", ".join([*CAPABILITIES, *CONVENIENCES])
-        yield Finding(OK, "platform", f"{name} has {have}")
+        yield DoctorFinding(OK, "platform", f"{name} has {have}")
 
 
 def _has_pidfd() -> bool:
@@ -131,30 +133,34 @@ CONVENIENCES: dict[str, Callable[[], bool]] = {
 }
 
 
-def _containment() -> Iterator[Finding]:
+def _containment() -> Iterator[DoctorFinding]:
     here = containment.probe()
     if here.cgroup_base is None:
         # Not a warning with a remedy: every promise holds, except against a SIGKILL of the guard itself.
         what = f"by subreaper; a cgroup would also hold what a killed guard leaves, but {here.why_not}"
-        yield Finding(WARNING, "containment", what)
+        yield DoctorFinding(WARNING, "containment", what)
     else:
-        yield Finding(OK, "containment", f"by cgroup, in {here.cgroup_base}")
+        yield DoctorFinding(OK, "containment", f"by cgroup, in {here.cgroup_base}")
     kept = here.controls or (here.memory_base is not None and here.pids_base is not None)
     how = "kept by the kernel" if kept else "measured by the guard, a few times a second"
-    yield Finding(OK, "containment", f"budgets of memory and processes are {how}")
+    yield DoctorFinding(OK, "containment", f"budgets of memory and processes are {how}")
 
 
-def _limits() -> Iterator[Finding]:
+def _limits() -> Iterator[DoctorFinding]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = len(os.listdir("/proc/self/fd"))
     what = f"{_number(soft)} file descriptors ({_number(hard)} at most), {used} in use here"
     few = soft != resource.RLIM_INFINITY and soft - used < _FEW_DESCRIPTORS
-    yield Finding(WARNING, "limits", what, remedy="raise it: ulimit -n 4096") if few else Finding(OK, "limits", what)
+    yield (
+        DoctorFinding(WARNING, "limits", what, remedy="raise it: ulimit -n 4096")
+        if few
+        else DoctorFinding(OK, "limits", what)
+    )
     left, of = min(_process_limits())
     what = f"{_number(left)} more processes ({of})"
     remedy = "end some, or raise that limit"
     low = left < _FEW_PROCESSES
-    yield Finding(WARNING, "limits", what, remedy=remedy) if low else Finding(OK, "limits", what)
+    yield DoctorFinding(WARNING, "limits", what, remedy=remedy) if low else DoctorFinding(OK, "limits", what)
 
 
 def _process_limits() -> Iterator[tuple[int, str]]:
@@ -189,29 +195,29 @@ def _number(number: int) -> str:
     return "any number of" if number == resource.RLIM_INFINITY else str(number)
 
 
-def _environment() -> Iterator[Finding]:
+def _environment() -> Iterator[DoctorFinding]:
     found = environment_findings(os.environ)
     if not found:
-        yield Finding(OK, "environment", "clean: no marks of another agent")
+        yield DoctorFinding(OK, "environment", "clean: no marks of another agent")
     for name, reason in found:
-        yield Finding(WARNING, "environment", f"{name} is set ({reason}); no run inherits it")
+        yield DoctorFinding(WARNING, "environment", f"{name} is set ({reason}); no run inherits it")
 
 
-def _guard(trial: bool) -> Iterator[Finding]:
+def _guard(trial: bool) -> Iterator[DoctorFinding]:
     path = guard_path()
     if not trial:
-        yield Finding(OK, "guard", path)
+        yield DoctorFinding(OK, "guard", path)
         return
     from ..runs.blocking import run
 
     try:
         result = run(["/bin/sh", "-c", ":"], timeout=10, grace=1, env={}, parent=None)
     except HoldfastError as error:
-        yield Finding(PROBLEM, "guard", error.message, remedy=error.remedy or "reinstall holdfast")
+        yield DoctorFinding(PROBLEM, "guard", error.message, remedy=error.remedy or "reinstall holdfast")
         return
     report = result.report
     if (result.status, report["tree"]) != ("succeeded", "gone"):
         what = f"a trial run under {path} ended as {result.status}/{result.cause}: {report['reason']}"
-        yield Finding(PROBLEM, "guard", what, run_id=result.run_id, remedy="reinstall holdfast for this machine")
+        yield DoctorFinding(PROBLEM, "guard", what, run_id=result.run_id, remedy="reinstall holdfast for this machine")
         return
-    yield Finding(OK, "guard", f"{path} ran a command, contained by {report['containment']}")
+    yield DoctorFinding(OK, "guard", f"{path} ran a command, contained by {report['containment']}")

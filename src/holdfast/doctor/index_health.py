@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..state.file_lock import FileLock
 from ..state.index import database
 from ..state.index.index import Index
-from ..state.upkeep.finding import OK, PROBLEM, REAP, WARNING, Finding, Repair
+from ..state.upkeep.finding import OK, PROBLEM, REAP, WARNING, DoctorFinding, PlannedRepair
 from ..values.errors import StateError
 
 if TYPE_CHECKING:
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from ..state.upkeep.finding import Found
 
 _WAIT_S = 5.0
-_AGAIN = Repair("index", "make the index again from the journals")
+_AGAIN = PlannedRepair("index", "make the index again from the journals")
 
 
 def examine(state: StateDirectory) -> Iterator[Found]:
     """Whether the index can be relied on."""
     problem = check(state)
     if problem == "is missing":
-        yield Finding(OK, "index", f"{state.index_path} is made by the next command that lists runs"), None
+        yield DoctorFinding(OK, "index", f"{state.index_path} is made by the next command that lists runs"), None
         return
     if problem is not None:
-        yield Finding(PROBLEM, "index", f"{state.index_path} {problem}", remedy=REAP), _AGAIN
+        yield DoctorFinding(PROBLEM, "index", f"{state.index_path} {problem}", remedy=REAP), _AGAIN
         return
     try:
         yield _compare(state)
     except (StateError, OSError) as error:
         remedy = getattr(error, "remedy", None) or "look at the state directory"
-        yield Finding(PROBLEM, "index", str(getattr(error, "message", error)), remedy=remedy), None
+        yield DoctorFinding(PROBLEM, "index", str(getattr(error, "message", error)), remedy=remedy), None
 
 
 def check(state: StateDirectory) -> str | None:
@@ -81,9 +81,9 @@ def _compare(state: StateDirectory) -> Found:
     missing, surplus = (once & again for once, again in zip(first, _out_of_step(state), strict=True))
     if not missing and not surplus:
         with Index(state) as index:
-            return Finding(OK, "index", f"{state.index_path}, sound, {index.count()} ended runs"), None
+            return DoctorFinding(OK, "index", f"{state.index_path}, sound, {index.count()} ended runs"), None
     what = f"{state.index_path} lacks {len(missing)} ended runs, and has {len(surplus)} that are gone"
-    return Finding(WARNING, "index", what, remedy=REAP), _AGAIN
+    return DoctorFinding(WARNING, "index", what, remedy=REAP), _AGAIN
 
 
 def _out_of_step(state: StateDirectory) -> tuple[set[str], set[str]]:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from ..values.spec import RunSpec
     from .inherited_state import Look
-    from .pool import IdleGuard, IdleGuards
+    from .pool import GuardPool, PooledGuard
 
 FD_STDIN, FD_JOURNAL, FD_CONTROL, FD_SPEC, FD_INPUT, FD_LISTEN, FD_DIRECTORY, FD_HEARTBEAT = 0, 3, 4, 5, 6, 7, 8, 9
 FIRST_FREE = 10
@@ -98,7 +98,7 @@ def launch(
     window_bytes: int = 0,
     window_size: tuple[int, int] | None = None,
     durable: Durable | None = None,
-    idle: IdleGuards | None = None,
+    idle: GuardPool | None = None,
 ) -> GuardHandle:
     """Start a guard for this spec and return without waiting for anything it does.
 
@@ -146,7 +146,7 @@ class _Launching:
         wake_output: bool,
         window_bytes: int,
         window_size: tuple[int, int] | None,
-        idle: IdleGuards | None,
+        idle: GuardPool | None,
     ) -> GuardHandle:
         spec = self.spec
         journal_fd, trusted, begun = self.open_journal()
@@ -185,7 +185,7 @@ class _Launching:
             control, journal_fd, _pidfd(pid), pid, input_fd, heartbeat, trusted, begun, spec.run_id, look
         )
 
-    def hand_to(self, guard: IdleGuard, spec: bytes, idle: IdleGuards) -> bool:
+    def hand_to(self, guard: PooledGuard, spec: bytes, idle: GuardPool) -> bool:
         """Give the run to a guard that has none; False when it cannot have it: then it started nothing, and is gone.
 
         Whether it may have it, is looked at while it forks: it starts nothing before it is told so.

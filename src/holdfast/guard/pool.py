@@ -34,7 +34,7 @@ SPARE_S = 1.0
 _GOES_WITHIN_S = 5.0
 
 
-class IdleGuard(NamedTuple):
+class PooledGuard(NamedTuple):
     """A guard without a run. It has a cgroup all the same: the one its runs were in, one after the other."""
 
     control: socket
@@ -63,7 +63,7 @@ class IdleGuard(NamedTuple):
             pass
 
 
-class IdleGuards:
+class GuardPool:
     """Idle guards that were all started by a process that looked the same; once it looks otherwise they are closed.
 
     A run keeps the set its guard belongs to, so a guard that was started before a change never gets into the next.
@@ -72,7 +72,7 @@ class IdleGuards:
     __slots__ = ("_fewest", "_guards", "_is_closed", "_look", "_most")
 
     def __init__(self, look: Look | None = None) -> None:
-        self._guards: list[IdleGuard] = []
+        self._guards: list[PooledGuard] = []
         self._fewest = 0  # of them since the last look for spare ones
         self._look = look
         self._is_closed = look is None
@@ -83,19 +83,19 @@ class IdleGuards:
         """Whether this process still looks the same."""
         return self._look is not None and self._look == fingerprint()
 
-    def for_look(self, look: Look | None) -> IdleGuards:
+    def for_look(self, look: Look | None) -> GuardPool:
         """Where a guard goes that was started by a process that looked like this: here, or to a new set instead."""
         if look is not None and look == self._look:
             return self
         self.close()
-        return IdleGuards(look)
+        return GuardPool(look)
 
     @property
     def has_room(self) -> bool:
         """Whether one more would be kept."""
         return not self._is_closed and len(self._guards) < self._most
 
-    def take(self) -> IdleGuard | None:
+    def take(self) -> PooledGuard | None:
         """One that passes on what a new one would, if the set is current: to be looked at before it starts anything."""
         if not self._guards:
             return None
@@ -105,14 +105,14 @@ class IdleGuards:
 
     def give(self, control: socket, pidfd: int, pid: int, first_run: str) -> None:
         """Keep it for the next run; only while there is room."""
-        self._guards.append(IdleGuard(control, pidfd, pid, first_run))
+        self._guards.append(PooledGuard(control, pidfd, pid, first_run))
 
     @property
     def has_spare(self) -> bool:
         """Whether there are more than are kept for long."""
         return len(self._guards) > KEPT
 
-    def take_spare(self) -> list[IdleGuard]:
+    def take_spare(self) -> list[PooledGuard]:
         """Those that nobody needed since this was last asked, the longest idle first; not of those to keep."""
         count = max(0, self._fewest - KEPT)
         spare, self._guards = self._guards[:count], self._guards[count:]
@@ -141,7 +141,7 @@ class IdleGuards:
         end_all(guards)
 
 
-def end_all(guards: Collection[IdleGuard]) -> None:
+def end_all(guards: Collection[PooledGuard]) -> None:
     """End every one of them, side by side, and reap them."""
     for guard in guards:
         guard.control.close()

@@ -127,7 +127,7 @@ def _survivor_line(survivor: Mapping[str, Any]) -> str:
     return "{} {} {} {} {}\n".format(*numbers, survivor["error"])
 
 
-class Tail(NamedTuple):
+class TailField(NamedTuple):
     """The part of a payload that follows the struct."""
 
     field: str
@@ -143,7 +143,7 @@ class Layout(NamedTuple):
     struct: Struct
     fields: tuple[str, ...]
     words: tuple[tuple[str, Words], ...]
-    tail: Tail | None
+    tail: TailField | None
 
 
 def _layout(
@@ -151,16 +151,16 @@ def _layout(
     struct_name: str | None = None,
     layout: str = "",
     fields: str = "",
-    tail: Tail | None = None,
+    tail: TailField | None = None,
     **words: Words,
 ) -> Layout:
     return Layout(name, struct_name, Struct("<" + layout), tuple(fields.split()), tuple(words.items()), tail)
 
 
-_CGROUP = Tail("cgroup", _text, _text_bytes)
-_REASON = Tail("reason", _text, _text_bytes)
-_CONTAINER = Tail("container", _text, _text_bytes)
-_SURVIVORS = Tail("survivors", _survivors, _survivor_bytes)
+_CGROUP = TailField("cgroup", _text, _text_bytes)
+_REASON = TailField("reason", _text, _text_bytes)
+_CONTAINER = TailField("container", _text, _text_bytes)
+_SURVIVORS = TailField("survivors", _survivors, _survivor_bytes)
 _USAGE = "user_us system_us max_rss_kib"
 _BYTES = "stdout_bytes stderr_bytes late_bytes dropped_bytes"
 

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 
 from ..daemon.http.security import TOKEN_FILE, Security, load_token
 from ..values.errors import HoldfastError
-from ..web.problems import Kind, ProblemError, respond
+from ..web.problems import ProblemError, ProblemKind, respond
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..state.directory import StateDirectory
 
 _LAST_ANSWERS_S = 2
-_STOPPING = Kind(503, "draining", "The server is stopping")
+_STOPPING = ProblemKind(503, "draining", "The server is stopping")
 
 
 class HttpTransport:

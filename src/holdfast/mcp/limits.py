@@ -23,7 +23,7 @@ class LimitError(HoldfastError):
     """Asked for more than this server allows."""
 
 
-class Limits(NamedTuple):
+class ServerLimits(NamedTuple):
     """The limits of one server. `directories` are real paths: no symbolic link is left in them."""
 
     directories: tuple[str, ...]

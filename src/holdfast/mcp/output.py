@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..journal.reader import JournalReader
-from ..state.record import Record
+from ..state.record import RunRecord
 from ..values.utf8_cut import end_of_last, start_of_first
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 1 << 20
 
 
-class Page(NamedTuple):
+class OutputPage(NamedTuple):
     """`text` begins at `offset` and ends before `next_offset`; `total` bytes are there by now."""
 
     text: str
@@ -29,9 +29,9 @@ class Page(NamedTuple):
     total: int
 
 
-def read_page(state: StateDirectory, run_id: str, offset: int, limit: int, stream: str | None = None) -> Page:
+def read_page(state: StateDirectory, run_id: str, offset: int, limit: int, stream: str | None = None) -> OutputPage:
     """What is there from `offset` on, at most `limit` bytes. RunNotFoundError, JournalError: it cannot be read."""
-    with Record(state, run_id) as record:
+    with RunRecord(state, run_id) as record:
         reader = JournalReader(record.fd, run_id=run_id)
         data, total = _range(reader, stream, offset, offset + limit)
         ended = reader.ended
@@ -40,18 +40,18 @@ def read_page(state: StateDirectory, run_id: str, offset: int, limit: int, strea
     keep_all = ended and offset + len(data) == total
     # A page that is one piece of a character is handed out as it is: the next call must get on.
     whole = data if keep_all else data[: end_of_last(data)] or data
-    return Page(whole.decode("utf-8", "replace"), offset, offset + len(whole), total)
+    return OutputPage(whole.decode("utf-8", "replace"), offset, offset + len(whole), total)
 
 
-def read_tail(state: StateDirectory, run_id: str, limit: int) -> Page:
+def read_tail(state: StateDirectory, run_id: str, limit: int) -> OutputPage:
     """The last `limit` bytes of what is there. Fails as `read_page`."""
-    with Record(state, run_id) as record:
+    with RunRecord(state, run_id) as record:
         reader = record.read().reader
         total = reader.stdout_bytes + reader.stderr_bytes - reader.late_bytes
         start = max(0, total - limit)
         data, _ = _range(JournalReader(record.fd, run_id=run_id), None, start, total)
     cut = start_of_first(data) if start else 0
-    return Page(data[cut:].decode("utf-8", "replace"), start + cut, total, total)
+    return OutputPage(data[cut:].decode("utf-8", "replace"), start + cut, total, total)
 
 
 def _range(reader: JournalReader, stream: str | None, start: int, end: int) -> tuple[bytes, int]:

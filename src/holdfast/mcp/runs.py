@@ -15,7 +15,7 @@ import anyio
 
 from ..state.index.index import Index
 from ..state.index.summary import Filters
-from ..state.record import Record
+from ..state.record import RunRecord
 from ..values.errors import HoldfastError, JournalError, RunNotFoundError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..runs.supervisor import Run, Supervisor
     from ..state.directory import StateDirectory
     from ..values.spec import SpecOptions
-    from .limits import Limits
+    from .limits import ServerLimits
 
 LABEL = ("via", "mcp")
 _PROGRESS_S = 1.0
@@ -36,7 +36,13 @@ class Runs:
     """What the tools work on."""
 
     def __init__(
-        self, supervisor: Supervisor, state: StateDirectory, limits: Limits, *, session: str, detached: bool = False
+        self,
+        supervisor: Supervisor,
+        state: StateDirectory,
+        limits: ServerLimits,
+        *,
+        session: str,
+        detached: bool = False,
     ) -> None:
         self.state = state
         self.limits = limits
@@ -155,7 +161,7 @@ class Runs:
     def _check(self, run_id: str) -> None:
         label, value = LABEL
         if self.state.has(run_id):
-            with Record(self.state, run_id) as record:
+            with RunRecord(self.state, run_id) as record:
                 asked = record.read().reader.spec or {}
             if (asked.get("labels") or {}).get(label) == value:
                 return

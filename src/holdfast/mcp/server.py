@@ -16,7 +16,7 @@ from ..values.run_id import new_run_id
 from .exchange import Exchange
 from .runs import Runs
 from .stdio import take_standard_streams
-from .tasks import Tasks
+from .tasks import TasksExtension
 from .tools import Tools
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Transport = Callable[[MCPServer, anyio.Event], Awaitable[None]]
 
-    from .limits import Limits
+    from .limits import ServerLimits
 
 _LAST_ANSWERS_S = 2.0
 _INSTRUCTIONS = """\
@@ -38,7 +38,7 @@ class Settings(NamedTuple):
     """How a server is started. `listen`: host and port, or None for the standard streams."""
 
     state_dir: str | None
-    limits: Limits
+    limits: ServerLimits
     session: str | None = None
     detached: bool = False
     listen: tuple[str, int] | None = None
@@ -52,7 +52,7 @@ def make_server(runs: Runs) -> MCPServer:
         instructions=_INSTRUCTIONS,
         version=version("holdfast"),
         tools=Tools(runs).all(),
-        extensions=[Tasks(runs)],
+        extensions=[TasksExtension(runs)],
         log_level="WARNING",
     )
 

@@ -43,7 +43,7 @@ class TaskParams(RequestParams):
     task_id: str
 
 
-class Tasks(Extension):
+class TasksExtension(Extension):
     """`tasks/get`, `tasks/update`, `tasks/cancel`, and tasks in place of background answers."""
 
     identifier = IDENTIFIER

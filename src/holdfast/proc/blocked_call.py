@@ -57,7 +57,7 @@ class Sleep(NamedTuple):
     function: str = ""
 
 
-class Process:
+class BlockedProcess:
     """An open `/proc/PID`. Use as a context manager. OSError from everything when the process is gone."""
 
     def __init__(self, pid: int) -> None:
@@ -198,7 +198,7 @@ class Process:
         finally:
             os.close(file)
 
-    def __enter__(self) -> Process:
+    def __enter__(self) -> BlockedProcess:
         return self
 
     def __exit__(self, *_: object) -> None:

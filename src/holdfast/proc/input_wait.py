@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from ..values.fast_imports import TYPE_CHECKING, NamedTuple
 from ..values.identity import ProcessIdentity, boot_id, is_alive
-from .blocked_call import Process
+from .blocked_call import BlockedProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +71,7 @@ def is_waiting(leader: ProcessIdentity, *, terminal: bool) -> bool | None:
     if boot_id() != leader.boot_id:
         return None
     try:
-        with Process(leader.pid) as process:
+        with BlockedProcess(leader.pid) as process:
             if process.start_ticks != leader.start_ticks:
                 return False  # it is gone, and somebody else has its number
             return _Look(process, terminal=terminal).answer()
@@ -84,7 +84,7 @@ def is_waiting(leader: ProcessIdentity, *, terminal: bool) -> bool | None:
 class _Look:
     """One look at a tree of processes, as far down as each waits for the next."""
 
-    def __init__(self, leader: Process, *, terminal: bool) -> None:
+    def __init__(self, leader: BlockedProcess, *, terminal: bool) -> None:
         self._leader = leader
         self._terminal = terminal
         self._left = _MOST_PROCESSES
@@ -97,7 +97,7 @@ class _Look:
     def answer(self) -> bool | None:
         return self._of(self._leader) if self._inputs else False
 
-    def _of(self, process: Process) -> bool | None:
+    def _of(self, process: BlockedProcess) -> bool | None:
         threads = process.threads()
         if len(threads) > _MOST_THREADS:
             return None
@@ -107,7 +107,7 @@ class _Look:
         # Another thread may read for the first one, and nobody knows what that one makes of it.
         return None if any(self._of_thread(process, thread) is not False for thread in threads[1:]) else False
 
-    def _of_thread(self, process: Process, thread: int) -> bool | None:
+    def _of_thread(self, process: BlockedProcess, thread: int) -> bool | None:
         sleep = process.sleep(thread)
         if sleep.call == "unknown":
             return None
@@ -122,7 +122,7 @@ class _Look:
             return False  # the terminal gives it nothing
         return found
 
-    def _of_children(self, process: Process, thread: int) -> bool | None:
+    def _of_children(self, process: BlockedProcess, thread: int) -> bool | None:
         answers: set[bool | None] = {False}
         for pid in process.children(thread):
             self._left -= 1
@@ -130,7 +130,7 @@ class _Look:
                 answers.add(None)
                 break
             try:
-                with Process(pid) as child:
+                with BlockedProcess(pid) as child:
                     answers.add(self._of(child))
             except (FileNotFoundError, ProcessLookupError):
                 pass
@@ -138,7 +138,7 @@ class _Look:
                 answers.add(None)
         return True if True in answers else None if None in answers else False
 
-    def _reads(self, process: Process, sleep: Sleep) -> bool | None:
+    def _reads(self, process: BlockedProcess, sleep: Sleep) -> bool | None:
         if sleep.arguments is not None:
             return process.file(sleep.arguments[0]) in self._inputs
         of_pipe = "pipe" in sleep.function
@@ -152,7 +152,7 @@ class _Look:
         has_input = any(name in self._inputs for name in files.values())
         return None if any(process.is_readable(fd) for fd in rivals) else has_input
 
-    def _polls(self, process: Process, sleep: Sleep) -> bool | None:
+    def _polls(self, process: BlockedProcess, sleep: Sleep) -> bool | None:
         polled = process.polled(sleep)
         if polled is None or len(polled) > _MOST_FILES:
             return None

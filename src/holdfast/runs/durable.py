@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..state.directory import StateDirectory
-    from ..state.record import Record
+    from ..state.record import RunRecord
     from ..values.spec import RunSpec
 
 _START_BOUND_S = 10.0
@@ -86,11 +86,11 @@ def adopt(state: StateDirectory, run_id: str) -> LiveRun:
 
     RunNotFoundError: there is no such run. JournalError: its journal cannot be read.
     """
-    from ..state.record import Record
+    from ..state.record import RunRecord
 
     deadline = time.monotonic() + _START_BOUND_S
     while True:
-        with Record(state, run_id) as record:
+        with RunRecord(state, run_id) as record:
             record.read()
             if record.unfinished:
                 recover(state, run_id)
@@ -108,13 +108,13 @@ def recover(state: StateDirectory, run_id: str, *, guard_pid: int = 0, within_s:
     `guard_pid`: for a run that may not have said it on record yet.
     """
     from ..state import recovery
-    from ..state.record import Record
+    from ..state.record import RunRecord
 
     deadline = time.monotonic() + within_s
     while True:
         recovery.finish(state, run_id)
         try:
-            with Record(state, run_id) as record:
+            with RunRecord(state, run_id) as record:
                 record.read()
                 if record.reader.ended or time.monotonic() > deadline:
                     return record.reader.ended
@@ -125,7 +125,7 @@ def recover(state: StateDirectory, run_id: str, *, guard_pid: int = 0, within_s:
         time.sleep(0.005)  # another reader holds the lock, or a guard is dying: there is nothing to wait on
 
 
-def _owner(state: StateDirectory, spec: RunSpec, record: Record, control: socket) -> LiveRun:
+def _owner(state: StateDirectory, spec: RunSpec, record: RunRecord, control: socket) -> LiveRun:
     started = record.outcome.started
     guard_pid = 0 if started is None else int(started.detail["guard_pid"])
     journal = os.dup(record.fd)
@@ -133,7 +133,7 @@ def _owner(state: StateDirectory, spec: RunSpec, record: Record, control: socket
     return LiveRun(spec, handle, state=state)
 
 
-def _connect(record: Record) -> socket | None:
+def _connect(record: RunRecord) -> socket | None:
     if record.guard == "gone":
         return None
     try:
@@ -149,7 +149,7 @@ def _connect(record: Record) -> socket | None:
     return connected
 
 
-def _goes_on(record: Record, guard_pid: int) -> bool:
+def _goes_on(record: RunRecord, guard_pid: int) -> bool:
     """Whether its guard lives, and not only its lock or its socket."""
     # The lock is a guard's, or that of another reader who is finishing the record: only guards listen.
     if record.guard == "gone" or not _is_listening(record):
@@ -161,7 +161,7 @@ def _goes_on(record: Record, guard_pid: int) -> bool:
     return _is_listening(record) if exiting is None else not exiting
 
 
-def _is_listening(record: Record) -> bool:
+def _is_listening(record: RunRecord) -> bool:
     try:
         run_directory.connect(record.path).close()
     except BlockingIOError:

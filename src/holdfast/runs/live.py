@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..guard.launch import GuardHandle
-    from ..guard.pool import IdleGuards
+    from ..guard.pool import GuardPool
     from ..journal.facts import Fact
     from ..outcome import Outcome
     from ..state.directory import StateDirectory
@@ -105,7 +105,7 @@ class LiveRun:
     ) -> None:
         self.spec = spec
         self.state = state
-        self.idle: IdleGuards | None = None  # where its guard goes when it is over
+        self.idle: GuardPool | None = None  # where its guard goes when it is over
         self.control = handle.control
         self.journal = handle.journal
         self.pidfd = handle.pidfd
@@ -138,7 +138,7 @@ class LiveRun:
         windowed: bool = False,
         window_size: tuple[int, int] | None = None,
         state: StateDirectory | None = None,
-        idle: IdleGuards | None = None,
+        idle: GuardPool | None = None,
     ) -> LiveRun:
         """Launch a guard for this spec, in a run directory when there is a state directory, or give it an idle guard.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .run import Run
 
 
-class Output:
+class RunOutput:
     """The chunks of one run in the order they were recorded: an asynchronous iterator with nothing to close."""
 
     __slots__ = ("_late", "_live", "_reader", "_ready", "_run")
@@ -27,7 +27,7 @@ class Output:
         self._reader = JournalReader(live.journal, trusted=live.trusted, run_id=run.run_id)
         self._ready: list[Chunk] = []  # the next one last
 
-    def __aiter__(self) -> Output:
+    def __aiter__(self) -> RunOutput:
         return self
 
     async def __anext__(self) -> Chunk:

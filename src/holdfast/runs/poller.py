@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Pump:
+class Poller:
     """Calls a handler whenever its descriptor has something to read. Handlers do not raise and do not wait."""
 
     __slots__ = ("_done", "_epoll", "_handlers", "_idle", "_scope")

@@ -18,7 +18,7 @@ from ..proc.input_wait import Stdin
 from ..values.errors import HoldfastError, RequestError, ResourceError, SpecError
 from ..values.signals import parse_signal
 from .live import CHUNKS_BYTES, EXTENSION_REFUSED
-from .output import Output
+from .output import RunOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..outcome import Outcome
     from ..values.fields import Duration
     from .live import LiveRun
-    from .poller import Pump
+    from .poller import Poller
     from .result import Result
 
 _TOO_LATE = (errno.ESRCH, errno.EPIPE, errno.ECONNRESET)
@@ -54,7 +54,7 @@ class Run:
         "run_id",
     )
 
-    def __init__(self, live: LiveRun, pump: Pump, group: TaskGroup, forget: Callable[[Run], None]) -> None:
+    def __init__(self, live: LiveRun, pump: Poller, group: TaskGroup, forget: Callable[[Run], None]) -> None:
         self.run_id = live.spec.run_id
         self._live = live
         self._pump = pump
@@ -180,7 +180,7 @@ class Run:
             await self._changed()
         return not live.ended
 
-    def output(self, *, late: bool = False) -> Output:
+    def output(self, *, late: bool = False) -> RunOutput:
         """The output as it comes, from the beginning, also when the run is over.
 
         With `late`, what came after the verdict as well. HoldfastError when the run was closed, or was started with
@@ -191,7 +191,7 @@ class Run:
             remedy = "start it with keep_output=True to read it more than once"
             raise HoldfastError("the output has a consumer already", run_id=self.run_id, remedy=remedy)
         self._is_streamed = True
-        return Output(self, self._live, late=late)
+        return RunOutput(self, self._live, late=late)
 
     # Asking.
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from ..guard.pool import SPARE_S, IdleGuard, IdleGuards, end_all
+from ..guard.pool import SPARE_S, GuardPool, PooledGuard, end_all
 from ..values.errors import HoldfastError, RunExistsError, SpecError
 from ..values.spec_cache import new_spec
 from .live import LiveRun
-from .output import Output
-from .poller import Pump
+from .output import RunOutput
+from .poller import Poller
 from .run import Run
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..values.fields import Text
     from ..values.spec import RunSpec, SpecOptions
 
-__all__ = ["Output", "Run", "Supervisor"]
+__all__ = ["Run", "RunOutput", "Supervisor"]
 
 _FORCED_END_S = 10.0
 _IN_ORDER_S = 2.0
@@ -54,22 +54,22 @@ class Supervisor:
         `reuse_guards=False`: a new guard for every run.
         """
         self._state = None if state_dir is None else _open_state(state_dir)
-        self._idle = IdleGuards() if state_dir is None and reuse_guards else None
+        self._idle = GuardPool() if state_dir is None and reuse_guards else None
         self._runs: dict[int, Run] = {}  # by id(), oldest first; those that are not settled
         self._run_ids: set[str] = set()  # theirs
-        self._pump: Pump | None = None
+        self._pump: Poller | None = None
         self._group: TaskGroup | None = None
         self._is_closing = False
         self._leaving = ("shutdown", "the supervisor was left")
         self._sweeping = anyio.CancelScope()
         self._thinning: anyio.CancelScope | None = None
-        self._going: dict[int, IdleGuard] = {}  # by its pidfd: idle guards that are on their way out
+        self._going: dict[int, PooledGuard] = {}  # by its pidfd: idle guards that are on their way out
 
     async def __aenter__(self) -> Self:
         """ResourceError when there is no descriptor left."""
         if self._group is not None:
             raise HoldfastError("this supervisor was used before", remedy="make a new one for each `async with`")
-        self._pump = Pump()
+        self._pump = Poller()
         self._group = await anyio.create_task_group().__aenter__()
         self._group.start_soon(self._pump.run, name="holdfast pump")
         if self._state is not None:
@@ -164,7 +164,7 @@ class Supervisor:
         await run.take_input()
         return run
 
-    def _begin(self, live: LiveRun, pump: Pump, group: TaskGroup) -> Run:
+    def _begin(self, live: LiveRun, pump: Poller, group: TaskGroup) -> Run:
         run = Run(live, pump, group, self._forget)
         self._runs[id(run)] = run
         self._run_ids.add(run.run_id)
@@ -179,7 +179,7 @@ class Supervisor:
             await anyio.sleep(INTERVAL_S)
             await Sweeper(state).run()
 
-    async def _thin_out(self, scope: anyio.CancelScope, pump: Pump) -> None:
+    async def _thin_out(self, scope: anyio.CancelScope, pump: Poller) -> None:
         """End the idle guards that many runs at once have left behind, once nobody needs them."""
         try:
             with scope:
@@ -192,7 +192,7 @@ class Supervisor:
         finally:
             self._thinning = None
 
-    def _let_go(self, guard: IdleGuard, pump: Pump) -> None:
+    def _let_go(self, guard: PooledGuard, pump: Poller) -> None:
         """It sees its socket close and exits, and the pump sees that: nobody waits for it meanwhile."""
         try:
             pump.watch(guard.pidfd, lambda: self._gone(guard, pump))
@@ -202,12 +202,12 @@ class Supervisor:
         self._going[guard.pidfd] = guard
         guard.control.close()
 
-    def _gone(self, guard: IdleGuard, pump: Pump) -> None:
+    def _gone(self, guard: PooledGuard, pump: Poller) -> None:
         pump.unwatch(guard.pidfd)
         del self._going[guard.pidfd]
         guard.end()
 
-    def _stop_thinning(self, pump: Pump) -> None:
+    def _stop_thinning(self, pump: Poller) -> None:
         """From now on those that are going are nobody's but ours: they are waited for when the runs are over."""
         if self._thinning is not None:
             self._thinning.cancel()
@@ -223,7 +223,7 @@ class Supervisor:
             self._thinning = anyio.CancelScope()
             self._group.start_soon(self._thin_out, self._thinning, self._pump, name="holdfast idle guards")
 
-    async def _end_all(self, pump: Pump) -> None:
+    async def _end_all(self, pump: Poller) -> None:
         bound_s = _FORCED_END_S
         in_order_until = anyio.current_time() + _IN_ORDER_S
         for run in self.runs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 LONGEST_LINE = 8 << 20
 
 
-class Lines:
+class LineSplitter:
     """Feed it bytes and get the lines that are complete; None stands for one that was too long and is not kept."""
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..runs.supervisor import Supervisor
     from ..values.spec import SpecOptions
-    from .runs import KnownRuns
+    from .runs import SidecarRuns
 
 Params = dict[str, Any]
 _NOT_OF_THE_SPEC = frozenset(("argv", "output", "window_size", "keep"))
@@ -40,7 +40,7 @@ class Methods:
     """The methods, by name. `kept` gives the supervisor whose runs have directories; the other's have none."""
 
     def __init__(
-        self, runs: KnownRuns, ephemeral: Supervisor, kept: Callable[[], Awaitable[Supervisor]], state_dir: str | None
+        self, runs: SidecarRuns, ephemeral: Supervisor, kept: Callable[[], Awaitable[Supervisor]], state_dir: str | None
     ) -> None:
         self._runs = runs
         self._ephemeral = ephemeral

@@ -28,7 +28,7 @@ REFUSED = -32010
 Id = str | int | float | None
 
 
-class Call(NamedTuple):
+class RpcCall(NamedTuple):
     """One request; a notification when no answer is wanted."""
 
     method: str
@@ -47,7 +47,7 @@ class Invalid(NamedTuple):
 class Message(NamedTuple):
     """What one line says; the answers to a batch go back together."""
 
-    calls: list[Call | Invalid]
+    calls: list[RpcCall | Invalid]
     is_batch: bool
 
 
@@ -86,7 +86,7 @@ def _refused(code: int, message: str) -> Message:
     return Message([Invalid(None, error(code, message))], is_batch=False)
 
 
-def _call(value: Any) -> Call | Invalid:
+def _call(value: Any) -> RpcCall | Invalid:
     if not isinstance(value, dict):
         return Invalid(None, error(INVALID_REQUEST, "a request is an object"))
     number = value.get("id")
@@ -98,7 +98,7 @@ def _call(value: Any) -> Call | Invalid:
         return Invalid(known, error(INVALID_REQUEST, 'a request has "jsonrpc": "2.0" and a method'))
     if not isinstance(params, dict):
         return Invalid(known, error(INVALID_PARAMS, "params are given by name, as an object"))
-    return Call(method, params, known, wants_answer="id" in value)
+    return RpcCall(method, params, known, wants_answer="id" in value)
 
 
 def result(number: Id, value: Any) -> dict[str, Any]:

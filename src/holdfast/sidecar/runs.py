@@ -31,7 +31,7 @@ MOST_UNREAD = 64
 _PIECE = 48 << 10  # of output in one line: 64 KiB as base64
 
 
-class KnownRun:
+class SidecarRun:
     """One run and where its output goes."""
 
     def __init__(self, run: Run) -> None:
@@ -80,36 +80,36 @@ class KnownRun:
         self._credit.end()
 
 
-class KnownRuns:
+class SidecarRuns:
     """All of them, by id, in the order they came."""
 
     def __init__(self, writer: LineWriter, tasks: TaskGroup) -> None:
         self._writer = writer
         self._tasks = tasks
-        self._runs: dict[str, KnownRun] = {}
+        self._runs: dict[str, SidecarRun] = {}
         self._over: deque[str] = deque()
-        self._unread: deque[KnownRun] = deque()
+        self._unread: deque[SidecarRun] = deque()
 
-    def __iter__(self) -> Iterator[KnownRun]:
+    def __iter__(self) -> Iterator[SidecarRun]:
         return iter(tuple(self._runs.values()))
 
     def __contains__(self, run_id: str) -> bool:
         return run_id in self._runs
 
-    def __getitem__(self, run_id: str) -> KnownRun:
+    def __getitem__(self, run_id: str) -> SidecarRun:
         """RunNotFoundError when it is not known, or not any more."""
         if run_id not in self._runs:
             remedy = f"it was never started here, or is over and forgotten (the last {MOST_OVER} are remembered)"
             raise RunNotFoundError("this sidecar knows no such run", run_id=run_id, remedy=remedy)
         return self._runs[run_id]
 
-    def add(self, run: Run) -> KnownRun:
+    def add(self, run: Run) -> SidecarRun:
         """Look after this run from now on."""
-        known = self._runs[run.run_id] = KnownRun(run)
+        known = self._runs[run.run_id] = SidecarRun(run)
         self._tasks.start_soon(self._look_after, known)
         return known
 
-    def subscribe(self, known: KnownRun, credit_bytes: int, *, late: bool) -> None:
+    def subscribe(self, known: SidecarRun, credit_bytes: int, *, late: bool) -> None:
         """Send the output from now on. RequestError when it goes somewhere already."""
         if known.is_subscribed or known.delivered.is_set():
             remedy = "give it more credit instead; output goes to one subscriber, once"
@@ -118,12 +118,12 @@ class KnownRuns:
         known.give_credit(credit_bytes)
         self._tasks.start_soon(partial(known.deliver, self._writer, late=late))
 
-    def discard(self, known: KnownRun) -> None:
+    def discard(self, known: SidecarRun) -> None:
         """Throw the output away from now on."""
         known.is_subscribed = True
         self._tasks.start_soon(known.discard)
 
-    def release(self, known: KnownRun) -> None:
+    def release(self, known: SidecarRun) -> None:
         """Forget a run that is over. RequestError when it is not."""
         if not known.is_over:
             raise RequestError("the run is not over", run_id=known.run.run_id, remedy="cancel it, and wait for settled")
@@ -132,7 +132,7 @@ class KnownRuns:
         if known.run.run_id in self._over:
             self._over.remove(known.run.run_id)
 
-    async def _look_after(self, known: KnownRun) -> None:
+    async def _look_after(self, known: SidecarRun) -> None:
         try:
             await known.run.settled()
         except HoldfastError:
@@ -147,11 +147,11 @@ class KnownRuns:
             self._remember(known)
 
     @staticmethod
-    def _let_go_unread(known: KnownRun) -> None:
+    def _let_go_unread(known: SidecarRun) -> None:
         if not known.is_subscribed:
             known.delivered.set()
 
-    def _remember(self, known: KnownRun) -> None:
+    def _remember(self, known: SidecarRun) -> None:
         known.run.close()
         self._over.append(known.run.run_id)
         if len(self._over) > MOST_OVER:

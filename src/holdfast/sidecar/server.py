@@ -26,11 +26,11 @@ import anyio
 from ..runs.supervisor import Supervisor
 from ..values.errors import HoldfastError
 from . import protocol
-from .lines import LONGEST_LINE, Lines
+from .lines import LONGEST_LINE, LineSplitter
 from .methods import Methods
 from .on_demand import OnDemand
-from .protocol import Call, CallError, Invalid, Message
-from .runs import KnownRuns
+from .protocol import CallError, Invalid, Message, RpcCall
+from .runs import SidecarRuns
 from .schema import check_params
 from .stdio import LineWriter, hung_up, pieces
 
@@ -60,10 +60,10 @@ class Server:
         self._writer = writer
         self._tasks = tasks
         self._state_dir = state_dir
-        self._runs = KnownRuns(writer, tasks)
+        self._runs = SidecarRuns(writer, tasks)
         self._reading = anyio.CancelScope()
         self._leaving: tuple[str, str] = ("owner", "the host closed the connection")
-        self._shutdown_call: Call | None = None
+        self._shutdown_call: RpcCall | None = None
         self._calls = 0
         self._fewer_calls = anyio.Event()
         self._is_initialized = False
@@ -132,7 +132,7 @@ class Server:
         kept.close()
 
     async def _read(self, input_fd: int) -> None:
-        lines = Lines()
+        lines = LineSplitter()
         async for data in pieces(input_fd):
             for line in lines.feed(data):
                 if line is None:
@@ -155,13 +155,13 @@ class Server:
             else:
                 await self._answer(await self._do(call))
 
-    def _may_wait(self, call: Call | Invalid) -> TypeGuard[Call]:
+    def _may_wait(self, call: RpcCall | Invalid) -> TypeGuard[RpcCall]:
         """Whether this is a call that gets a task of its own, and there is room for it."""
-        if not isinstance(call, Call) or call.method not in self._methods.at_once:
+        if not isinstance(call, RpcCall) or call.method not in self._methods.at_once:
             return False
         return self._calls < _ROOM.get(call.method, MOST_CALLS)
 
-    async def _take_batch(self, calls: list[Call | Invalid]) -> None:
+    async def _take_batch(self, calls: list[RpcCall | Invalid]) -> None:
         """In order where order matters; the answers go back together when the last one is there."""
         answers: list[dict[str, Any] | None] = [None] * len(calls)
         waiting = []
@@ -173,8 +173,8 @@ class Server:
                 answers[place] = await self._do(call)
         self._tasks.start_soon(self._finish_batch, answers, waiting)
 
-    async def _finish_batch(self, answers: list[dict[str, Any] | None], waiting: list[tuple[int, Call]]) -> None:
-        async def fill(place: int, call: Call) -> None:
+    async def _finish_batch(self, answers: list[dict[str, Any] | None], waiting: list[tuple[int, RpcCall]]) -> None:
+        async def fill(place: int, call: RpcCall) -> None:
             answers[place] = await self._do(call, has_task=True)
 
         async with anyio.create_task_group() as group:
@@ -185,7 +185,7 @@ class Server:
             await self._writer.send(protocol.encode(told))
         self._over(len(waiting))
 
-    async def _do_and_answer(self, call: Call) -> None:
+    async def _do_and_answer(self, call: RpcCall) -> None:
         try:
             await self._answer(await self._do(call, has_task=True))
         finally:
@@ -199,7 +199,7 @@ class Server:
         if answer is not None:
             await self._writer.send(protocol.encode(answer))
 
-    async def _do(self, call: Call | Invalid, *, has_task: bool = False) -> dict[str, Any] | None:
+    async def _do(self, call: RpcCall | Invalid, *, has_task: bool = False) -> dict[str, Any] | None:
         """The answer; None when none is wanted."""
         if isinstance(call, Invalid):
             return protocol.failure(call.id, call.error)
@@ -220,7 +220,7 @@ class Server:
             return None  # answered when everything is over
         return answer if call.wants_answer else None
 
-    async def _done(self, call: Call) -> Any:
+    async def _done(self, call: RpcCall) -> Any:
         method = self._methods.in_order.get(call.method) or self._methods.at_once.get(call.method)
         if method is None and call.method != "shutdown":
             raise CallError(protocol.METHOD_NOT_FOUND, f"there is no method {call.method[:60]!r}")

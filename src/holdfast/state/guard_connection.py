@@ -22,7 +22,7 @@ from ..values.errors import HoldfastError, JournalDamagedError, RequestError, Ru
 from ..values.ladder import parse_ladder
 from . import recovery, run_directory
 from .directory import StateDirectory, state_error
-from .record import Record
+from .record import RunRecord
 
 if TYPE_CHECKING:
     from _socket import socket
@@ -49,7 +49,7 @@ class Stopped(NamedTuple):
     problem: str | None = None
 
 
-class Asking:
+class GuardConnection:
     """A connection to one run, live or not. Use as a context manager.
 
     RunNotFoundError: there is no such run. JournalError: it cannot be read. StateError: the directory cannot be.
@@ -64,7 +64,7 @@ class Asking:
         self._ticket = 0
         self._answers: dict[int, int] = {}
         try:
-            self.record = Record(state, run_id)
+            self.record = RunRecord(state, run_id)
         except OSError as error:
             raise state_error(error, state.run_path(run_id), run_id) from None
 
@@ -199,13 +199,13 @@ class Asking:
 
 def extend(state: StateDirectory, run_id: str, seconds: float) -> None:
     """Move the deadline of a live run. RequestError: over its ceiling, without a deadline, or over."""
-    with Asking(state, run_id) as asking:
+    with GuardConnection(state, run_id) as asking:
         asking.ask(lambda ticket: packets.extend(ticket, round(seconds * 1e9)))
 
 
 def send_signal(state: StateDirectory, run_id: str, number: int, *, tree: bool = False) -> None:
     """Send one signal to a live run's leader, or to all of its processes. RequestError when it is not done."""
-    with Asking(state, run_id) as asking:
+    with GuardConnection(state, run_id) as asking:
         asking.ask(lambda ticket: packets.signal(ticket, number, tree=tree))
 
 
@@ -231,8 +231,8 @@ class _Stopping:
         self.request = request
         self.now = now
         self.poll = select.poll()
-        self.waiting: dict[Asking, float] = {}  # until when
-        self.by_fd: dict[int, Asking] = {}
+        self.waiting: dict[GuardConnection, float] = {}  # until when
+        self.by_fd: dict[int, GuardConnection] = {}
 
     def run(self, run_ids: Iterable[str], results: dict[str, Stopped]) -> None:
         try:
@@ -248,7 +248,7 @@ class _Stopping:
 
     def _begin(self, run_id: str) -> Stopped | None:
         try:
-            asking = Asking(self.state, run_id)
+            asking = GuardConnection(self.state, run_id)
         except RunNotFoundError as error:
             return Stopped(run_id, "confirmed" if self.state.is_missing(run_id) else "unknown", False, None, str(error))
         except HoldfastError as error:
@@ -269,7 +269,7 @@ class _Stopping:
         done = (self._step(asking) for asking in dict.fromkeys([*lost, *ready, *late]))
         return [stopped for stopped in done if stopped is not None]
 
-    def _step(self, asking: Asking) -> Stopped | None:
+    def _step(self, asking: GuardConnection) -> Stopped | None:
         """Go on with one run; its result when it is over, or its bound has passed."""
         try:
             if asking.socket is not None and not asking.receive():
@@ -288,7 +288,7 @@ class _Stopping:
             return Stopped(asking.run_id, "unknown", asking.sent, None, str(error))
         return None
 
-    def _connect(self, asking: Asking) -> None:
+    def _connect(self, asking: GuardConnection) -> None:
         if not asking.connect():
             return
         assert asking.socket is not None
@@ -302,17 +302,17 @@ class _Stopping:
             asking.problem = f"its guard cannot be asked: {error.strerror}"
             self._leave(asking)
 
-    def _finish(self, asking: Asking) -> Stopped:
+    def _finish(self, asking: GuardConnection) -> Stopped:
         stopped = asking.stopped()
         self._drop(asking)
         return stopped
 
-    def _drop(self, asking: Asking) -> None:
+    def _drop(self, asking: GuardConnection) -> None:
         self._leave(asking)
         asking.close()
         del self.waiting[asking]
 
-    def _leave(self, asking: Asking) -> None:
+    def _leave(self, asking: GuardConnection) -> None:
         if asking.socket is not None:
             fd = asking.socket.fileno()
             self.poll.unregister(fd)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .directory import StateDirectory
 
 
-class Record:
+class RunRecord:
     """What is known of one run. Use as a context manager: it holds the journal open.
 
     RunNotFoundError: there is no such directory, or it holds no journal. JournalError: from `read`.
@@ -37,7 +37,7 @@ class Record:
         self.reader = JournalReader(self.fd, run_id=run_id)
         self.guard = "gone"
 
-    def read(self) -> Record:
+    def read(self) -> RunRecord:
         """Take in what is new. The guard is looked at last: what it wrote before it died is then in `reader`."""
         self.reader.scan()
         if not self.reader.ended:
@@ -85,7 +85,7 @@ class Record:
             os.close(self.fd)
             self.fd = -1
 
-    def __enter__(self) -> Record:
+    def __enter__(self) -> RunRecord:
         return self
 
     def __exit__(self, *_: object) -> None:

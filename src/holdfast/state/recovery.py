@@ -32,7 +32,7 @@ DAMAGED = "journal.damaged"  # what could not be read, kept beside the journal t
 _NO_USAGE = {"user_us": 0, "system_us": 0, "max_rss_kib": 0}
 
 
-class Recovered(NamedTuple):
+class RecoveredRun(NamedTuple):
     """What was done about one run; `how` is the tree: gone, survivors or unknown."""
 
     run_id: str
@@ -41,7 +41,7 @@ class Recovered(NamedTuple):
     damage: str | None
 
 
-def finish(state: StateDirectory, run_id: str) -> Recovered | None:
+def finish(state: StateDirectory, run_id: str) -> RecoveredRun | None:
     """End the record of this run if its guard is gone; None when there was nothing to do.
 
     OSError: the journal cannot be written. JournalVersionError: it is not ours to write.
@@ -62,7 +62,7 @@ def finish(state: StateDirectory, run_id: str) -> Recovered | None:
         os.close(fd)
 
 
-def _finish_locked(path: str, run_id: str, fd: int) -> Recovered | None:
+def _finish_locked(path: str, run_id: str, fd: int) -> RecoveredRun | None:
     reader, damage = _read(fd, run_id)
     if reader is not None and reader.ended:
         return None
@@ -75,7 +75,7 @@ def _finish_locked(path: str, run_id: str, fd: int) -> Recovered | None:
     os.ftruncate(fd, end)
     run_directory.write_whole(fd, _ending(run_id, reader, why, cleaned), end)
     os.fsync(fd)
-    return Recovered(run_id, cleaned.how, cleaned.survivors, damage)
+    return RecoveredRun(run_id, cleaned.how, cleaned.survivors, damage)
 
 
 def _read(fd: int, run_id: str) -> tuple[JournalReader | None, str | None]:

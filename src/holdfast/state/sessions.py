@@ -34,7 +34,7 @@ class ClosedSession(NamedTuple):
     reason: str
 
 
-class Session(NamedTuple):
+class SessionState(NamedTuple):
     """A session as lists show it: how many of its runs live, how many have ended, and whether it is closed."""
 
     name: str
@@ -44,7 +44,7 @@ class Session(NamedTuple):
     closed: ClosedSession | None
 
 
-class Closing(NamedTuple):
+class SessionClosing(NamedTuple):
     """What closing a session did: every run that was live, and what could not even be looked at."""
 
     session: str
@@ -98,7 +98,7 @@ def list_closed(state: StateDirectory) -> list[ClosedSession]:
     return sorted(found, key=lambda session: session.closed_at_ns, reverse=True)
 
 
-def list_all(index: Index) -> list[Session]:
+def list_all(index: Index) -> list[SessionState]:
     """Every session that has runs or is closed, the one with the newest run first. Brings the index up to date."""
     live: dict[str, list[int]] = {}
     for entry in index.refresh():
@@ -110,7 +110,7 @@ def list_all(index: Index) -> list[Session]:
     for name in {*live, *ended, *closed}:
         count, newest_ns = ended.get(name, (0, 0))
         begun = live.get(name, [])
-        found.append(Session(name, len(begun), count, max([newest_ns, *begun]), closed.get(name)))
+        found.append(SessionState(name, len(begun), count, max([newest_ns, *begun]), closed.get(name)))
     return sorted(found, key=lambda session: (session.newest_ns, session.name), reverse=True)
 
 
@@ -126,7 +126,7 @@ def mark_closed(state: StateDirectory, session: str, reason: str = "") -> None:
         raise state_error(error, state.path) from None
 
 
-def close(state: StateDirectory, session: str, *, reason: str = "", now: bool = False) -> Closing:
+def close(state: StateDirectory, session: str, *, reason: str = "", now: bool = False) -> SessionClosing:
     """Close the session and end its runs, newest first; returns when each is over or its bound has passed.
 
     Closing a closed session ends what is still there. StateError: the mark could not be made, and nothing was stopped.
@@ -135,17 +135,19 @@ def close(state: StateDirectory, session: str, *, reason: str = "", now: bool = 
 
     mark_closed(state, session, reason)
     run_ids, problems = live_runs(state, session)
-    return Closing(session, tuple(stop_all(state, run_ids, cause="session", reason=reason, now=now)), tuple(problems))
+    return SessionClosing(
+        session, tuple(stop_all(state, run_ids, cause="session", reason=reason, now=now)), tuple(problems)
+    )
 
 
 def live_runs(state: StateDirectory, session: str) -> tuple[list[str], list[str]]:
     """The runs of the session that are not over, newest first; and a sentence for each run that cannot be read."""
-    from .record import Record
+    from .record import RunRecord
 
     found, problems = [], []
     for run_id in state.live_ids():
         try:
-            with Record(state, run_id) as record:
+            with RunRecord(state, run_id) as record:
                 record.read()
                 asked = record.reader.spec or {}
                 if asked.get("session") == session and not record.reader.ended:

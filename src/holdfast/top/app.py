@@ -22,7 +22,7 @@ from ..values.durations import parse_duration
 from ..values.errors import HoldfastError
 from ..wording.plain import plain
 from . import story
-from .dialogs import Help, Line, Question
+from .dialogs import Help, Line, QuestionDialog
 from .listing import SORTS, View, counts, rows
 from .log_text import log_text
 from .source import Snapshot
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from .source import Report, Source
+    from .source import Report, RunSource
 
 _PARTS = 5
 _LEAST_S = 0.1  # between two looks, however much happens
@@ -102,7 +102,7 @@ class Top(App[None]):
         Binding("escape", "reset", "No filter", show=False),
     ]
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: RunSource) -> None:
         super().__init__(ansi_color=True)
         self.theme = "ansi-dark"
         self.source = source
@@ -316,7 +316,7 @@ class Top(App[None]):
             if yes:
                 self.run_worker(self._ask(self.source.cancel(run_id, now=now), f"{run_id} is asked to end"))
 
-        self.push_screen(Question(question), answered)
+        self.push_screen(QuestionDialog(question), answered)
 
     def action_extend(self) -> None:
         """Move its deadline."""

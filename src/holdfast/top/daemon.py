@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ..client.asynchronous import AsyncClient
 from ..values.errors import DaemonUnreachableError, HoldfastError
 from .directory import DirectorySource
-from .source import MOST_ENDED, MOST_LIVE, TAIL_BYTES, Snapshot, Tail
+from .source import MOST_ENDED, MOST_LIVE, TAIL_BYTES, LogTail, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -137,13 +137,13 @@ class DaemonSource:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
 
-    async def tail(self, run_id: str) -> Tail:
+    async def tail(self, run_id: str) -> LogTail:
         """As Source.tail."""
         try:
             data = await self.client.output(run_id, "all", offset=-TAIL_BYTES, late=True)
         except DaemonUnreachableError:
             return await self._directory.tail(run_id)
-        return Tail(data, len(data) >= TAIL_BYTES)
+        return LogTail(data, len(data) >= TAIL_BYTES)
 
     async def cancel(self, run_id: str, *, now: bool) -> None:
         """As Source.cancel."""

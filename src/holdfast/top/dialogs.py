@@ -21,7 +21,7 @@ Question, Line, Help { align: center middle; background: transparent; }
 """
 
 
-class Question(ModalScreen[bool]):
+class QuestionDialog(ModalScreen[bool]):
     """Yes only by `y`: a key that was meant for something else is a no, or nothing."""
 
     CSS = _CSS

@@ -18,7 +18,7 @@ from ..journal.reader import JournalReader
 from ..state import guard_connection, run_directory
 from ..state.index.index import Index
 from ..values.errors import HoldfastError
-from .source import MOST_ENDED, MOST_LIVE, TAIL_BYTES, Snapshot, Tail
+from .source import MOST_ENDED, MOST_LIVE, TAIL_BYTES, LogTail, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -48,10 +48,10 @@ class _Follower(JournalReader):
             self.kept -= self.pieces.popleft()[1]
             self.left_out = True
 
-    def tail(self) -> Tail:
+    def tail(self) -> LogTail:
         self.scan()
         data = b"".join(os.pread(self._fd, length, offset) for offset, length in self.pieces)
-        return Tail(data[-TAIL_BYTES:], self.left_out or len(data) > TAIL_BYTES)
+        return LogTail(data[-TAIL_BYTES:], self.left_out or len(data) > TAIL_BYTES)
 
 
 class DirectorySource:
@@ -87,11 +87,11 @@ class DirectorySource:
             await asyncio.sleep(max(EVERY_S, self._took_s * _SHARE))
             yield
 
-    async def tail(self, run_id: str) -> Tail:
+    async def tail(self, run_id: str) -> LogTail:
         """As Source.tail."""
         return await self._do(lambda: self._tail(run_id))
 
-    def _tail(self, run_id: str) -> Tail:
+    def _tail(self, run_id: str) -> LogTail:
         if self._followed is None or self._followed[0] != run_id:
             self._let_go()
             try:
@@ -119,7 +119,7 @@ class DirectorySource:
         await asyncio.to_thread(self._stop, run_id, now=now)
 
     def _stop(self, run_id: str, *, now: bool) -> None:
-        with guard_connection.Asking(self.state, run_id) as one:
+        with guard_connection.GuardConnection(self.state, run_id) as one:
             one.ask(lambda ticket: packets.stop(ticket, "user", "asked for in holdfast top", now=now))
 
     async def extend(self, run_id: str, seconds: float) -> None:

@@ -30,14 +30,14 @@ class View(NamedTuple):
     ended: bool = True
 
 
-class Row(NamedTuple):
+class RunRow(NamedTuple):
     """One line of the table: the run, and its cells in the order of COLUMNS."""
 
     run_id: str
     cells: tuple[Cell, ...]
 
 
-def rows(reports: Iterable[Report], view: View, now_s: float | None = None) -> list[Row]:
+def rows(reports: Iterable[Report], view: View, now_s: float | None = None) -> list[RunRow]:
     """The rows of the runs that are wanted."""
     now_s = time.time() if now_s is None else now_s
     wanted = [report for report in reports if _is_wanted(report, view)]
@@ -45,7 +45,7 @@ def rows(reports: Iterable[Report], view: View, now_s: float | None = None) -> l
     if view.sort != "newest":
         wanted.sort(key=_key(view.sort, now_s))
     placed = nested(wanted, lambda report: report) if view.tree else [(report, "") for report in wanted]
-    return [Row(report["run_id"], _cells(report, indent, now_s)) for report, indent in placed]
+    return [RunRow(report["run_id"], _cells(report, indent, now_s)) for report, indent in placed]
 
 
 def counts(reports: Iterable[Report]) -> str:

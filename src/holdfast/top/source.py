@@ -20,14 +20,14 @@ class Snapshot(NamedTuple):
     note: str = ""
 
 
-class Tail(NamedTuple):
+class LogTail(NamedTuple):
     """The end of what a run wrote; `cut`: there is more before it."""
 
     data: bytes
     cut: bool
 
 
-class Source(Protocol):
+class RunSource(Protocol):
     """What can be seen and asked. Every method may raise HoldfastError, which is shown and does not end anything."""
 
     where: str
@@ -40,7 +40,7 @@ class Source(Protocol):
         """An item whenever the runs should be looked at again; without an end."""
         ...
 
-    async def tail(self, run_id: str) -> Tail:
+    async def tail(self, run_id: str) -> LogTail:
         """The end of its output. Empty when it has none yet."""
         ...
 

@@ -11,7 +11,7 @@ from .listing import COLUMNS
 
 if TYPE_CHECKING:
     from ..cli.printing.table import Cell
-    from .listing import Row
+    from .listing import RunRow
 
 _STYLES = {"good": "green", "bad": "red", "busy": "yellow", "dim": "dim", "": ""}
 
@@ -27,11 +27,11 @@ class RunTable(DataTable[Text]):
 
     def __init__(self, *, id: str) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id, cursor_type="row")
-        self._shown: list[Row] = []
+        self._shown: list[RunRow] = []
         for name in COLUMNS:
             self.add_column(Text(name), key=name)
 
-    def show(self, rows: list[Row], selected: str | None) -> str | None:
+    def show(self, rows: list[RunRow], selected: str | None) -> str | None:
         """Show these; the run that is selected then: the same if it is there, or its neighbour."""
         before, self._shown = self._shown, rows
         ids = [row.run_id for row in rows]
@@ -48,7 +48,7 @@ class RunTable(DataTable[Text]):
             self.move_cursor(row=place, animate=False)
         return ids[place] if ids else None
 
-    def _update(self, row: Row, old: Row) -> None:
+    def _update(self, row: RunRow, old: RunRow) -> None:
         for column, cell, was in zip(COLUMNS, row.cells, old.cells, strict=True):
             if cell != was:
                 self.update_cell(row.run_id, column, _text(cell), update_width=len(cell.text) > len(was.text))

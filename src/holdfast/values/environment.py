@@ -91,7 +91,7 @@ KEPT: dict[str, str] = {
 }
 
 
-class Finding(NamedTuple):
+class EnvironmentFinding(NamedTuple):
     """A variable a child would not inherit, and the reason the list gives."""
 
     name: str
@@ -130,10 +130,10 @@ def stripped_names(environ: Iterable[str], *, keep: Iterable[str] = (), drop: It
     return sorted(name for name in environ if name not in _OWN and not _is_inherited(name, keep, drop))
 
 
-def findings(environ: Iterable[str]) -> list[Finding]:
+def findings(environ: Iterable[str]) -> list[EnvironmentFinding]:
     """What the list would strip from `environ`, each with its reason; empty when the environment is clean."""
     found = ((name, _reason(name)) for name in sorted(environ))
-    return [Finding(name, reason) for name, reason in found if reason is not None]
+    return [EnvironmentFinding(name, reason) for name, reason in found if reason is not None]
 
 
 def parent_run_id(environ: Mapping[str, str]) -> str | None:

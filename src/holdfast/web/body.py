@@ -23,14 +23,14 @@ _UNREAD_BYTES = 1 << 20
 _UNREAD_S = 0.5
 
 
-class Bounds(NamedTuple):
+class BodyBounds(NamedTuple):
     """How much of a body is read, and for how long."""
 
     size: int
     within_s: float
 
 
-async def read(request: Request, bounds: Bounds) -> bytes:
+async def read(request: Request, bounds: BodyBounds) -> bytes:
     """All of it. ProblemError: 413 too large, 408 too slow, 400 for one that ends too early."""
     length = request.headers.get("content-length", "0")
     if len(length) > 18 or not length.isdigit() or int(length) > bounds.size:
@@ -111,7 +111,7 @@ def invalid(error: msgspec.ValidationError, remedy: str = "see /openapi.json for
     return ProblemError(INVALID, f"{place}: {what}" if place else what, field=field, remedy=remedy)
 
 
-def _too_large(bounds: Bounds) -> ProblemError:
+def _too_large(bounds: BodyBounds) -> ProblemError:
     return ProblemError(
         TOO_LARGE,
         f"the body has more than {bounds.size} bytes",

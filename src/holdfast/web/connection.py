@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-    from .problems import Kind
+    from .problems import ProblemKind
 
 HEAD_S = 10.0  # unless the application says otherwise, in `state.head_s`
 LONGEST_HEAD = 64 << 10  # bytes, or a little more: what comes in one piece is looked at as a whole
@@ -141,7 +141,7 @@ class Connection(HttpToolsProtocol):
             self._write_problem(MALFORMED, detail, remedy)
         self.transport.close()
 
-    def _write_problem(self, kind: Kind, detail: str, remedy: str) -> None:
+    def _write_problem(self, kind: ProblemKind, detail: str, remedy: str) -> None:
         body = msgspec.json.encode(Problem(PREFIX + kind.word, kind.title, kind.status, detail, remedy))
         head = (
             f"HTTP/1.1 {kind.status} {HTTPStatus(kind.status).phrase}\r\ncontent-type: {MEDIA_TYPE}\r\n"

@@ -37,7 +37,7 @@ class Problem(msgspec.Struct, omit_defaults=True):
     field: str | None = None
 
 
-class Kind(NamedTuple):
+class ProblemKind(NamedTuple):
     """One kind of problem: its status, the word in its `type`, and its title."""
 
     status: int
@@ -50,7 +50,7 @@ class ProblemError(Exception):
 
     def __init__(
         self,
-        kind: Kind,
+        kind: ProblemKind,
         detail: str | None = None,
         *,
         remedy: str | None = None,
@@ -65,31 +65,31 @@ class ProblemError(Exception):
         self.problem = Problem(PREFIX + kind.word, kind.title, kind.status, detail, remedy, run_id, field)
 
 
-MALFORMED = Kind(400, "malformed", "The request cannot be read")
-UNAUTHORIZED = Kind(401, "unauthorized", "No token, or a wrong one")
-FORBIDDEN = Kind(403, "forbidden", "This client may not ask")
-NOT_FOUND = Kind(404, "not-found", "There is nothing here")
-NO_RUN = Kind(404, "run-not-found", "There is no such run")
-NO_METHOD = Kind(405, "method-not-allowed", "This cannot be done here")
-TOO_SLOW = Kind(408, "too-slow", "The request took too long to arrive")
-CONFLICT = Kind(409, "idempotency-conflict", "This key was used for another run")
-RUN_EXISTS = Kind(409, "run-exists", "There is a run of this id already")
-SESSION_CLOSED = Kind(409, "session-closed", "The session takes no more runs")
-REFUSED = Kind(409, "refused", "The run refuses this")
-TOO_LARGE = Kind(413, "too-large", "The request is too large")
-NOT_JSON = Kind(415, "unsupported-media-type", "The body is of another type than this takes")
-OUT_OF_RANGE = Kind(416, "out-of-range", "There is not that much output")
-INVALID = Kind(422, "invalid", "The request is not valid")
-QUEUE_FULL = Kind(429, "queue-full", "The queue is full")
-INTERNAL = Kind(500, "internal", "The daemon failed")
-UNREADABLE = Kind(500, "journal-unreadable", "The record of this run cannot be read")
-DRAINING = Kind(503, "draining", "The daemon is shutting down")
-UNAVAILABLE = Kind(503, "unavailable", "The daemon cannot do this now")
-CROWD = Kind(503, "too-many-connections", "Too many clients at once")
-SILENT = Kind(504, "no-answer", "The run did not answer in time")
+MALFORMED = ProblemKind(400, "malformed", "The request cannot be read")
+UNAUTHORIZED = ProblemKind(401, "unauthorized", "No token, or a wrong one")
+FORBIDDEN = ProblemKind(403, "forbidden", "This client may not ask")
+NOT_FOUND = ProblemKind(404, "not-found", "There is nothing here")
+NO_RUN = ProblemKind(404, "run-not-found", "There is no such run")
+NO_METHOD = ProblemKind(405, "method-not-allowed", "This cannot be done here")
+TOO_SLOW = ProblemKind(408, "too-slow", "The request took too long to arrive")
+CONFLICT = ProblemKind(409, "idempotency-conflict", "This key was used for another run")
+RUN_EXISTS = ProblemKind(409, "run-exists", "There is a run of this id already")
+SESSION_CLOSED = ProblemKind(409, "session-closed", "The session takes no more runs")
+REFUSED = ProblemKind(409, "refused", "The run refuses this")
+TOO_LARGE = ProblemKind(413, "too-large", "The request is too large")
+NOT_JSON = ProblemKind(415, "unsupported-media-type", "The body is of another type than this takes")
+OUT_OF_RANGE = ProblemKind(416, "out-of-range", "There is not that much output")
+INVALID = ProblemKind(422, "invalid", "The request is not valid")
+QUEUE_FULL = ProblemKind(429, "queue-full", "The queue is full")
+INTERNAL = ProblemKind(500, "internal", "The daemon failed")
+UNREADABLE = ProblemKind(500, "journal-unreadable", "The record of this run cannot be read")
+DRAINING = ProblemKind(503, "draining", "The daemon is shutting down")
+UNAVAILABLE = ProblemKind(503, "unavailable", "The daemon cannot do this now")
+CROWD = ProblemKind(503, "too-many-connections", "Too many clients at once")
+SILENT = ProblemKind(504, "no-answer", "The run did not answer in time")
 
 # The first that fits, so the narrow ones come first.
-_KINDS: tuple[tuple[type[errors.HoldfastError], Kind], ...] = (
+_KINDS: tuple[tuple[type[errors.HoldfastError], ProblemKind], ...] = (
     (errors.DrainingError, DRAINING),
     (errors.QueueFullError, QUEUE_FULL),
     (errors.IdempotencyConflictError, CONFLICT),
@@ -132,7 +132,7 @@ def problem_of_os_error(error: OSError) -> ProblemError:
     return ProblemError(UNAVAILABLE, found.message, remedy=found.remedy, headers=retry_after(UNAVAILABLE))
 
 
-def retry_after(kind: Kind, seconds: float = RETRY_S) -> dict[str, str]:
+def retry_after(kind: ProblemKind, seconds: float = RETRY_S) -> dict[str, str]:
     """The header for the problems that pass by themselves, in whole seconds as HTTP wants them."""
     return {"Retry-After": str(max(1, ceil(seconds)))} if kind.status in (429, 503) else {}
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..outcome import Outcome
 
 
-class Event(NamedTuple):
+class TimelineEvent(NamedTuple):
     """Something that happened, `at_s` after the run was begun. `mark`: what `decided`, what was `late`, or nothing."""
 
     at_s: float | None
@@ -57,7 +57,7 @@ def spells(chunks: Iterable[Chunk]) -> list[Spell]:
 
 def timeline(
     header: Mapping[str, Any] | None, facts: Iterable[Fact], outcome: Outcome, output: Iterable[Spell]
-) -> list[Event]:
+) -> list[TimelineEvent]:
     """Every event in order. A fact that could have decided and came too late is marked as late."""
     begin_ns = (header or {}).get("boottime_ns")
 
@@ -67,11 +67,11 @@ def timeline(
     ordered = sorted(facts, key=order)
     around = {fact.kind: fact for fact in ordered}
     events = [
-        (fact.at_ns, 1, Event(at_s(fact.at_ns), fact.kind, words(fact, around), _mark(fact, outcome)))
+        (fact.at_ns, 1, TimelineEvent(at_s(fact.at_ns), fact.kind, words(fact, around), _mark(fact, outcome)))
         for fact in ordered
     ]
     for spell in output:
-        event = Event(at_s(spell.first_ns), "output", spell.words, "late" if spell.late else "")
+        event = TimelineEvent(at_s(spell.first_ns), "output", spell.words, "late" if spell.late else "")
         # Late output was read after the verdict; at equal times it goes behind it.
         events.append((spell.first_ns, 2 if spell.late else 0, event))
     return [event for _, _, event in sorted(events, key=lambda item: item[:2])]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...projections.exit_code import exit_code
 from ...values.durations import parse_size
-from ..lookup.followed_run import Followed
+from ..lookup.followed_run import FollowedRun
 from ..lookup.selection import find, only_run, read_record
 from ..parsing.command import Command, open_state, write_all
 from ..parsing.options import Option
@@ -27,7 +27,7 @@ def act(given: Parsed) -> int:
     state = open_state(given)
     run_id = find(state, text)
     interrupts = Interrupts()
-    with read_record(state, run_id) as record, Followed(state, run_id) as followed:
+    with read_record(state, run_id) as record, FollowedRun(state, run_id) as followed:
         attachment = Attachment(followed, record.fd, interrupts, key)
         attachment.skip(replay_bytes)
         attachment.until_over()

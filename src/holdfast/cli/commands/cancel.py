@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...guard import packets
 from ...projections.exit_code import OWN_FAILURE
-from ...state.guard_connection import Asking, stop_all
+from ...state.guard_connection import GuardConnection, stop_all
 from ...values.errors import HoldfastError, JournalError, RequestError
 from ..lookup.selection import (
     LABEL,
@@ -91,7 +91,7 @@ def _ask_only(
     results: dict[str, str] = dict.fromkeys(asked, "asked")
     for run_id in run_ids:
         try:
-            with Asking(state, run_id) as asking:
+            with GuardConnection(state, run_id) as asking:
                 asking.ask(lambda ticket: packets.stop(ticket, "user", reason, now=now))
             results[run_id] = "asked"
         except RequestError as error:

@@ -14,7 +14,7 @@ from ..parsing.options import Option, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...state.upkeep.finding import Diagnosis, Finding, Repair
+    from ...state.upkeep.finding import Diagnosis, DoctorFinding, PlannedRepair
     from ..parsing.options import Parsed
 
 NOT_HEALTHY = 1
@@ -26,7 +26,7 @@ def act(given: Parsed) -> int:
         raise UsageError("--dry-run is about --reap", remedy="without --reap nothing is changed anyway")
     path = given.last("--state-dir")
     diagnosis = examination.examine(path)
-    done: Sequence[Repair | Repaired] = ()
+    done: Sequence[PlannedRepair | Repaired] = ()
     if given.has("--dry-run"):
         done = diagnosis.repairs
     elif given.has("--reap") and diagnosis.repairs:
@@ -36,7 +36,7 @@ def act(given: Parsed) -> int:
     return 0 if diagnosis.healthy else NOT_HEALTHY
 
 
-def _tell(diagnosis: Diagnosis, done: Sequence[Repair | Repaired], given: Parsed) -> None:
+def _tell(diagnosis: Diagnosis, done: Sequence[PlannedRepair | Repaired], given: Parsed) -> None:
     if given.has("--json"):
         document = {
             "healthy": diagnosis.healthy,
@@ -53,7 +53,7 @@ def _tell(diagnosis: Diagnosis, done: Sequence[Repair | Repaired], given: Parsed
     put("".join(f"{plain(line)}\n" for line in [*lines, _summary(diagnosis)]))
 
 
-def _finding(finding: Finding) -> list[str]:
+def _finding(finding: DoctorFinding) -> list[str]:
     about = f" (run {finding.run_id})" if finding.run_id else ""
     lines = [f"{finding.level:<8} {finding.topic:<12} {finding.what}{about}"]
     if finding.remedy is not None and finding.needs_action:
@@ -61,7 +61,7 @@ def _finding(finding: Finding) -> list[str]:
     return lines
 
 
-def _line(each: Repair | Repaired) -> str:
+def _line(each: PlannedRepair | Repaired) -> str:
     if isinstance(each, Repaired):
         about = f" (run {each.repair.run_id})" if each.repair.run_id else ""
         return f"{'done' if each.confirmed else 'not done':<8} {each.repair.what}{about}: {each.what}"

@@ -10,12 +10,12 @@ from ...projections.exit_code import OWN_FAILURE
 from ...runs.live import CHUNKS_BYTES
 from ...values.durations import parse_duration
 from ...values.errors import SpecError, StateError
-from ..lookup.followed_run import Followed
+from ..lookup.followed_run import FollowedRun
 from ..lookup.selection import damage_of, find, only_run, queued_id, read_record
 from ..parsing.command import Command, die_with_reader, open_state, put
 from ..parsing.options import Option, UsageError
 from ..printing import messages
-from ..printing.log_lines import Lines
+from ..printing.log_lines import LogLines
 
 if TYPE_CHECKING:
     from ...journal.reader import Chunk
@@ -65,7 +65,7 @@ class Printer:
         self.stream = given.last("--stream")
         self.since_ns = since_ns
         self.late = not given.has("--no-late")
-        self.lines = Lines() if given.has("--timestamps") else None
+        self.lines = LogLines() if given.has("--timestamps") else None
         self.offset_ns = 0  # from the journal's clock to wall time
 
     def take_all(self, reader: JournalReader) -> None:
@@ -94,7 +94,7 @@ class Printer:
 
 def _follow(state: StateDirectory, run_id: str, reader: JournalReader, printer: Printer) -> None:
     """Until the end: arm, look, and only then wait; what came in between is not left lying."""
-    with Followed(state, run_id) as followed:
+    with FollowedRun(state, run_id) as followed:
         while True:
             ended = followed.ended
             followed.live.arm_output(reader.position)

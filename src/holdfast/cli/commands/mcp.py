@@ -19,9 +19,9 @@ _MOST_PORT = 65535
 def act(given: Parsed) -> int:
     no_words(given, "mcp")
     listen = _address(given.last("--http"))
-    from ...mcp.limits import Limits, real_directories
+    from ...mcp.limits import ServerLimits, real_directories
 
-    limits = Limits(real_directories(given.all("--allow-dir")))
+    limits = ServerLimits(real_directories(given.all("--allow-dir")))
     if (text := given.last("--max-timeout")) is not None:
         limits = limits._replace(max_timeout_s=_more_than_nothing(parse_duration(text, field="max-timeout"), text))
     if (text := given.last("--max-output")) is not None:

@@ -17,10 +17,10 @@ _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME", "BROWSER")
 
 
 def act(given: Parsed) -> int:
-    from ...client.calls import Call
+    from ...client.calls import ClientCall
 
     no_words(given, "open")
-    link = ask(open_state(given), Call("POST", "/v1/login-links", json={}, repeats=False))
+    link = ask(open_state(given), ClientCall("POST", "/v1/login-links", json={}, repeats=False))
     if given.has("--json"):
         show_json(link)
         return 0

@@ -25,20 +25,20 @@ def act(given: Parsed) -> int:
         return _plan(index, bounds, given) if given.has("--dry-run") else _prune(index, bounds, given)
 
 
-def _bounds(given: Parsed) -> prune.Bounds:
+def _bounds(given: Parsed) -> prune.PruneBounds:
     age, keep, most = given.last("--older-than"), given.last("--keep"), given.last("--max-size")
     if age is None and keep is None and most is None:
         raise UsageError("nothing says what to prune", remedy="give --older-than, --keep or --max-size")
     if keep is not None and not (keep.isascii() and keep.isdigit()):
         raise UsageError(f"--keep {keep!r} is not a number", remedy="give how many of the newest runs stay")
-    return prune.Bounds(
+    return prune.PruneBounds(
         None if age is None else parse_duration(age, field="--older-than"),
         None if keep is None else int(keep),
         None if most is None else parse_size(most, field="--max-size"),
     )
 
 
-def _plan(index: Index, bounds: prune.Bounds, given: Parsed) -> int:
+def _plan(index: Index, bounds: prune.PruneBounds, given: Parsed) -> int:
     index.refresh()
     candidates = prune.plan(index, bounds)
     if given.has("--json"):
@@ -50,7 +50,7 @@ def _plan(index: Index, bounds: prune.Bounds, given: Parsed) -> int:
     return 0
 
 
-def _prune(index: Index, bounds: prune.Bounds, given: Parsed) -> int:
+def _prune(index: Index, bounds: prune.PruneBounds, given: Parsed) -> int:
     done = prune.prune(index, bounds)
     if given.has("--json"):
         kept = [{"run_id": run_id, "why": why} for run_id, why in done.kept]

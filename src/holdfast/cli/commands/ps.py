@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ...state.directory import StateDirectory
-    from ...state.index.summary import Entry, Filters
+    from ...state.index.summary import Filters, RunSummary
     from ..parsing.options import Parsed
     from ..printing.table import Cell
 
@@ -67,7 +67,7 @@ class _Wanted(NamedTuple):
     ended: bool
 
 
-def _list(given: Parsed, wanted: _Wanted) -> list[Entry]:
+def _list(given: Parsed, wanted: _Wanted) -> list[RunSummary]:
     """The matching runs, newest first."""
     state = _state(given)
     if state is None:
@@ -77,7 +77,7 @@ def _list(given: Parsed, wanted: _Wanted) -> list[Entry]:
     return newest_first([*found, *(entry for entry in queued if not state.has(entry.run_id))])
 
 
-def _live(state: StateDirectory, filters: Filters) -> list[Entry]:
+def _live(state: StateDirectory, filters: Filters) -> list[RunSummary]:
     try:
         with open_index(state) as index:
             return [entry for entry in index.refresh() if filters.matches(entry)]
@@ -88,7 +88,7 @@ def _live(state: StateDirectory, filters: Filters) -> list[Entry]:
         return [entry for entry in look_at_marked(state) if not entry.final and filters.matches(entry)]
 
 
-def _history(state: StateDirectory, wanted: _Wanted) -> list[Entry]:
+def _history(state: StateDirectory, wanted: _Wanted) -> list[RunSummary]:
     with open_index(state) as index:
         entries = [entry for entry in index.refresh() if wanted.filters.matches(entry)]
         page = index.list(wanted.filters, wanted.limit or max(1, index.count()))
@@ -118,7 +118,7 @@ def _limit(given: Parsed) -> int:
     return int(text)
 
 
-def _show(given: Parsed, entries: list[Entry]) -> None:
+def _show(given: Parsed, entries: list[RunSummary]) -> None:
     if given.has("--json"):
         show_json([{**entry.shown(), "guard": entry.guard} for entry in entries])
         return
@@ -129,7 +129,7 @@ def _show(given: Parsed, entries: list[Entry]) -> None:
             messages.say(f"run {entry.run_id}: {entry.problem}")
 
 
-def _row(entry: Entry, indent: str) -> list[Cell | str]:
+def _row(entry: RunSummary, indent: str) -> list[Cell | str]:
     report = entry.shown()
     return [
         indent + entry.run_id,
@@ -142,7 +142,7 @@ def _row(entry: Entry, indent: str) -> list[Cell | str]:
     ]
 
 
-def _time(entry: Entry) -> str:
+def _time(entry: RunSummary) -> str:
     if entry.report.get("duration_s") is not None or entry.final:
         return span(entry.report.get("duration_s"))
     return span(max(0.0, time.time() - entry.begun_ns / 1e9))

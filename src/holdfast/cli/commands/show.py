@@ -9,12 +9,12 @@ from ..lookup.selection import damage_of, tell
 from ..parsing.command import JSON, Command, put, show_json
 
 if TYPE_CHECKING:
-    from ...state.record import Record
+    from ...state.record import RunRecord
     from ..parsing.options import Parsed
 
 
 def act(given: Parsed) -> int:
-    def show(record: Record) -> None:
+    def show(record: RunRecord) -> None:
         waiting = None if record.reader.ended else record.stdin.is_waited_for()
         report = {**record.report(), "run_id": record.run_id, "waiting_for_input": waiting}
         if given.has("--json"):
@@ -32,12 +32,12 @@ def act(given: Parsed) -> int:
     return tell(given, "show", show, show_queued)
 
 
-def _text(report: dict[str, Any], record: Record | None) -> str:
+def _text(report: dict[str, Any], record: RunRecord | None) -> str:
     lines = [(name, value) for name, value in _fields(report, record) if value not in (None, "", "-")]
     return "".join(f"{name:<13}{value}\n" for name, value in lines)
 
 
-def _fields(report: dict[str, Any], record: Record | None) -> list[tuple[str, str | None]]:
+def _fields(report: dict[str, Any], record: RunRecord | None) -> list[tuple[str, str | None]]:
     output, usage = report["output"], report["usage"]
     cpu = None if usage["cpu_user_s"] is None else usage["cpu_user_s"] + usage["cpu_system_s"]
     return [
@@ -73,7 +73,7 @@ def _plain(value: object) -> str | None:
     return None if value is None else plain(value)
 
 
-def _state(report: dict[str, Any], record: Record | None) -> str:
+def _state(report: dict[str, Any], record: RunRecord | None) -> str:
     verdict = "no verdict yet" if report["status"] is None else f"{report['status']}, cause {report['cause']}"
     guard = "" if report["state"] == "settled" or record is None else f"; its guard is {record.guard}"
     waiting = ", waiting for input" if report.get("waiting_for_input") else ""

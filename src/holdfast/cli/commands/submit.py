@@ -108,7 +108,7 @@ def _state(given: Parsed) -> StateDirectory:
     return open_state(given)
 
 
-def _post(state: StateDirectory, call: calls.Call) -> dict[str, Any]:
+def _post(state: StateDirectory, call: calls.ClientCall) -> dict[str, Any]:
     try:
         report: dict[str, Any] = ask(state, call, within_s=_WITHIN_S)
     except DaemonUnreachableError as error:
@@ -117,11 +117,11 @@ def _post(state: StateDirectory, call: calls.Call) -> dict[str, Any]:
 
 
 def _wait(state: StateDirectory, run_id: str, *, as_json: bool) -> int:
-    from .wait import Waiting
+    from .wait import WaitedRuns
 
     if not as_json:
         put(f"{run_id}\n")
-    waiting = Waiting(state, settled=True, deadline=None, quiet=True)
+    waiting = WaitedRuns(state, settled=True, deadline=None, quiet=True)
     try:
         waiting.add([run_id])
         waiting.run()

@@ -13,7 +13,7 @@ from ..parsing.options import Option
 
 if TYPE_CHECKING:
     from ...state.directory import StateDirectory
-    from ...top.source import Source
+    from ...top.source import RunSource
     from ..parsing.options import Parsed
 
 
@@ -48,7 +48,7 @@ async def _run(state: StateDirectory, *, direct: bool) -> None:
         await source.close()
 
 
-async def _source(state: StateDirectory, *, direct: bool) -> Source:
+async def _source(state: StateDirectory, *, direct: bool) -> RunSource:
     from ...top.directory import DirectorySource
 
     if not direct and has_daemon(state):

@@ -14,7 +14,7 @@ from ...projections.exit_code import OWN_FAILURE, exit_code
 from ...values.durations import parse_duration
 from ...values.errors import HoldfastError
 from ...wording.plain import plain
-from ..lookup.followed_run import Followed
+from ..lookup.followed_run import FollowedRun
 from ..lookup.selection import LABEL, SESSION, filters_of, find_all, has_daemon, open_index, queued_entries
 from ..parsing.command import JSON, Command, open_state, put, show_json
 from ..parsing.options import Option, UsageError
@@ -42,7 +42,7 @@ def act(given: Parsed) -> int:
     bound_s = given.last("--timeout")
     deadline = None if bound_s is None else time.monotonic() + parse_duration(bound_s, field="--timeout")
     state = open_state(given)
-    waiting = Waiting(state, settled=until == "settled", deadline=deadline, quiet=_is_quiet(given))
+    waiting = WaitedRuns(state, settled=until == "settled", deadline=deadline, quiet=_is_quiet(given))
     try:
         if given.words:
             run_ids, waiting.complete = find_all(state, given.words)
@@ -59,7 +59,7 @@ def _is_quiet(given: Parsed) -> bool:
     return given.has("--quiet") or given.has("--json")
 
 
-class Waiting:
+class WaitedRuns:
     """Several runs, followed side by side with one poll."""
 
     def __init__(self, state: StateDirectory, *, settled: bool, deadline: float | None, quiet: bool) -> None:
@@ -69,7 +69,7 @@ class Waiting:
         self.quiet = quiet
         self.complete = True  # no run that was asked for is missing
         self.timed_out = False
-        self.runs: dict[str, Followed | QueuedRun] = {}
+        self.runs: dict[str, FollowedRun | QueuedRun] = {}
         self._done: set[str] = set()
 
     def add(self, run_ids: list[str]) -> None:
@@ -83,9 +83,9 @@ class Waiting:
                 messages.say(str(error))
                 self.complete = False
 
-    def _follow(self, run_id: str) -> Followed | QueuedRun:
+    def _follow(self, run_id: str) -> FollowedRun | QueuedRun:
         if self.state.has(run_id) or not has_daemon(self.state):
-            return Followed(self.state, run_id)
+            return FollowedRun(self.state, run_id)
         from ..lookup.queued import QueuedRun
 
         return QueuedRun(self.state, run_id, settled=self.settled)
@@ -110,7 +110,7 @@ class Waiting:
                 self.timed_out = True
                 return
 
-    def _take(self, run: Followed | QueuedRun) -> None:
+    def _take(self, run: FollowedRun | QueuedRun) -> None:
         try:
             run.on_ready()
         except HoldfastError as error:

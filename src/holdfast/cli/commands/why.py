@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...journal.reader import JournalReader
 from ...runs.live import CHUNKS_BYTES
 from ...wording.plain import command_line, plain, utc_time
-from ...wording.timeline import Event, spells, timeline
+from ...wording.timeline import TimelineEvent, spells, timeline
 from ..lookup.selection import tell
 from ..parsing.command import JSON, Command, put, show_json
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...journal.reader import Chunk
-    from ...state.record import Record
+    from ...state.record import RunRecord
     from ..parsing.options import Parsed
 
 _MARKS = {"decided": "=>", "late": " ~", "": "  "}
 
 
 def act(given: Parsed) -> int:
-    def tell_it(record: Record) -> None:
+    def tell_it(record: RunRecord) -> None:
         reader = record.reader
         events = timeline(reader.header, reader.facts, record.outcome, spells(_output(record)))
         if given.has("--json"):
@@ -41,14 +41,14 @@ def act(given: Parsed) -> int:
     return tell(given, "why", tell_it, tell_queued)
 
 
-def _output(record: Record) -> Iterator[Chunk]:
+def _output(record: RunRecord) -> Iterator[Chunk]:
     """All output up to where the facts were read, a piece at a time: a journal can be larger than memory."""
     reader = JournalReader(record.fd, run_id=record.run_id)
     while chunks := reader.read(CHUNKS_BYTES):
         yield from chunks
 
 
-def _show_json(record: Record, events: list[Event]) -> None:
+def _show_json(record: RunRecord, events: list[TimelineEvent]) -> None:
     told = [
         {"at_s": event.at_s, "fact": event.fact, "words": event.words, "mark": event.mark or None} for event in events
     ]
@@ -60,7 +60,7 @@ def _told(run_id: str, report: dict[str, Any], events: list[dict[str, Any]]) -> 
     return {"run_id": run_id, **{name: report[name] for name in fields}, "timeline": events}
 
 
-def _text(record: Record, events: list[Event]) -> str:
+def _text(record: RunRecord, events: list[TimelineEvent]) -> str:
     report = record.report()
     verdict = f"{report['state']}, no verdict yet"
     if report["status"] is not None:
@@ -77,7 +77,7 @@ def _text(record: Record, events: list[Event]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _at(event: Event) -> str:
+def _at(event: TimelineEvent) -> str:
     return "?" if event.at_s is None else f"+{event.at_s:.3f}s"
 
 

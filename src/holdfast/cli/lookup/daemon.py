@@ -20,7 +20,7 @@ from ...values.errors import DaemonError
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from ...client.calls import Call
+    from ...client.calls import ClientCall
     from ...state.directory import StateDirectory
 
     T = TypeVar("T")
@@ -30,16 +30,16 @@ _PIECE = 1 << 16
 _SOCK_CLOEXEC = 0o2000000
 
 
-def ask(state: StateDirectory, call: Call, *, within_s: float = ANSWER_S) -> Any:
+def ask(state: StateDirectory, call: ClientCall, *, within_s: float = ANSWER_S) -> Any:
     """The answer, or the error it stands for. DaemonUnreachableError when there is none within its time."""
     deadline = time.monotonic() + within_s + (call.patience_s or 0.0)
-    with Question(state, call) as question:
+    with DaemonQuestion(state, call) as question:
         while not question.done:
             question.wait(deadline)
         return question.answer()
 
 
-def drive(state: StateDirectory, asking: Generator[Call, Any, T]) -> T:
+def drive(state: StateDirectory, asking: Generator[ClientCall, Any, T]) -> T:
     """Ask question after question until it has its answer."""
     try:
         call = next(asking)
@@ -50,13 +50,13 @@ def drive(state: StateDirectory, asking: Generator[Call, Any, T]) -> T:
         return value
 
 
-class Question:
+class DaemonQuestion:
     """One that was sent. `poll` on `fd` for input and call `on_ready`, or call `wait`; then `answer` when `done`.
 
     DaemonUnreachableError: nobody takes it.
     """
 
-    def __init__(self, state: StateDirectory, call: Call) -> None:
+    def __init__(self, state: StateDirectory, call: ClientCall) -> None:
         self.path = os.path.join(state.path, DAEMON_SOCKET)
         self.done = False
         self._answer = bytearray()
@@ -130,7 +130,7 @@ class Question:
         """Let go of the connection."""
         self._socket.close()
 
-    def __enter__(self) -> Question:
+    def __enter__(self) -> DaemonQuestion:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -146,7 +146,7 @@ def _connect(connection: socket, state_path: str) -> None:
         os.close(directory)
 
 
-def _request(call: Call) -> bytes:
+def _request(call: ClientCall) -> bytes:
     import json
     from urllib.parse import urlencode
 

@@ -19,7 +19,7 @@ _AGAIN_S = 0.25  # a guard has room for fifteen followers; who finds none looks 
 _ANSWER_S = 10.0
 
 
-class Followed:
+class FollowedRun:
     """One run; `poll` on `fd` for at most `timeout_s`, then call `on_ready`. Use as a context manager.
 
     RunNotFoundError: there is no such run. JournalError: its journal cannot be read.
@@ -100,7 +100,7 @@ class Followed:
         """Let go of it. The run goes on."""
         self.live.close()
 
-    def __enter__(self) -> Followed:
+    def __enter__(self) -> FollowedRun:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -13,14 +13,14 @@ from ...client import calls
 from ...outcome import decide
 from ...values.errors import DaemonUnreachableError, HoldfastError, RunNotFoundError
 from ..printing import messages
-from .daemon import Question, ask, drive
-from .followed_run import Followed
+from .daemon import DaemonQuestion, ask, drive
+from .followed_run import FollowedRun
 
 if TYPE_CHECKING:
     from ...outcome import Outcome
     from ...state.directory import StateDirectory
     from ...state.guard_connection import Stopped
-    from ...state.index.summary import Entry, Filters
+    from ...state.index.summary import Filters, RunSummary
 
 _AGAIN_S = 1.0
 _PATIENCE_S = 60.0  # how long a daemon may be away, for a restart
@@ -52,12 +52,12 @@ def queued_reports(state: StateDirectory) -> dict[str, dict[str, Any]]:
     return {}
 
 
-def entries(state: StateDirectory, filters: Filters) -> list[Entry]:
+def entries(state: StateDirectory, filters: Filters) -> list[RunSummary]:
     """The queued runs that match, oldest first, as lists show them."""
-    from ...state.index.summary import Entry
+    from ...state.index.summary import RunSummary
 
     found = [
-        Entry(run_id, _ns(report.get("queued_at")), report, None, 0, 0, guard="none", final=False)
+        RunSummary(run_id, _ns(report.get("queued_at")), report, None, 0, 0, guard="none", final=False)
         for run_id, report in queued_reports(state).items()
         if not state.has(run_id)
     ]
@@ -105,7 +105,7 @@ def wait_begun(state: StateDirectory, run_id: str) -> None:
     since = time.monotonic()
     while not state.has(run_id):
         try:
-            with Question(state, calls.output(run_id, "all", 0, follow=True, late=True)) as question:
+            with DaemonQuestion(state, calls.output(run_id, "all", 0, follow=True, late=True)) as question:
                 since = time.monotonic()
                 while not question.has_body:
                     question.wait()
@@ -118,7 +118,7 @@ def wait_begun(state: StateDirectory, run_id: str) -> None:
 
 
 class QueuedRun:
-    """A queued run for `wait`: like `Followed`, which it becomes as soon as the run has come far enough.
+    """A queued run for `wait`: like `FollowedRun`, which it becomes as soon as the run has come far enough.
 
     `on_ready` raises DaemonUnreachableError when the daemon is gone for good and the run has not begun.
     """
@@ -127,8 +127,8 @@ class QueuedRun:
         self.state = state
         self.run_id = run_id
         self.until = "settled" if settled else "verdict"
-        self.followed: Followed | None = None
-        self._question: Question | None = None
+        self.followed: FollowedRun | None = None
+        self._question: DaemonQuestion | None = None
         self._again_at: float | None = None
         self._away_since: float | None = None
         self._asked_at = 0.0
@@ -181,15 +181,15 @@ class QueuedRun:
 
     def _ask(self) -> None:
         if self.state.has(self.run_id):
-            self.followed = Followed(self.state, self.run_id)
+            self.followed = FollowedRun(self.state, self.run_id)
             return
         try:
-            self._question = Question(self.state, calls.wait_once(self.run_id, self.until, calls.SLICE_S))
+            self._question = DaemonQuestion(self.state, calls.wait_once(self.run_id, self.until, calls.SLICE_S))
             self._again_at, self._asked_at = None, time.monotonic()
         except DaemonUnreachableError as error:
             self._nobody(error)
 
-    def _read(self, question: Question) -> None:
+    def _read(self, question: DaemonQuestion) -> None:
         try:
             question.on_ready()
             if not question.done:

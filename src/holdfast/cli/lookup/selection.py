@@ -10,7 +10,7 @@ from ...runs.durable import recover
 from ...state import recovery, run_directory
 from ...state.directory import DAEMON_SOCKET
 from ...state.index.summary import Filters, look_at_marked, newest_first
-from ...state.record import Record, resolve
+from ...state.record import RunRecord, resolve
 from ...values.errors import RunNotFoundError, StateError
 from ..parsing.command import die_with_reader, open_state
 from ..parsing.options import Option, Parsed, UsageError, pair
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ...state.directory import StateDirectory
     from ...state.index.index import Index
-    from ...state.index.summary import Entry
+    from ...state.index.summary import RunSummary
 
 SESSION = Option("--session", "NAME", "the runs of this session")
 LABEL = Option("--label", "NAME=VALUE", "the runs with this label; of several, with all", many=True)
@@ -106,7 +106,7 @@ def open_index(state: StateDirectory) -> Index:
     return index
 
 
-def live_entries(state: StateDirectory, filters: Filters) -> list[Entry]:
+def live_entries(state: StateDirectory, filters: Filters) -> list[RunSummary]:
     """The matching runs that are not over, newest first; those that cannot be read are told and left out."""
     found = []
     for entry in look_at_marked(state):
@@ -117,9 +117,9 @@ def live_entries(state: StateDirectory, filters: Filters) -> list[Entry]:
     return newest_first(found)
 
 
-def read_record(state: StateDirectory, run_id: str) -> Record:
+def read_record(state: StateDirectory, run_id: str) -> RunRecord:
     """The record of a run, finished if its guard is gone. The caller closes it. JournalError: it cannot be read."""
-    record = Record(state, run_id)
+    record = RunRecord(state, run_id)
     try:
         _read(state, record)
     except BaseException:
@@ -129,7 +129,7 @@ def read_record(state: StateDirectory, run_id: str) -> Record:
 
 
 def tell(
-    given: Parsed, command: str, record: Callable[[Record], None], queued: Callable[[dict[str, Any]], None]
+    given: Parsed, command: str, record: Callable[[RunRecord], None], queued: Callable[[dict[str, Any]], None]
 ) -> int:
     """Tell of the run that is named, by its record or by its report from the queue; the exit code, damage told of."""
     text = only_run(given, command)
@@ -153,7 +153,7 @@ def tell(
     return OWN_FAILURE
 
 
-def damage_of(record: Record) -> str | None:
+def damage_of(record: RunRecord) -> str | None:
     """What is wrong with this run's journal, with what to do about it; None when nothing is."""
     kept = os.path.join(record.path, recovery.DAMAGED)
     if record.reader.damage is not None:
@@ -164,7 +164,7 @@ def damage_of(record: Record) -> str | None:
     return None
 
 
-def _read(state: StateDirectory, record: Record) -> None:
+def _read(state: StateDirectory, record: RunRecord) -> None:
     from ...values.errors import JournalDamagedError
 
     try:
@@ -200,7 +200,7 @@ def has_daemon(state: StateDirectory) -> bool:
     return os.path.exists(os.path.join(state.path, DAEMON_SOCKET))
 
 
-def queued_entries(state: StateDirectory, filters: Filters) -> list[Entry]:
+def queued_entries(state: StateDirectory, filters: Filters) -> list[RunSummary]:
     """The matching runs that only the daemon knows yet, oldest first."""
     if not has_daemon(state):
         return []

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _LONGEST = 64 << 10  # of a line that has no end yet: after this it is printed and continued below
 
 
-class Lines:
+class LogLines:
     """Collects each stream's unfinished line, so that two streams never share one."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from .sink import Sink
 
 if TYPE_CHECKING:
     from ...journal.reader import Chunk
-    from ..lookup.followed_run import Followed
+    from ..lookup.followed_run import FollowedRun
     from .interrupts import Interrupts
 
 _ROOM = 1 << 20
@@ -30,7 +30,7 @@ _LOOK_S = 0.25  # how soon a background job notices that it is in the foreground
 class Attachment:
     """One attachment, from just after the connection. `journal` stays the caller's."""
 
-    def __init__(self, followed: Followed, journal: int, interrupts: Interrupts, key: bytes) -> None:
+    def __init__(self, followed: FollowedRun, journal: int, interrupts: Interrupts, key: bytes) -> None:
         self.followed = followed
         self.interrupts = interrupts
         self.key = key

@@ -18,10 +18,10 @@ def cause_of_signal(live: LiveRun) -> str:
     parent, state = live.spec.parent, live.state
     if parent is None or state is None:
         return "user"
-    from ...state.record import Record
+    from ...state.record import RunRecord
 
     try:
-        with Record(state, parent) as record:
+        with RunRecord(state, parent) as record:
             return "user" if record.read().outcome.status is None else "parent"
     except (HoldfastError, OSError):
         return "user"  # the outer run is kept elsewhere, or not at all

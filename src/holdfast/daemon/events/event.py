@@ -15,7 +15,7 @@ WAITING = "run.waiting"  # never stored: what was seen at a look, and is differe
 TYPES = ("run.queued", "run.started", OUTPUT, WAITING, "run.verdict", "run.settled", "service.shutdown")
 
 
-class Event(NamedTuple):
+class LoggedEvent(NamedTuple):
     """`data` is JSON; `id` is None when it is not stored; `frame` is the event as bytes of an event stream."""
 
     id: int | None
@@ -36,7 +36,7 @@ class Interest(NamedTuple):
     output: bool = False  # run.output with what was written
     late: bool = False  # run.output of what was written after the verdict, too
 
-    def takes(self, event: Event) -> bool:
+    def takes(self, event: LoggedEvent) -> bool:
         """Whether this is one of them."""
         return (
             (self.run_ids is None or event.run_id in self.run_ids)
@@ -68,14 +68,14 @@ def make(
     run_id: str | None = None,
     session: str | None = None,
     late: bool = False,
-) -> Event:
+) -> LoggedEvent:
     """The event with its frame. One without an id leaves the client's last id as it is."""
     number = b"" if id is None else b"id: %d\n" % id
     frame = b"%sevent: %s\ndata: %s\n\n" % (number, type.encode(), data)
-    return Event(id, type, run_id, session, data, frame, late)
+    return LoggedEvent(id, type, run_id, session, data, frame, late)
 
 
-def of_row(row: sqlite3.Row | tuple[Any, ...]) -> Event:
+def of_row(row: sqlite3.Row | tuple[Any, ...]) -> LoggedEvent:
     """The event of a row as `page` selects it."""
     number, type_, run_id, session, data = row
     return make(type_, data, id=number, run_id=run_id, session=session)

@@ -21,10 +21,10 @@ import msgspec
 
 from ...values.errors import StateError
 from ..store.store import statements
-from .event import OUTPUT, Event, Interest, make, of_row, wall_time
-from .output_event import PIECE, Output
-from .subscription import Page, Subscription
-from .verdict_counts import Tally
+from .event import OUTPUT, Interest, LoggedEvent, make, of_row, wall_time
+from .output_event import PIECE, PendingOutput
+from .subscription import EventPage, Subscription
+from .verdict_counts import VerdictCounts
 
 if TYPE_CHECKING:
     import sqlite3
@@ -40,10 +40,10 @@ _PRUNE_EVERY = 1000  # events
 _PRUNE_EVERY_S = 3600.0
 _PAGE_EVENTS = 200
 _PAGE_BYTES = 1 << 20
-_HEARTBEAT = Event(None, "", None, None, b"", b":\n\n")
+_HEARTBEAT = LoggedEvent(None, "", None, None, b"", b":\n\n")
 
 
-class Bounds(NamedTuple):
+class EventLogBounds(NamedTuple):
     """How much is kept: in the store, and in memory for each client that reads slowly."""
 
     keep_events: int = 100_000
@@ -64,19 +64,19 @@ class Rider(Protocol):
 class EventLog:
     """The daemon's events. `start` before anything else."""
 
-    def __init__(self, store: Store, bounds: Bounds = Bounds()) -> None:  # noqa: B008 - immutable
+    def __init__(self, store: Store, bounds: EventLogBounds = EventLogBounds()) -> None:  # noqa: B008 - immutable
         self.bounds = bounds
         self.last_id = 0
         self.published = 0  # since the start, by this daemon
         self.dropped = 0  # clients that read nothing any more
         self.unstored = 0
-        self.tally = Tally()
+        self.tally = VerdictCounts()
         self.closed = False
         self._store = store
         self._riders: dict[str, Rider] = {}
         self._open: set[Subscription] = set()
         self._live: set[Subscription] = set()  # the others read from the store
-        self._round: list[Event | Output] = []
+        self._round: list[LoggedEvent | PendingOutput] = []
         self._round_output = 0  # bytes
         self._next_round = 0.0
         self._due: asyncio.TimerHandle | None = None
@@ -186,13 +186,13 @@ class EventLog:
         for begin in range(0, len(data), PIECE):
             piece = data[begin : begin + PIECE]
             last = self._round[-1] if self._round else None
-            if isinstance(last, Output) and last.extend(run_id, stream, offset + begin, piece, late=late):
+            if isinstance(last, PendingOutput) and last.extend(run_id, stream, offset + begin, piece, late=late):
                 continue
-            self._add(Output(run_id, session, stream, offset + begin, piece, late=late))
+            self._add(PendingOutput(run_id, session, stream, offset + begin, piece, late=late))
 
     # Giving out.
 
-    def _add(self, event: Event | Output) -> None:
+    def _add(self, event: LoggedEvent | PendingOutput) -> None:
         self._round.append(event)
         if self._due is None:
             loop = asyncio.get_running_loop()
@@ -202,14 +202,14 @@ class EventLog:
         self._due = None
         given, self._round, self._round_output = self._round, [], 0
         for event in given:
-            if isinstance(event, Event):
+            if isinstance(event, LoggedEvent):
                 self._offer(event)
             else:
                 self._offer_output(event)
         pause = min(_LONGEST_PAUSE_S, _PAUSE_S * len(self._live))
         self._next_round = asyncio.get_running_loop().time() + pause
 
-    def _offer(self, event: Event) -> None:
+    def _offer(self, event: LoggedEvent) -> None:
         self.last_id = event.id or self.last_id
         self.published += 1
         self._unpruned += 1
@@ -218,9 +218,9 @@ class EventLog:
         if self._unpruned >= _PRUNE_EVERY:
             self._prune_soon()
 
-    def _offer_output(self, output: Output) -> None:
+    def _offer_output(self, output: PendingOutput) -> None:
         plain = output.event(with_content=False)
-        full: Event | None = None
+        full: LoggedEvent | None = None
         for subscription in self._live:
             if not subscription.interest.output:
                 subscription.offer(plain)
@@ -257,11 +257,11 @@ class EventLog:
         self._open.add(subscription)
         return subscription
 
-    async def page(self, after: int, upto: int, interest: Interest) -> Page:
+    async def page(self, after: int, upto: int, interest: Interest) -> EventPage:
         """Some stored events of this stretch: what one subscriber may have in memory at once."""
         parameters = {"after": after, "upto": upto, "limit": _PAGE_EVENTS, **interest.parameters()}
 
-        def read(connection: sqlite3.Connection) -> Page:
+        def read(connection: sqlite3.Connection) -> EventPage:
             events, size = [], 0
             for row in connection.execute(_SQL["page"], parameters):
                 events.append(of_row(row))
@@ -270,8 +270,8 @@ class EventLog:
                     break
             else:
                 # The rows before the bounds: what is pruned between the two is then noticed, never overlooked.
-                return Page(events, upto, _bounds(connection)[0])
-            return Page(events, events[-1].id or upto, _bounds(connection)[0])
+                return EventPage(events, upto, _bounds(connection)[0])
+            return EventPage(events, events[-1].id or upto, _bounds(connection)[0])
 
         return await self._store.read(read)
 

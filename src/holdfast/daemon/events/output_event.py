@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from .event import OUTPUT, Event, make
+from .event import OUTPUT, LoggedEvent, make
 
 PIECE = 64 << 10  # bytes of output in one event
 
 
-class Output:
+class PendingOutput:
     """What a run wrote since the last round."""
 
     __slots__ = ("_data", "_late", "_offset", "_run_id", "_session", "_stream")
@@ -31,7 +31,7 @@ class Output:
         self._data += data
         return True
 
-    def event(self, *, with_content: bool) -> Event:
+    def event(self, *, with_content: bool) -> LoggedEvent:
         """The event, with the bytes in base64 or without them."""
         told: dict[str, Any] = {"run_id": self._run_id, "stream": self._stream, "offset": self._offset}
         told |= {"length": len(self._data), "late": self._late}

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from .event import RESYNC, Event, Interest, make
+from .event import RESYNC, Interest, LoggedEvent, make
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 _BATCH = 64 << 10  # bytes, about: what is written at once
 
 
-class Page(NamedTuple):
+class EventPage(NamedTuple):
     """Stored events, as many as are read at once."""
 
-    events: list[Event]
+    events: list[LoggedEvent]
     reached: int  # everything up to this id was looked at
     complete_after: int  # everything up to this id may have been removed
 
 
-class Source(Protocol):
+class EventSource(Protocol):
     """What a subscription asks of the log."""
 
     last_id: int
 
-    async def page(self, after: int, upto: int, interest: Interest) -> Page: ...
+    async def page(self, after: int, upto: int, interest: Interest) -> EventPage: ...
     def join(self, subscription: Subscription) -> None: ...
     def leave(self, subscription: Subscription) -> None: ...
     def forget(self, subscription: Subscription) -> None: ...
@@ -56,14 +56,14 @@ class Subscription:
     writing learns of it there.
     """
 
-    def __init__(self, source: Source, after: int | None, interest: Interest, *, events: int, size: int) -> None:
+    def __init__(self, source: EventSource, after: int | None, interest: Interest, *, events: int, size: int) -> None:
         self.interest = interest
         self.on_end: Callable[[], None] | None = None
         self._source = source
         self._read = source.last_id if after is None else after  # everything up to here was given or is in the buffer
         self._taken_id = self._read
         self._events, self._size = events, size
-        self._buffer: deque[Event] = deque()
+        self._buffer: deque[LoggedEvent] = deque()
         self._buffered = 0
         self._waiter: asyncio.Future[None] | None = None
         self._taken, self._taken_before = 0, -1  # how often the subscriber came for more
@@ -77,7 +77,7 @@ class Subscription:
 
     # The log's side. Nothing here waits.
 
-    def offer(self, event: Event) -> None:
+    def offer(self, event: LoggedEvent) -> None:
         """Take it if it is for this subscriber and fits; one that does not fit is read from the store later."""
         if not self.interest.takes(event):
             return
@@ -93,7 +93,7 @@ class Subscription:
             self._source.leave(self)
             self._wake()
 
-    def beat(self, event: Event) -> bool:
+    def beat(self, event: LoggedEvent) -> bool:
         """Show that the stream lives, unless there is something to take that shows it; False: it was not taken."""
         stalled = (bool(self._buffer) or not self._live) and self._taken == self._taken_before
         self._taken_before = self._taken
@@ -119,7 +119,7 @@ class Subscription:
                 self.on_end()
         self._wake()
 
-    def _put(self, event: Event) -> None:
+    def _put(self, event: LoggedEvent) -> None:
         self._buffer.append(event)
         self._buffered += len(event.frame)
         self._wake()
@@ -137,7 +137,7 @@ class Subscription:
     def __aiter__(self) -> Subscription:
         return self
 
-    async def __anext__(self) -> list[Event]:
+    async def __anext__(self) -> list[LoggedEvent]:
         self._taken += 1
         while True:
             if self._buffer:
@@ -153,7 +153,7 @@ class Subscription:
             finally:
                 self._waiter = None
 
-    def _take(self) -> list[Event]:
+    def _take(self) -> list[LoggedEvent]:
         batch, size = [], 0
         while self._buffer and size < _BATCH:
             event = self._buffer.popleft()
@@ -194,6 +194,6 @@ class Subscription:
         self.end()
 
 
-def resync(reason: str, remedy: str, *, id: int | None = None) -> Event:  # noqa: A002 - its name in the stream
+def resync(reason: str, remedy: str, *, id: int | None = None) -> LoggedEvent:  # noqa: A002 - its name in the stream
     """Tells one client that its stream has a hole, or ends."""
     return make(RESYNC, msgspec.json.encode({"reason": reason, "hint": remedy, "last_id": id}), id=id)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 DELAYS_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 
-class Tally:
+class VerdictCounts:
     """Verdicts by status and cause, and how long after each its event was stored."""
 
     def __init__(self) -> None:

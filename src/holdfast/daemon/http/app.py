@@ -15,7 +15,7 @@ from ...values.errors import HoldfastError
 from ...values.run_id import check_run_id
 from ...values.spec import make_spec
 from ...web import problems
-from ...web.body import Bounds, leave_unread
+from ...web.body import BodyBounds, leave_unread
 from ...web.problems import ProblemError, problem_of, problem_of_os_error, respond
 from . import openapi
 from .browser import login, pages
@@ -45,7 +45,7 @@ def operations() -> tuple[Operation, ...]:
 
 def make_app(service: Service, *, security: Security, routes: Sequence[BaseRoute] = ()) -> Starlette:
     """The application for all listeners; `routes` are added behind the same walls (pages, streams)."""
-    bounds = Bounds(service.config.request_bytes, service.config.request_timeout_s)
+    bounds = BodyBounds(service.config.request_bytes, service.config.request_timeout_s)
     app = Starlette(
         routes=[*_routes(operations(), service, bounds), *_streams(service), *pages.routes(), *routes],
         middleware=[Middleware(Walls, security=security)],
@@ -70,7 +70,7 @@ def _streams(service: Service) -> list[BaseRoute]:
     return list(sse.routes(service))
 
 
-def _routes(found: Iterable[Operation], service: Service, bounds: Bounds) -> list[BaseRoute]:
+def _routes(found: Iterable[Operation], service: Service, bounds: BodyBounds) -> list[BaseRoute]:
     paths: dict[str, dict[str, Operation]] = {}
     for operation in found:
         paths.setdefault(operation.path, {})[operation.method] = operation
@@ -80,7 +80,7 @@ def _routes(found: Iterable[Operation], service: Service, bounds: Bounds) -> lis
 class Place:
     """One path and what can be asked there. One route per path: so 405 knows all of its methods."""
 
-    def __init__(self, methods: dict[str, Operation], service: Service, bounds: Bounds) -> None:
+    def __init__(self, methods: dict[str, Operation], service: Service, bounds: BodyBounds) -> None:
         self._methods = methods
         self._service = service
         self._bounds = bounds

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Tasks:
+class BackgroundTasks:
     """The tasks that are not done. `failed` is called with the error of one that raised."""
 
     def __init__(self, failed: Callable[[BaseException], None]) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Lane: TypeAlias = tuple[str, ...]
 
 
-class Limits(NamedTuple):
+class AdmissionLimits(NamedTuple):
     """How many at once: in all, of named keys, and of every other concurrency key or session."""
 
     max_runs: int
@@ -44,7 +44,7 @@ class Keys(NamedTuple):
     all: tuple[str, ...]
 
 
-class Waiting(NamedTuple):
+class WaitingRun(NamedTuple):
     """A run in the queue. `sequence` is its place among those of its priority."""
 
     sequence: int
@@ -64,10 +64,10 @@ def keys_of(concurrency_key: str | None, session: str | None, labels: Mapping[st
 class Admission:
     """Who waits, who takes place, and who is next."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: AdmissionLimits) -> None:
         self.limits = limits
-        self._waiting: dict[str, Waiting] = {}
-        self._lanes: dict[int, dict[Lane, list[Waiting]]] = {}  # by priority; each sorted, the longest waiting first
+        self._waiting: dict[str, WaitingRun] = {}
+        self._lanes: dict[int, dict[Lane, list[WaitingRun]]] = {}  # by priority; each sorted, the longest waiting first
         self._running: dict[str, Keys] = {}
         self._by_key: Counter[str] = Counter()
         self._by_main: Counter[str | None] = Counter()
@@ -82,19 +82,19 @@ class Admission:
         """How many take up room."""
         return len(self._running)
 
-    def change(self, limits: Limits) -> None:
+    def change(self, limits: AdmissionLimits) -> None:
         """These limits from now on. What takes place goes on, also when it is too much now."""
         self.limits = limits
         waiting, self._waiting, self._lanes = self._waiting, {}, {}
         for run in waiting.values():
             self.enqueue(run)
 
-    def enqueue(self, run: Waiting) -> None:
+    def enqueue(self, run: WaitingRun) -> None:
         """It waits from now on, at the place its sequence gives it: also when it was tried and could not be started."""
         self._waiting[run.run_id] = run
         insort(self._lanes.setdefault(run.priority, {}).setdefault(self._lane(run.keys), []), run)
 
-    def withdraw(self, run_id: str) -> Waiting | None:
+    def withdraw(self, run_id: str) -> WaitingRun | None:
         """It does not wait any more; None when it did not."""
         run = self._waiting.pop(run_id, None)
         if run is None:
@@ -107,7 +107,7 @@ class Admission:
             del self._lanes[run.priority]
         return run
 
-    def take_next(self) -> Waiting | None:
+    def take_next(self) -> WaitingRun | None:
         """The run that may start now, which takes up room from here on; None when nobody may."""
         if len(self._running) >= self.limits.max_runs:
             return None

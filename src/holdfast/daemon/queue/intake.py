@@ -19,7 +19,7 @@ from ...values.run_id import check_run_id, new_run_id
 from ..store.store import statements
 from . import unstarted
 from .admission import keys_of
-from .scheduled_run import Tracked
+from .scheduled_run import ScheduledRun
 
 if TYPE_CHECKING:
     import sqlite3
@@ -105,8 +105,8 @@ class Intake:
 
     def _written(
         self,
-        tracked: Tracked,
-        outer: Tracked | None,
+        tracked: ScheduledRun,
+        outer: ScheduledRun | None,
         submission: Submission,
         put_at: int | str,
         error: Exception | None,
@@ -160,12 +160,12 @@ class Intake:
             remedy = "try again later, or raise queue_limit"
             raise QueueFullError(f"{waiting} runs are queued, and no more may be", remedy=remedy)
 
-    def _tracked(self, run_id: str, submission: Submission, queued_at: str) -> Tracked:
+    def _tracked(self, run_id: str, submission: Submission, queued_at: str) -> ScheduledRun:
         spec = submission.spec(run_id, queued_at)
         if submission.on_verdict is not None:
             self._deliveries.check(submission.on_verdict.url)
         sessions.check_open(self._state, spec.session, run_id)
-        return Tracked(run_id, keys_of(submission.concurrency_key, spec.session, dict(spec.labels)), spec=spec)
+        return ScheduledRun(run_id, keys_of(submission.concurrency_key, spec.session, dict(spec.labels)), spec=spec)
 
 
 def wall_time(ns: int) -> str:

@@ -20,7 +20,7 @@ from . import unstarted
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from .scheduled_run import Tracked
+    from .scheduled_run import ScheduledRun
     from .scheduler import Scheduler
 
 _CAUSE = "parent"
@@ -30,14 +30,14 @@ _AGAIN_S = 5.0
 class Nesting:
     """Which runs are inside which. `find` gives a run that waits or lives, None when it is over; RunNotFoundError."""
 
-    def __init__(self, scheduler: Scheduler, find: Callable[[str], Awaitable[Tracked | None]]) -> None:
+    def __init__(self, scheduler: Scheduler, find: Callable[[str], Awaitable[ScheduledRun | None]]) -> None:
         self._scheduler = scheduler
         self._find = find
-        self._inner: dict[str, dict[str, Tracked]] = {}  # by the outer run: those that end with it
+        self._inner: dict[str, dict[str, ScheduledRun]] = {}  # by the outer run: those that end with it
         scheduler.on_verdict.append(self._decided)
         scheduler.on_settled.append(self._forget)
 
-    async def outer(self, parent: str | None) -> Tracked | None:
+    async def outer(self, parent: str | None) -> ScheduledRun | None:
         """The run this names; None when there is none here. RequestError: it is over. SpecError: it is no id."""
         if parent is None:
             return None
@@ -51,7 +51,7 @@ class Nesting:
             raise RequestError(message, errno=errno.ESRCH, run_id=parent, remedy=remedy)
         return found
 
-    def contain(self, tracked: Tracked, outer: Tracked | None) -> None:
+    def contain(self, tracked: ScheduledRun, outer: ScheduledRun | None) -> None:
         """It is in the queue, or lives, and from now on ends with this one: at once when that has its verdict."""
         if outer is None or outer is tracked or tracked.settled.is_set():
             return
@@ -61,7 +61,7 @@ class Nesting:
             tracked.outer = outer.run_id
             self._inner.setdefault(outer.run_id, {})[tracked.run_id] = tracked
 
-    async def contain_again(self, tracked: Tracked, parent: str | None) -> None:
+    async def contain_again(self, tracked: ScheduledRun, parent: str | None) -> None:
         """The same for a run that another daemon has taken in; returns when its parent was found, or is none."""
         while parent is not None and not tracked.settled.is_set():
             try:
@@ -78,23 +78,23 @@ class Nesting:
                 self.contain(tracked, found)
             return
 
-    def _decided(self, outer: Tracked) -> None:
+    def _decided(self, outer: ScheduledRun) -> None:
         for tracked in self._inner.pop(outer.run_id, {}).values():
             self._end(tracked, outer.run_id)
 
-    def _forget(self, tracked: Tracked) -> None:
+    def _forget(self, tracked: ScheduledRun) -> None:
         if tracked.outer is not None and (others := self._inner.get(tracked.outer)) is not None:
             others.pop(tracked.run_id, None)
             if not others:
                 del self._inner[tracked.outer]
 
-    def _end(self, tracked: Tracked, parent: str) -> None:
+    def _end(self, tracked: ScheduledRun, parent: str) -> None:
         reason = f"its parent {parent} is over"
         # In the queue it is ended before anything else can take place; a live one has to be asked.
         self._scheduler.end_in_queue(tracked.run_id, unstarted.stopped(_CAUSE, reason))
         self._scheduler.tasks.begin(self._stop(tracked, reason))
 
-    async def _stop(self, tracked: Tracked, reason: str) -> None:
+    async def _stop(self, tracked: ScheduledRun, reason: str) -> None:
         await tracked.begun.wait()
         # One that has its verdict is on its way already: asked again, its guard would climb at once.
         while tracked.run is not None and not tracked.verdict.is_set():

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .unstarted import Ending
 
 
-class Tracked:
+class ScheduledRun:
     """A run that waits, takes place, or has just ended. The three events are set in this order, and stay set."""
 
     __slots__ = (

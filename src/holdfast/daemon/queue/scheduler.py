@@ -21,11 +21,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ...values.errors import HoldfastError, RunExistsError, SessionClosedError
-from ..process.tasks import Tasks
+from ..process.tasks import BackgroundTasks
 from ..store.store import statements
 from . import unstarted
-from .admission import Admission, Waiting
-from .scheduled_run import Tracked
+from .admission import Admission, WaitingRun
+from .scheduled_run import ScheduledRun
 
 if TYPE_CHECKING:
     import sqlite3
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..events.event_log import EventLog
     from ..process.log import Log
     from ..store.store import Store
-    from .admission import Limits
+    from .admission import AdmissionLimits
     from .unstarted import Ending
 
 _SQL = statements("queue")
@@ -49,17 +49,19 @@ class Scheduler:
     """Every run that waits or takes place, and the one place that moves it on."""
 
     def __init__(
-        self, state: StateDirectory, store: Store, engine: Engine, events: EventLog, limits: Limits, log: Log
+        self, state: StateDirectory, store: Store, engine: Engine, events: EventLog, limits: AdmissionLimits, log: Log
     ) -> None:
         self.state = state
-        self.runs: dict[str, Tracked] = {}  # in the order they came: oldest first
+        self.runs: dict[str, ScheduledRun] = {}  # in the order they came: oldest first
         self.admission = Admission(limits)
         self.is_open = False  # whether anything may start
-        self.on_verdict: list[Callable[[Tracked], None]] = []  # called with each run that has its verdict now
-        self.on_settled: list[Callable[[Tracked], None]] = []  # called with each of our runs that is over
-        self.on_started: list[Callable[[Tracked], None]] = []  # called with each run that is followed from now on
+        self.on_verdict: list[Callable[[ScheduledRun], None]] = []  # called with each run that has its verdict now
+        self.on_settled: list[Callable[[ScheduledRun], None]] = []  # called with each of our runs that is over
+        self.on_started: list[Callable[[ScheduledRun], None]] = []  # called with each run that is followed from now on
         self.log = log
-        self.tasks = Tasks(lambda error: log.error(f"this is a defect in Holdfast, please report it: {error!r}"))
+        self.tasks = BackgroundTasks(
+            lambda error: log.error(f"this is a defect in Holdfast, please report it: {error!r}")
+        )
         self._store = store
         self._engine = engine
         self._events = events
@@ -69,11 +71,11 @@ class Scheduler:
     # The queue.
 
     def enqueue(
-        self, tracked: Tracked, sequence: int, priority: int, expires_in_s: float | None, limit_s: float
+        self, tracked: ScheduledRun, sequence: int, priority: int, expires_in_s: float | None, limit_s: float
     ) -> None:
         """A run whose row is committed waits from now on; `limit_s` is what its queue timeout was."""
         self.runs[tracked.run_id] = tracked
-        self.admission.enqueue(Waiting(sequence, tracked.run_id, priority, tracked.keys))
+        self.admission.enqueue(WaitingRun(sequence, tracked.run_id, priority, tracked.keys))
         if expires_in_s is not None:
             loop = asyncio.get_running_loop()
             tracked.expiry = loop.call_later(
@@ -97,7 +99,7 @@ class Scheduler:
             tracked = self.runs[chosen.run_id]
             self.tasks.begin(self._start(tracked, chosen))
 
-    async def _start(self, tracked: Tracked, waiting: Waiting) -> None:
+    async def _start(self, tracked: ScheduledRun, waiting: WaitingRun) -> None:
         assert tracked.spec is not None
         if tracked.ending is not None:
             await self._end_in_queue(tracked, tracked.ending)
@@ -122,7 +124,7 @@ class Scheduler:
         else:
             await self._started(tracked, run)
 
-    async def _started(self, tracked: Tracked, run: EngineRun) -> None:
+    async def _started(self, tracked: ScheduledRun, run: EngineRun) -> None:
         tracked.forget_expiry()  # not before: one that cannot be started goes on waiting
         tracked.run, tracked.spec = run, None
         tracked.begun.set()
@@ -136,7 +138,7 @@ class Scheduler:
         self._post(begin, tracked.run_id)
         await self._follow(tracked, run)
 
-    def _not_started(self, tracked: Tracked, waiting: Waiting, error: HoldfastError) -> None:
+    def _not_started(self, tracked: ScheduledRun, waiting: WaitingRun, error: HoldfastError) -> None:
         """It stays where it was in the queue and is tried again; in the end it is on record that it cannot be."""
         tries = self._tries[tracked.run_id] = self._tries.get(tracked.run_id, 0) + 1
         self.log.warning(f"could not be started ({tries}): {error}", run_id=tracked.run_id)
@@ -148,14 +150,14 @@ class Scheduler:
         self.admission.vacate(tracked.run_id)
         asyncio.get_running_loop().call_later(_RETRY_S * tries, self._try_again, tracked, waiting)
 
-    def _try_again(self, tracked: Tracked, waiting: Waiting) -> None:
+    def _try_again(self, tracked: ScheduledRun, waiting: WaitingRun) -> None:
         if tracked.ending is not None:
             self.tasks.begin(self._end_in_queue(tracked, tracked.ending))
         elif tracked.final is None:
             self.admission.enqueue(waiting)
             self.pump()
 
-    async def _end_in_queue(self, tracked: Tracked, ending: Ending) -> None:
+    async def _end_in_queue(self, tracked: ScheduledRun, ending: Ending) -> None:
         tracked.forget_expiry()
         spec = tracked.spec
         assert spec is not None
@@ -171,7 +173,7 @@ class Scheduler:
 
     # Runs that take place.
 
-    def follow(self, tracked: Tracked, run: EngineRun) -> None:
+    def follow(self, tracked: ScheduledRun, run: EngineRun) -> None:
         """Go on with a run that was found again; it takes up room when it is one of ours."""
         tracked.run = run
         tracked.begun.set()
@@ -180,7 +182,7 @@ class Scheduler:
             self.admission.occupy(tracked.run_id, tracked.keys)
         self.tasks.begin(self._follow(tracked, run))
 
-    async def _follow(self, tracked: Tracked, run: EngineRun) -> None:
+    async def _follow(self, tracked: ScheduledRun, run: EngineRun) -> None:
         for told in self.on_started:
             told(tracked)
         while True:
@@ -198,7 +200,7 @@ class Scheduler:
         self._end(tracked, report)
         run.close()
 
-    async def _until_settled(self, tracked: Tracked, run: EngineRun) -> dict[str, Any]:
+    async def _until_settled(self, tracked: ScheduledRun, run: EngineRun) -> dict[str, Any]:
         """Tell each step as it comes; of a short run they come together, and one report tells them all."""
         await run.started()
         report = run.report
@@ -210,7 +212,7 @@ class Scheduler:
         self._decide(tracked, report)
         return report if report["state"] == "settled" else await run.settled()
 
-    async def _find_again(self, tracked: Tracked, run: EngineRun) -> EngineRun:
+    async def _find_again(self, tracked: ScheduledRun, run: EngineRun) -> EngineRun:
         try:
             found = await self._engine.adopt(tracked.run_id)
         except HoldfastError:
@@ -219,13 +221,13 @@ class Scheduler:
         tracked.run = found
         return found
 
-    def _decide(self, tracked: Tracked, report: dict[str, Any]) -> None:
+    def _decide(self, tracked: ScheduledRun, report: dict[str, Any]) -> None:
         if not tracked.verdict.is_set():
             tracked.verdict.set()
             self._publish("run.verdict", tracked, report)
             self._tell_verdict(tracked)
 
-    def _end(self, tracked: Tracked, report: dict[str, Any]) -> None:
+    def _end(self, tracked: ScheduledRun, report: dict[str, Any]) -> None:
         """It is over. Those who wait first, then room for the next, then what is written about it, its rows last."""
         was_decided = tracked.verdict.is_set()
         tracked.forget_expiry()
@@ -246,7 +248,7 @@ class Scheduler:
             self._all_settled.set()
 
     @property
-    def busy(self) -> list[Tracked]:
+    def busy(self) -> list[ScheduledRun]:
         """The runs of ours that were started and are not settled, in the order of their starts."""
         found = [tracked for tracked in self.runs.values() if tracked.managed and tracked.run is not None]
         return sorted(found, key=lambda tracked: tracked.started_ns)
@@ -266,16 +268,16 @@ class Scheduler:
 
     # Telling.
 
-    def _tell_verdict(self, tracked: Tracked) -> None:
+    def _tell_verdict(self, tracked: ScheduledRun) -> None:
         for told in self.on_verdict:
             told(tracked)
 
-    def _publish(self, type_: str, tracked: Tracked, report: dict[str, Any]) -> None:
+    def _publish(self, type_: str, tracked: ScheduledRun, report: dict[str, Any]) -> None:
         """The event log keeps the order of these calls, tells of its own failures, and drops what it has already."""
         if tracked.managed:
             self._events.post(type_, tracked.run_id, {"report": report})
 
-    def announce_queued(self, tracked: Tracked) -> None:
+    def announce_queued(self, tracked: ScheduledRun) -> None:
         """Tell that it waits."""
         self._publish("run.queued", tracked, tracked.report)
 

@@ -14,16 +14,16 @@ from ...state import sessions
 from ...state.index import prune
 from ...state.index.index import Index
 from ...state.index.listing import make_cursor, parse_cursor
-from ...state.index.summary import Entry, look
+from ...state.index.summary import RunSummary, look
 from ...values.errors import RunNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ...state.directory import StateDirectory
-    from ...state.index.prune import Bounds, Pruned
+    from ...state.index.prune import PruneBounds, Pruned
     from ...state.index.summary import Filters
-    from ...state.sessions import Session
+    from ...state.sessions import SessionState
     from ..process.log import Log
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class History:
         return entry.shown()
 
     async def page(
-        self, filters: Filters, waiting: Iterable[Entry], states: tuple[str, ...], cursor: str | None, limit: int
+        self, filters: Filters, waiting: Iterable[RunSummary], states: tuple[str, ...], cursor: str | None, limit: int
     ) -> tuple[list[dict[str, Any]], str | None]:
         """A page of all runs, newest first: those that wait are given, the others found. SpecError: no cursor."""
         after = None if cursor is None else parse_cursor(cursor)
@@ -71,7 +71,7 @@ class History:
 
         return await self._do(find)
 
-    async def sessions(self) -> list[Session]:
+    async def sessions(self) -> list[SessionState]:
         """Every session that has runs or is closed."""
         return await self._do(lambda: sessions.list_all(self._index))
 
@@ -80,11 +80,11 @@ class History:
         rows = await self._do(lambda: self._index.timings(since_ns, until_ns, _MOST_TIMINGS + 1))
         return rows[:_MOST_TIMINGS], len(rows) > _MOST_TIMINGS
 
-    async def prune(self, bounds: Bounds) -> Pruned:
+    async def prune(self, bounds: PruneBounds) -> Pruned:
         """Remove old runs."""
         return await self._do(lambda: prune.prune(self._index, bounds))
 
-    async def refresh(self) -> list[Entry]:
+    async def refresh(self) -> list[RunSummary]:
         """Take in what ended, finishing the records of lost guards; those that live, or cannot be read."""
         entries = await self._do(self._index.refresh)
         while self._index.warnings:
@@ -101,7 +101,7 @@ class History:
         task = asyncio.ensure_future(self.refresh())
         task.add_done_callback(self._refreshed)
 
-    def _refreshed(self, task: asyncio.Task[list[Entry]]) -> None:
+    def _refreshed(self, task: asyncio.Task[list[RunSummary]]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._log.warning(f"the index was not brought up to date: {error}")
 
@@ -123,9 +123,9 @@ def not_found(state: StateDirectory, run_id: str) -> RunNotFoundError:
     )
 
 
-def _place(entry: Entry) -> tuple[int, str]:
+def _place(entry: RunSummary) -> tuple[int, str]:
     return entry.begun_ns, entry.run_id
 
 
-def _is_after(entry: Entry, after: tuple[int, str] | None) -> bool:
+def _is_after(entry: RunSummary, after: tuple[int, str] | None) -> bool:
     return after is None or _place(entry) < after

@@ -19,7 +19,7 @@ from ..events.event import WAITING
 if TYPE_CHECKING:
     from ...proc.input_wait import Stdin
     from ..events.event_log import EventLog
-    from ..queue.scheduled_run import Tracked
+    from ..queue.scheduled_run import ScheduledRun
 
 EVERY_S = 1.0
 _AT_ONCE = 200  # runs in one round
@@ -32,7 +32,7 @@ class _Watched:
 
     __slots__ = ("seen", "session", "tracked")
 
-    def __init__(self, tracked: Tracked, session: str | None) -> None:
+    def __init__(self, tracked: ScheduledRun, session: str | None) -> None:
         self.tracked = tracked
         self.session = session
         self.seen: bool | None = False
@@ -43,7 +43,7 @@ class _Watched:
         return self.seen is not before
 
 
-class Attention:
+class InputWatch:
     """The live runs of ours that can wait for input."""
 
     def __init__(self, events: EventLog) -> None:
@@ -52,7 +52,7 @@ class Attention:
         self._asked_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, tracked: Tracked) -> None:
+    def begin(self, tracked: ScheduledRun) -> None:
         """A run was started, or found again."""
         if tracked.run is None or not tracked.run.takes_input:
             return  # most runs: nothing is read to find that out
@@ -99,7 +99,7 @@ class Attention:
             del self._runs[run_id]
 
 
-def _stdin(tracked: Tracked) -> Stdin:
+def _stdin(tracked: ScheduledRun) -> Stdin:
     """What it reads; of a run whose record cannot be read nobody knows. Whoever follows that run says so."""
     try:
         return NOBODY if tracked.run is None else tracked.run.input

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from ..events.verdict_counts import Tally
+    from ..events.verdict_counts import VerdictCounts
     from .service import Service
 
 _STATES = ("queued", "starting", "running", "stopping")
@@ -91,7 +91,7 @@ def _counter(name: str, doc: str, value: float) -> Metric:
     return CounterMetricFamily(f"holdfast_{name}", doc, value=value)
 
 
-def _delays(tally: Tally) -> Metric:
+def _delays(tally: VerdictCounts) -> Metric:
     buckets, total = [], 0
     for bound, number in zip([*map(str, DELAYS_S), "+Inf"], tally.delays, strict=True):
         total += number

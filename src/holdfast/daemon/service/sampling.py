@@ -31,7 +31,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _COMMAND = 300  # characters
 
 
-class Process(NamedTuple):
+class SampledProcess(NamedTuple):
     """One line of /proc/PID/stat. `cpu_s` is its own, `reaped_s` that of children it has waited for."""
 
     pid: int
@@ -122,7 +122,7 @@ class Sampler:
         self,
         run_id: str,
         follower: _Follower,
-        processes: Mapping[int, Process],
+        processes: Mapping[int, SampledProcess],
         children: Mapping[int, list[int]],
         now: float,
     ) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def tree_of(guard_pid: int) -> list[dict[str, Any]]:
     return [_described(processes[pid]) for pid in descendants(guard_pid, by_parent(processes))]
 
 
-def _described(one: Process) -> dict[str, Any]:
+def _described(one: SampledProcess) -> dict[str, Any]:
     words = _read(f"/proc/{one.pid}/cmdline").rstrip(b"\0").replace(b"\0", b" ")
     command = words[:_COMMAND].decode("utf-8", "backslashreplace") or f"[{one.name}]"
     return {
@@ -185,13 +185,13 @@ def _described(one: Process) -> dict[str, Any]:
     }
 
 
-def all_processes() -> dict[int, Process]:
+def all_processes() -> dict[int, SampledProcess]:
     """Every process that can be seen now."""
     found = (_process(name) for name in os.listdir("/proc") if name.isdigit())
     return {one.pid: one for one in found if one is not None}
 
 
-def by_parent(processes: Mapping[int, Process]) -> dict[int, list[int]]:
+def by_parent(processes: Mapping[int, SampledProcess]) -> dict[int, list[int]]:
     """The children of each."""
     found: dict[int, list[int]] = {}
     for one in processes.values():
@@ -211,13 +211,13 @@ def descendants(root: int, children: Mapping[int, list[int]]) -> list[int]:
     return found
 
 
-def _process(name: str) -> Process | None:
+def _process(name: str) -> SampledProcess | None:
     line = _read(f"/proc/{name}/stat")
     head, bracket, rest = line.rpartition(b") ")  # a name may hold anything, brackets and spaces too
     fields = rest.split()
     if not bracket or len(fields) < 22:
         return None
-    return Process(
+    return SampledProcess(
         int(name),
         int(fields[1]),
         head.partition(b"(")[2].decode("utf-8", "backslashreplace"),
@@ -228,7 +228,9 @@ def _process(name: str) -> Process | None:
     )
 
 
-def _tree_cpu(guard_pid: int | None, processes: Mapping[int, Process], tree: list[Process]) -> float | None:
+def _tree_cpu(
+    guard_pid: int | None, processes: Mapping[int, SampledProcess], tree: list[SampledProcess]
+) -> float | None:
     """All that the tree has used, also by processes that are gone: whoever reaped those has their share."""
     guard = None if guard_pid is None else processes.get(guard_pid)
     return None if guard is None else guard.reaped_s + sum(one.cpu_s + one.reaped_s for one in tree)

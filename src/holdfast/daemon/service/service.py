@@ -18,15 +18,15 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ...state import run_directory, sessions
-from ...state.index.summary import Entry
+from ...state.index.summary import RunSummary
 from ...values.errors import DrainingError, IdempotencyConflictError, RequestError, RunNotFoundError
 from ..queue import unstarted
-from ..queue.admission import Limits, keys_of
+from ..queue.admission import AdmissionLimits, keys_of
 from ..queue.intake import Intake, wall_time
 from ..queue.nesting import Nesting
-from ..queue.scheduled_run import Tracked
+from ..queue.scheduled_run import ScheduledRun
 from .history import not_found
-from .input_watch import Attention
+from .input_watch import InputWatch
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -90,10 +90,10 @@ class Service:
         self._engine = parts.engine
         self.nesting = Nesting(parts.scheduler, self._find)
         self._intake = Intake(parts.state, parts.store, parts.scheduler, self.nesting, parts.deliveries)
-        self._adopting: dict[str, asyncio.Future[Tracked]] = {}
+        self._adopting: dict[str, asyncio.Future[ScheduledRun]] = {}
         self._recent: dict[str, Report] = {}
         self.scheduler.on_settled.append(self._remember)
-        self.attention = Attention(parts.events)
+        self.attention = InputWatch(parts.events)
         self.scheduler.on_started.append(self.attention.begin)
 
     # Coming in.
@@ -153,7 +153,7 @@ class Service:
     ) -> tuple[Reports, str | None]:
         """A page of the runs, newest first, and the cursor of the next. SpecError: that is no cursor."""
         waiting = [
-            Entry(tracked.run_id, _ns_of(tracked), tracked.report, None, 0, 0, final=False)
+            RunSummary(tracked.run_id, _ns_of(tracked), tracked.report, None, 0, 0, final=False)
             for tracked in self.scheduler.runs.values()
             if tracked.run is None and tracked.final is None
         ]
@@ -199,7 +199,7 @@ class Service:
         await self._unless_stopped(tracked.run.more_output(position), None)
         return not tracked.settled.is_set() and not self.stopped.is_set()
 
-    async def _find(self, run_id: str) -> Tracked | None:
+    async def _find(self, run_id: str) -> ScheduledRun | None:
         """The run if it waits or lives; one that somebody else started is adopted to be followed. None: it is over.
 
         RunNotFoundError.
@@ -214,9 +214,9 @@ class Service:
                 return self.scheduler.runs[run_id]
         # One that has room kept for it is ours, and recovery has not come to it yet.
         ours = self.scheduler.admission.keys(run_id)
-        return await self.adopt(Tracked(run_id, ours or keys_of(None, None, None), managed=ours is not None))
+        return await self.adopt(ScheduledRun(run_id, ours or keys_of(None, None, None), managed=ours is not None))
 
-    async def adopt(self, tracked: Tracked) -> Tracked:
+    async def adopt(self, tracked: ScheduledRun) -> ScheduledRun:
         """Follow a run that was started before; several who ask for the same one share it. As Engine.adopt."""
         run_id = tracked.run_id
         if run_id in self.scheduler.runs:
@@ -226,7 +226,7 @@ class Service:
             self._adopting[run_id].add_done_callback(lambda _: self._adopting.pop(run_id, None))
         return await asyncio.shield(self._adopting[run_id])
 
-    async def _adopt(self, tracked: Tracked) -> Tracked:
+    async def _adopt(self, tracked: ScheduledRun) -> ScheduledRun:
         self.scheduler.follow(tracked, await self._engine.adopt(tracked.run_id))
         return tracked
 
@@ -250,7 +250,7 @@ class Service:
         for task in self._waits:
             task.cancel()
 
-    def _remember(self, tracked: Tracked) -> None:
+    def _remember(self, tracked: ScheduledRun) -> None:
         assert tracked.final is not None
         self._recent[tracked.run_id] = tracked.final
         if len(self._recent) > _RECENT:
@@ -301,7 +301,7 @@ class Service:
         await run.resize(rows, columns)
         return tracked.report
 
-    async def _live(self, run_id: str) -> tuple[Tracked, EngineRun]:
+    async def _live(self, run_id: str) -> tuple[ScheduledRun, EngineRun]:
         tracked = await self._find(run_id)
         if tracked is None:
             raise RequestError("the run is over: it takes no more requests", errno=errno.ESRCH, run_id=run_id)
@@ -320,7 +320,7 @@ class Service:
             if tracked.spec is not None and tracked.spec.session is not None:
                 queued[tracked.spec.session] = queued.get(tracked.spec.session, 0) + 1
         found = {session.name: session for session in await self.history.sessions()}
-        empty = [sessions.Session(name, 0, 0, 0, None) for name in queued if name not in found]
+        empty = [sessions.SessionState(name, 0, 0, 0, None) for name in queued if name not in found]
         return [
             {
                 "name": session.name,
@@ -394,12 +394,12 @@ class Service:
         self.scheduler.pump()
 
 
-def limits_of(config: Config) -> Limits:
+def limits_of(config: Config) -> AdmissionLimits:
     """The part of the settings that admission goes by."""
-    return Limits(config.max_runs, config.concurrency, config.concurrency_per_key)
+    return AdmissionLimits(config.max_runs, config.concurrency, config.concurrency_per_key)
 
 
-def _ns_of(tracked: Tracked) -> int:
+def _ns_of(tracked: ScheduledRun) -> int:
     from datetime import datetime
 
     queued_at = None if tracked.spec is None else tracked.spec.queued_at

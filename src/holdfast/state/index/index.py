@@ -24,7 +24,7 @@ from ..directory import StateDirectory, state_error
 from ..file_lock import FileLock
 from . import database, queries, rebuild
 from .listing import Listing, make_cursor
-from .summary import Entry, Filters, look, newest_first
+from .summary import Filters, RunSummary, look, newest_first
 from .summary_rows import entry_of, put
 
 if TYPE_CHECKING:
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 # `list` is a method below, and within the class it would be taken for the type.
-Entries: TypeAlias = list[Entry]
+Entries: TypeAlias = list[RunSummary]
 RunIds: TypeAlias = list[str]
 Rows: TypeAlias = list[Any]
 _BATCH = 500  # runs per transaction: bounds memory and how long other writers wait
 _SQL = queries.load()
 
 
-class Page(NamedTuple):
+class SummaryPage(NamedTuple):
     """Some of the runs, newest first, and the cursor that continues after them; None at the end."""
 
-    entries: list[Entry]
+    entries: list[RunSummary]
     cursor: str | None
 
 
@@ -81,7 +81,7 @@ class Index:
         return newest_first(live)
 
     def _take_in(self, run_ids: RunIds) -> Entries:
-        found: dict[str, Entry | None] = {}
+        found: dict[str, RunSummary | None] = {}
         for run_id in run_ids:
             try:
                 found[run_id] = look(self.state, run_id)
@@ -117,7 +117,7 @@ class Index:
 
     # Looking things up.
 
-    def get(self, run_id: str) -> Entry | None:
+    def get(self, run_id: str) -> RunSummary | None:
         """The ended run of exactly this id."""
         found = self._select(_SQL["get"], {"run_id": run_id})
         return entry_of(found[0]) if found else None
@@ -149,12 +149,12 @@ class Index:
         parameters = {"since_ns": since_ns, "until_ns": until_ns, "limit": limit}
         return self._select(_SQL["timings"], parameters)
 
-    def list(self, filters: Filters | None = None, limit: int = 50, cursor: str | None = None) -> Page:
+    def list(self, filters: Filters | None = None, limit: int = 50, cursor: str | None = None) -> SummaryPage:
         """A page of the ended runs, newest first. SpecError: the cursor is not one of ours."""
         rows = Listing(filters or Filters(), cursor).rows(self._select, limit + 1)
         entries = [entry_of(row) for row in rows[:limit]]
         more = len(rows) > limit and entries
-        return Page(entries, make_cursor(entries[-1].begun_ns, entries[-1].run_id) if more else None)
+        return SummaryPage(entries, make_cursor(entries[-1].begun_ns, entries[-1].run_id) if more else None)
 
     def _select(self, text: str, parameters: dict[str, Any]) -> Rows:
         return self._run(lambda connection: connection.execute(text, parameters).fetchall())

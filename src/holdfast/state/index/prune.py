@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...values.errors import HoldfastError, SpecError
 from ...values.identity import ProcessIdentity, is_alive
 from .. import run_directory
-from ..record import Record
+from ..record import RunRecord
 
 if TYPE_CHECKING:
     from .index import Index
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _BATCH = 200
 
 
-class Bounds(NamedTuple):
+class PruneBounds(NamedTuple):
     """What may stay: a run goes when any bound that is given says so. The newest ones stay longest."""
 
     age_s: float | None = None
@@ -46,7 +46,7 @@ class Pruned(NamedTuple):
     kept: tuple[tuple[str, str], ...]
 
 
-def plan(index: Index, bounds: Bounds) -> list[Candidate]:
+def plan(index: Index, bounds: PruneBounds) -> list[Candidate]:
     """The runs that go, oldest first; nothing is changed. SpecError: no bound, or a negative one."""
     if all(bound is None for bound in bounds):
         remedy = "give an age, a count or a size of what may stay"
@@ -65,7 +65,7 @@ def plan(index: Index, bounds: Bounds) -> list[Candidate]:
     return found[::-1]
 
 
-def prune(index: Index, bounds: Bounds) -> Pruned:
+def prune(index: Index, bounds: PruneBounds) -> Pruned:
     """Bring the index up to date, then remove what goes. Errors of one run keep that run and stop nothing."""
     index.refresh()
     removed: list[str] = []
@@ -92,7 +92,7 @@ def prune(index: Index, bounds: Bounds) -> Pruned:
     return Pruned(tuple(removed), freed, tuple(kept))
 
 
-def _why(bounds: Bounds, number: int, total: int, *, is_old: bool) -> str | None:
+def _why(bounds: PruneBounds, number: int, total: int, *, is_old: bool) -> str | None:
     """`number` newer runs there are, and `total` bytes with this one, those that go left out."""
     if is_old:
         return "age"
@@ -104,7 +104,7 @@ def _why(bounds: Bounds, number: int, total: int, *, is_old: bool) -> str | None
 def _still_needed(index: Index, run_id: str) -> str | None:
     """Why this run must stay: its guard lives, or one of the processes that survived it."""
     try:
-        with Record(index.state, run_id) as record:
+        with RunRecord(index.state, run_id) as record:
             record.read()
             if record.guard != "gone":
                 return "its guard is alive"

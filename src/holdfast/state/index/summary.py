@@ -10,7 +10,7 @@ from ...proc.input_wait import NOBODY, Stdin
 from ...projections.report import report as project
 from ...values.errors import HoldfastError, JournalDamagedError, RunNotFoundError
 from .. import recovery, run_directory
-from ..record import Record
+from ..record import RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ _NO_JOURNAL = "its directory holds no journal: look at it, then remove it (holdf
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR)
 
 
-class Entry(NamedTuple):
+class RunSummary(NamedTuple):
     """A run in a list. `final`: nothing about it will change any more, so the index may have it."""
 
     run_id: str
@@ -51,7 +51,7 @@ class Filters(NamedTuple):
     since_ns: int | None = None
     until_ns: int | None = None
 
-    def matches(self, entry: Entry) -> bool:
+    def matches(self, entry: RunSummary) -> bool:
         """Whether this run is wanted: for those that are not in the index, which does the same in SQL."""
         report = entry.report
         own_labels = report.get("labels") or {}
@@ -69,7 +69,7 @@ class Filters(NamedTuple):
         return {"session": self.session, "parent": self.parent, "name": self.name}
 
 
-def look(state: StateDirectory, run_id: str) -> Entry | None:
+def look(state: StateDirectory, run_id: str) -> RunSummary | None:
     """Read one run, finishing its record first if its guard is gone; None when there is no such run (yet).
 
     Whatever is wrong with it becomes a problem of this entry, except that we are out of descriptors or memory: OSError.
@@ -91,19 +91,19 @@ def look(state: StateDirectory, run_id: str) -> Entry | None:
     return entry if state.has(run_id) else None
 
 
-def look_at_marked(state: StateDirectory) -> Iterator[Entry]:
+def look_at_marked(state: StateDirectory) -> Iterator[RunSummary]:
     """Every run whose end the index does not have yet, as it is now, without the index: nobody has to be waited for."""
     for run_id in state.live_ids():
         if (entry := look(state, run_id)) is not None:
             yield entry
 
 
-def newest_first(entries: Iterable[Entry]) -> list[Entry]:
+def newest_first(entries: Iterable[RunSummary]) -> list[RunSummary]:
     """In the order of lists."""
     return sorted(entries, key=lambda entry: (entry.begun_ns, entry.run_id), reverse=True)
 
 
-def broken(state: StateDirectory, run_id: str, problem: str, *, final: bool) -> Entry:
+def broken(state: StateDirectory, run_id: str, problem: str, *, final: bool) -> RunSummary:
     """The entry of a run that cannot be read. Final only when no guard is there: it may be a newer Holdfast's."""
     path = state.run_path(run_id)
     guard, begun_ns, size, on_disk = "gone", 0, 0, 0
@@ -119,10 +119,10 @@ def broken(state: StateDirectory, run_id: str, problem: str, *, final: bool) -> 
     except OSError:
         pass  # the problem is on record already
     report = _marked(_nothing(run_id), problem)
-    return Entry(run_id, begun_ns, report, problem, size, on_disk, guard, final and guard == "gone")
+    return RunSummary(run_id, begun_ns, report, problem, size, on_disk, guard, final and guard == "gone")
 
 
-def _finished(state: StateDirectory, run_id: str) -> Entry:
+def _finished(state: StateDirectory, run_id: str) -> RunSummary:
     try:
         entry = _read(state, run_id)
         if entry.guard != "gone" or entry.final:
@@ -133,8 +133,8 @@ def _finished(state: StateDirectory, run_id: str) -> Entry:
     return _read(state, run_id)
 
 
-def _read(state: StateDirectory, run_id: str) -> Entry:
-    with Record(state, run_id) as record:
+def _read(state: StateDirectory, run_id: str) -> RunSummary:
+    with RunRecord(state, run_id) as record:
         record.read()
         reader = record.reader
         try:
@@ -145,7 +145,7 @@ def _read(state: StateDirectory, run_id: str) -> Entry:
             raise JournalDamagedError(message, run_id=run_id, remedy="look who wrote it; prune removes it") from None
         problem = _problem(record, report.get("run_id"))
         report["run_id"] = run_id  # the directory's name is what it is found by
-        return Entry(
+        return RunSummary(
             run_id,
             record.begun_ns,
             _marked(report, problem),
@@ -158,7 +158,7 @@ def _read(state: StateDirectory, run_id: str) -> Entry:
         )
 
 
-def _problem(record: Record, named: object) -> str | None:
+def _problem(record: RunRecord, named: object) -> str | None:
     if named not in (None, record.run_id):
         return f"its journal is that of run {named}: was the directory copied?"
     if record.reader.damage is not None:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from . import queries
-from .summary import Entry
+from .summary import RunSummary
 
 if TYPE_CHECKING:
     import sqlite3
@@ -21,7 +21,7 @@ _LARGEST = (1 << 63) - 1
 _ARGV_SHOWN = 1024  # characters; all of it is in the report
 
 
-def put(connection: sqlite3.Connection, entries: Iterable[Entry]) -> None:
+def put(connection: sqlite3.Connection, entries: Iterable[RunSummary]) -> None:
     """Write these runs, replacing what is there of them. Within a transaction of the caller's."""
     runs, reports, labels = [], [], []
     for entry in entries:
@@ -35,13 +35,13 @@ def put(connection: sqlite3.Connection, entries: Iterable[Entry]) -> None:
     connection.executemany(_SQL["put_label"], labels)
 
 
-def entry_of(row: tuple[Any, ...]) -> Entry:
+def entry_of(row: tuple[Any, ...]) -> RunSummary:
     """The entry of a row as `page` and `get` select it."""
     run_id, begun_ns, report, problem, journal_bytes, disk_bytes = row
-    return Entry(run_id, begun_ns, json.loads(report), problem, journal_bytes, disk_bytes)
+    return RunSummary(run_id, begun_ns, json.loads(report), problem, journal_bytes, disk_bytes)
 
 
-def _row(entry: Entry) -> dict[str, Any]:
+def _row(entry: RunSummary) -> dict[str, Any]:
     report = entry.report
     output = report.get("output") or {}
     argv = report.get("argv")

@@ -12,7 +12,7 @@ OK, WARNING, PROBLEM = "ok", "warning", "problem"
 REAP = "holdfast doctor --reap"
 
 
-class Finding(NamedTuple):
+class DoctorFinding(NamedTuple):
     """One thing that was looked at: how it is, which run and processes it is about, and what to do."""
 
     level: str
@@ -32,7 +32,7 @@ class Finding(NamedTuple):
         return {**self._asdict(), "pids": list(self.pids), "needs_action": self.needs_action}
 
 
-class Repair(NamedTuple):
+class PlannedRepair(NamedTuple):
     """Something that `--reap` does. `what` completes "would ..."; `kind` says how (see repair.py)."""
 
     kind: str
@@ -51,7 +51,7 @@ class Repair(NamedTuple):
 class Repaired(NamedTuple):
     """What became of a repair: `confirmed` only when it was seen to be done."""
 
-    repair: Repair
+    repair: PlannedRepair
     confirmed: bool
     what: str
 
@@ -60,14 +60,14 @@ class Repaired(NamedTuple):
         return {**self.repair.as_dict(), "confirmed": self.confirmed, "result": self.what}
 
 
-Found = tuple[Finding, Repair | None]
+Found = tuple[DoctorFinding, PlannedRepair | None]
 
 
 class Diagnosis(NamedTuple):
     """All findings, and the repairs that follow from them, in the order in which they are to be done."""
 
-    findings: tuple[Finding, ...]
-    repairs: tuple[Repair, ...]
+    findings: tuple[DoctorFinding, ...]
+    repairs: tuple[PlannedRepair, ...]
 
     @property
     def healthy(self) -> bool:

@@ -10,7 +10,7 @@ from ...values.environment import RUN_ID
 from ...values.errors import JournalError, RunNotFoundError, SpecError
 from ...values.run_id import check_run_id
 from .. import run_directory
-from ..record import Record
+from ..record import RunRecord
 
 if TYPE_CHECKING:
     from ..directory import StateDirectory
@@ -19,7 +19,7 @@ _GUARD = b"holdfast-guard"
 _TOKEN = f"\0{RUN_ID}=".encode()
 
 
-class Accounts:
+class GuardCensus:
     """Asked once for each run; guards are looked for when this is made. So make it after the processes were listed."""
 
     def __init__(self, state: StateDirectory | None) -> None:
@@ -78,7 +78,7 @@ def _account(state: StateDirectory | None, run_id: str) -> str:
     if state is None or not state.has(run_id):
         return "unknown"
     try:
-        with Record(state, run_id) as record:
+        with RunRecord(state, run_id) as record:
             try:
                 record.read()
             except JournalError:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...guard.leaves import runs_by_member
 from ...values.identity import ProcessIdentity, is_alive, is_safe_target, is_same, read_identity
 from ...values.run_id import ALPHABET
-from .guard_census import Accounts, all_pids, live_guards, read_proc, token_of
+from .guard_census import GuardCensus, all_pids, live_guards, read_proc, token_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,7 +59,7 @@ class Orphan(NamedTuple):
         return None if self.uid == os.geteuid() else f"it belongs to user {self.uid}"
 
 
-class Reaped(NamedTuple):
+class ReapedOrphan(NamedTuple):
     """What became of an orphan: `gone` (confirmed), `survivor`, or `refused` with the reason."""
 
     orphan: Orphan
@@ -79,7 +79,7 @@ def find(state: StateDirectory | None) -> list[Orphan]:
     """Every orphan that can be seen, by PID. What hides its environment and is in no cgroup of ours is not found."""
     leaves = runs_by_member()
     candidates = [seen for pid in all_pids() if (seen := _look(pid, leaves.get(pid, ()))) is not None]
-    accounts = Accounts(state)  # after the candidates: see above
+    accounts = GuardCensus(state)  # after the candidates: see above
     ours = _own_family()
     found = []
     for seen in candidates:
@@ -91,15 +91,15 @@ def find(state: StateDirectory | None) -> list[Orphan]:
     return found
 
 
-def reap(orphans: Iterable[Orphan], *, within_s: float = 5.0) -> list[Reaped]:
+def reap(orphans: Iterable[Orphan], *, within_s: float = 5.0) -> list[ReapedOrphan]:
     """End these processes; blocks until they are gone or `within_s` is over. What goes wrong is in the answer."""
     deadline = time.monotonic() + within_s
     guards, ours = live_guards(), _own_family()
-    results: list[Reaped] = []
+    results: list[ReapedOrphan] = []
     pinned: list[tuple[Orphan, int]] = []
     for orphan in orphans:
         why = _refusal(orphan, guards, ours)
-        answer = _kill(orphan) if why is None else Reaped(orphan, "refused", why)
+        answer = _kill(orphan) if why is None else ReapedOrphan(orphan, "refused", why)
         if isinstance(answer, int):
             pinned.append((orphan, answer))
         else:
@@ -131,7 +131,7 @@ def _ids(seen: _Seen) -> Iterator[str]:
         yield seen.token
 
 
-def _counts(seen: _Seen, run_id: str, accounts: Accounts) -> bool:
+def _counts(seen: _Seen, run_id: str, accounts: GuardCensus) -> bool:
     if seen.token == run_id or accounts.of(run_id) != "unknown":
         return True
     return len(run_id) == _OWN_ID_LENGTH and set(run_id) <= set(ALPHABET)
@@ -159,28 +159,28 @@ def _refusal(orphan: Orphan, guards: frozenset[str], ours: frozenset[int]) -> st
     return "a guard looks after its run now" if orphan.run_id in guards else orphan.why_not
 
 
-def _kill(orphan: Orphan) -> int | Reaped:
+def _kill(orphan: Orphan) -> int | ReapedOrphan:
     """SIGKILL, if it is still the same and still marked; the pidfd, to wait for its end."""
     try:
         pidfd = os.pidfd_open(orphan.pid)
     except ProcessLookupError:
-        return Reaped(orphan, "gone")
+        return ReapedOrphan(orphan, "gone")
     except OSError as error:
-        return Reaped(orphan, "refused", os.strerror(error.errno or 0))
+        return ReapedOrphan(orphan, "refused", os.strerror(error.errno or 0))
     try:
         # Pinned. If this number is that process now, then so is what the pidfd means.
         now = read_identity(orphan.pid)
         if now is None or is_same(now, orphan.identity) is False:
-            answer = Reaped(orphan, "gone")  # its number may be a stranger's, who is left alone
+            answer = ReapedOrphan(orphan, "gone")  # its number may be a stranger's, who is left alone
         elif is_same(now, orphan.identity) is None or not _is_marked(orphan):
-            answer = Reaped(orphan, "refused", "it does not carry the mark of its run any more")
+            answer = ReapedOrphan(orphan, "refused", "it does not carry the mark of its run any more")
         else:
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             return pidfd
     except ProcessLookupError:
-        answer = Reaped(orphan, "gone")
+        answer = ReapedOrphan(orphan, "gone")
     except OSError as error:
-        answer = Reaped(orphan, "refused", os.strerror(error.errno or 0))
+        answer = ReapedOrphan(orphan, "refused", os.strerror(error.errno or 0))
     os.close(pidfd)
     return answer
 
@@ -193,12 +193,12 @@ def _is_marked(orphan: Orphan) -> bool:
     return orphan.run_id in runs_by_member().get(orphan.pid, ())
 
 
-def _wait_gone(orphan: Orphan, pidfd: int, deadline: float) -> Reaped:
+def _wait_gone(orphan: Orphan, pidfd: int, deadline: float) -> ReapedOrphan:
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     gone = bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
     os.close(pidfd)
-    return Reaped(orphan, "gone") if gone else Reaped(orphan, "survivor", "SIGKILL did not end it")
+    return ReapedOrphan(orphan, "gone") if gone else ReapedOrphan(orphan, "survivor", "SIGKILL did not end it")
 
 
 def uid_of(pid: int) -> int:

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 from ...guard import leaves
 from ...values.errors import HoldfastError
 from .. import owner_lock, recovery, run_directory
-from ..record import Record
+from ..record import RunRecord
 from . import orphans, run_health
 from .finding import Repaired
-from .guard_census import Accounts
+from .guard_census import GuardCensus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ..directory import StateDirectory
-    from .finding import Repair
+    from .finding import PlannedRepair
 
 _log = logging.getLogger("holdfast")
 
 
-def carry_out(state: StateDirectory | None, repairs: Iterable[Repair]) -> list[Repaired]:
+def carry_out(state: StateDirectory | None, repairs: Iterable[PlannedRepair]) -> list[Repaired]:
     """Do all of it. At the end the index is brought up to date, so that what was finished is in it."""
     done = [_carry_out(state, repair) for repair in repairs]
     if state is not None:
@@ -41,7 +41,7 @@ def finish(state: StateDirectory, run_id: str) -> tuple[bool, str]:
     """
     recovered = recovery.finish(state, run_id)
     if recovered is None:
-        with Record(state, run_id) as record:
+        with RunRecord(state, run_id) as record:
             ended = record.read().reader.ended
         return ended, "somebody else finished it" if ended else "its guard is there, or somebody else is finishing it"
     damage = "" if recovered.damage is None else f"; its journal was damaged, and is kept as {recovery.DAMAGED}"
@@ -52,7 +52,7 @@ def finish(state: StateDirectory, run_id: str) -> tuple[bool, str]:
     return True, f"its end is on record; {seen}{damage}"
 
 
-def _carry_out(state: StateDirectory | None, repair: Repair) -> Repaired:
+def _carry_out(state: StateDirectory | None, repair: PlannedRepair) -> Repaired:
     try:
         confirmed, what = _KINDS[repair.kind](state, repair)
     except (HoldfastError, OSError) as error:
@@ -62,19 +62,19 @@ def _carry_out(state: StateDirectory | None, repair: Repair) -> Repaired:
     return Repaired(repair, confirmed, what)
 
 
-def _finish(state: StateDirectory | None, repair: Repair) -> tuple[bool, str]:
+def _finish(state: StateDirectory | None, repair: PlannedRepair) -> tuple[bool, str]:
     assert state is not None
     assert repair.run_id is not None
     return finish(state, repair.run_id)
 
 
-def _kill(_state: StateDirectory | None, repair: Repair) -> tuple[bool, str]:
+def _kill(_state: StateDirectory | None, repair: PlannedRepair) -> tuple[bool, str]:
     assert repair.orphan is not None
     (reaped,) = orphans.reap([repair.orphan])
     return reaped.how == "gone", "confirmed gone" if reaped.how == "gone" else f"{reaped.how}: {reaped.why}"
 
 
-def _remove_socket(state: StateDirectory | None, repair: Repair) -> tuple[bool, str]:
+def _remove_socket(state: StateDirectory | None, repair: PlannedRepair) -> tuple[bool, str]:
     assert state is not None
     assert repair.run_id is not None
     if run_health.has_stale_socket(state, repair.run_id):
@@ -82,7 +82,7 @@ def _remove_socket(state: StateDirectory | None, repair: Repair) -> tuple[bool, 
     return not os.path.lexists(repair.path or ""), "removed"
 
 
-def _remove_directory(state: StateDirectory | None, repair: Repair) -> tuple[bool, str]:
+def _remove_directory(state: StateDirectory | None, repair: PlannedRepair) -> tuple[bool, str]:
     assert state is not None
     assert repair.path is not None
     if repair.path in run_directory.abandoned(state, 0):  # its maker may have come back from being stopped
@@ -90,22 +90,22 @@ def _remove_directory(state: StateDirectory | None, repair: Repair) -> tuple[boo
     return not os.path.lexists(repair.path), "removed" if not os.path.lexists(repair.path) else "it is in use"
 
 
-def _remove_leaf(state: StateDirectory | None, repair: Repair) -> tuple[bool, str]:
+def _remove_leaf(state: StateDirectory | None, repair: PlannedRepair) -> tuple[bool, str]:
     assert repair.leaf is not None
-    if not Accounts(state).is_orphaned(repair.leaf.run_id):
+    if not GuardCensus(state).is_orphaned(repair.leaf.run_id):
         return False, "a guard looks after its run now"
     removed = leaves.remove_empty(repair.leaf)
     return removed, "removed" if removed else "it is in use, or not ours to remove"
 
 
-def _clear_owner(state: StateDirectory | None, _repair: Repair) -> tuple[bool, str]:
+def _clear_owner(state: StateDirectory | None, _repair: PlannedRepair) -> tuple[bool, str]:
     assert state is not None
     owner_lock.clear(state)
     now = owner_lock.look(state).state
     return now in (owner_lock.MISSING, owner_lock.ALIVE), f"it is {now} now"
 
 
-def _make_index(state: StateDirectory | None, _repair: Repair) -> tuple[bool, str]:
+def _make_index(state: StateDirectory | None, _repair: PlannedRepair) -> tuple[bool, str]:
     assert state is not None
     from ..index.index import Index
 
@@ -113,7 +113,7 @@ def _make_index(state: StateDirectory | None, _repair: Repair) -> tuple[bool, st
         return True, f"made from {index.rebuild()} ended runs"
 
 
-def _refresh_index(state: StateDirectory | None, repair: Repair) -> tuple[bool, str]:
+def _refresh_index(state: StateDirectory | None, repair: PlannedRepair) -> tuple[bool, str]:
     assert state is not None
     _refresh(state)
     return repair.run_id not in state.live_ids(), "done"
@@ -131,7 +131,7 @@ def _refresh(state: StateDirectory) -> None:
         _log.warning("the index could not be brought up to date: %s", error)
 
 
-_KINDS: dict[str, Callable[[StateDirectory | None, Repair], tuple[bool, str]]] = {
+_KINDS: dict[str, Callable[[StateDirectory | None, PlannedRepair], tuple[bool, str]]] = {
     "finish": _finish,
     "kill": _kill,
     "socket": _remove_socket,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ...values.errors import HoldfastError, RunNotFoundError
 from ...values.identity import ProcessIdentity, is_alive, is_stopped
 from .. import run_directory
-from ..record import Record
-from .finding import OK, PROBLEM, REAP, WARNING, Finding, Repair
+from ..record import RunRecord
+from .finding import OK, PROBLEM, REAP, WARNING, DoctorFinding, PlannedRepair
 from .guard_census import token_of
 from .orphans import Orphan, uid_of
 
@@ -25,17 +25,17 @@ _ALIVE = {True: "alive", False: "gone", None: "not known"}
 def examine(state: StateDirectory, run_id: str, left: Sequence[Orphan]) -> Iterator[Found]:
     """One run whose end is not in the index yet, or that has survivors; `left` are the orphans that name it."""
     try:
-        with Record(state, run_id) as record:
+        with RunRecord(state, run_id) as record:
             yield from _examine(record.read(), left)
     except RunNotFoundError:
         yield from _without_journal(state, run_id)
     except HoldfastError as error:
         remedy = error.remedy or f"{REAP}, which keeps what is there"
-        finish = Repair("finish", "finish the record as far as it can be read", run_id=run_id)
-        yield Finding(PROBLEM, "run", error.message, run_id=run_id, remedy=remedy), finish
+        finish = PlannedRepair("finish", "finish the record as far as it can be read", run_id=run_id)
+        yield DoctorFinding(PROBLEM, "run", error.message, run_id=run_id, remedy=remedy), finish
     except OSError as error:
         what = f"it cannot be read: {error.strerror or error}"
-        yield Finding(PROBLEM, "run", what, run_id=run_id, remedy="look at its directory"), None
+        yield DoctorFinding(PROBLEM, "run", what, run_id=run_id, remedy="look at its directory"), None
 
 
 def has_stale_socket(state: StateDirectory, run_id: str) -> bool:
@@ -43,7 +43,7 @@ def has_stale_socket(state: StateDirectory, run_id: str) -> bool:
     if not os.path.lexists(socket_path(state, run_id)):
         return False
     try:
-        with Record(state, run_id) as record:
+        with RunRecord(state, run_id) as record:
             record.read()
             # The end is on record a moment before the guard takes its socket away and goes: ask the lock, too.
             return record.reader.ended and run_directory.guard_state(record.fd, has_facts=True) == "gone"
@@ -56,29 +56,29 @@ def socket_path(state: StateDirectory, run_id: str) -> str:
     return os.path.join(state.run_path(run_id), run_directory.SOCKET)
 
 
-def _examine(record: Record, left: Sequence[Orphan]) -> Iterator[Found]:
+def _examine(record: RunRecord, left: Sequence[Orphan]) -> Iterator[Found]:
     run_id = record.run_id
     if record.reader.damage is not None and not record.unfinished:
         remedy = f"holdfast why {run_id} shows what came before"
-        yield Finding(PROBLEM, "run", f"its journal is damaged {record.reader.damage}", run_id, (), remedy), None
+        yield DoctorFinding(PROBLEM, "run", f"its journal is damaged {record.reader.damage}", run_id, (), remedy), None
     who, pids = _who(record)
     if record.unfinished:
         others = sorted({orphan.pid for orphan in left} - set(pids))
         rest = f"; left of it: {_numbers(others)}" if others else ""
         remedy = f"{REAP}; every command that looks at this run does it, too"
-        finish = Repair("finish", "write its end, and end what is left of it", run_id, (*pids, *others))
+        finish = PlannedRepair("finish", "write its end, and end what is left of it", run_id, (*pids, *others))
         what = f"its guard is gone and its record has no end{who}{rest}"
-        yield Finding(PROBLEM, "run", what, run_id, (*pids, *others), remedy), finish
+        yield DoctorFinding(PROBLEM, "run", what, run_id, (*pids, *others), remedy), finish
     elif not record.reader.ended and (guard_pid := _stopped_guard(record)):
         what = f"its guard is stopped, and its clocks with it{who}"
-        yield Finding(PROBLEM, "run", what, run_id, pids, f"kill -CONT {guard_pid}"), None
+        yield DoctorFinding(PROBLEM, "run", what, run_id, pids, f"kill -CONT {guard_pid}"), None
     elif not record.reader.ended:
-        yield Finding(OK, "run", f"{record.outcome.state}{who}", run_id, pids), None
+        yield DoctorFinding(OK, "run", f"{record.outcome.state}{who}", run_id, pids), None
     else:
         yield from _survivors(record, left)
 
 
-def _who(record: Record) -> tuple[str, tuple[int, ...]]:
+def _who(record: RunRecord) -> tuple[str, tuple[int, ...]]:
     """Guard and command, each with whether it lives, as the end of a sentence; and the PIDs of those that may."""
     started = record.outcome.started
     if started is None:
@@ -91,7 +91,7 @@ def _who(record: Record) -> tuple[str, tuple[int, ...]]:
     return text, pids if lives is False else (*pids, leader.pid)
 
 
-def _stopped_guard(record: Record) -> int:
+def _stopped_guard(record: RunRecord) -> int:
     """The PID of a guard that lives and stands still; 0 when it does not."""
     started = record.outcome.started
     if started is None or record.guard == "gone" or not is_stopped(started.detail["guard_pid"]):
@@ -99,7 +99,7 @@ def _stopped_guard(record: Record) -> int:
     return int(started.detail["guard_pid"])
 
 
-def _survivors(record: Record, left: Sequence[Orphan]) -> Iterator[Found]:
+def _survivors(record: RunRecord, left: Sequence[Orphan]) -> Iterator[Found]:
     """A process that SIGKILL did not end stays on the list for as long as it is there."""
     outcome, run_id = record.outcome, record.run_id
     if outcome.tree is None:
@@ -109,41 +109,46 @@ def _survivors(record: Record, left: Sequence[Orphan]) -> Iterator[Found]:
     pids = tuple(survivor["pid"] for survivor in alive)
     if outcome.stragglers is not None and outcome.stragglers.detail["policy"] == "leave":
         if alive:
-            yield Finding(OK, "run", f"left on purpose and alive: {_numbers(pids)}", run_id, pids), None
+            yield DoctorFinding(OK, "run", f"left on purpose and alive: {_numbers(pids)}", run_id, pids), None
         return
     for survivor in alive:
         where = f", waiting in {survivor['wait_channel']}" if survivor["wait_channel"] else ""
         what = f"process {survivor['pid']} survived the end of its run and is alive{where}"
         remedy = f"{REAP} tries once more; a process in state D needs what it waits for, or a reboot"
-        yield Finding(PROBLEM, "survivor", what, run_id, (survivor["pid"],), remedy), _kill(survivor, record, left)
+        yield (
+            DoctorFinding(PROBLEM, "survivor", what, run_id, (survivor["pid"],), remedy),
+            _kill(survivor, record, left),
+        )
 
 
-def _lives(survivor: dict[str, Any], record: Record) -> bool | None:
+def _lives(survivor: dict[str, Any], record: RunRecord) -> bool | None:
     if survivor["start_ticks"]:
         return is_alive(ProcessIdentity(survivor["pid"], survivor["start_ticks"], _boot(record)))
     # Nobody wrote down since when it lives: it is the one that was meant as long as it carries the run's mark.
     return token_of(survivor["pid"]) == record.run_id
 
 
-def _kill(survivor: dict[str, Any], record: Record, left: Sequence[Orphan]) -> Repair | None:
+def _kill(survivor: dict[str, Any], record: RunRecord, left: Sequence[Orphan]) -> PlannedRepair | None:
     pid = survivor["pid"]
     orphan = next((orphan for orphan in left if orphan.pid == pid), None)
     if orphan is None and survivor["start_ticks"]:
         identity = ProcessIdentity(pid, survivor["start_ticks"], _boot(record))
         orphan = Orphan(identity, record.run_id, "", "record", True, uid_of(pid))
-    return None if orphan is None else Repair("kill", f"kill process {pid}", record.run_id, (pid,), orphan=orphan)
+    return (
+        None if orphan is None else PlannedRepair("kill", f"kill process {pid}", record.run_id, (pid,), orphan=orphan)
+    )
 
 
 def _without_journal(state: StateDirectory, run_id: str) -> Iterator[Found]:
     if state.has(run_id):
         remedy = "look at it, then remove it by hand, or with holdfast prune"
-        yield Finding(PROBLEM, "run", "its directory holds no journal", run_id, (), remedy), None
+        yield DoctorFinding(PROBLEM, "run", "its directory holds no journal", run_id, (), remedy), None
     elif state.is_missing(run_id):
-        refresh = Repair("refresh", "drop what the index still has of a removed run", run_id)
-        yield Finding(WARNING, "run", "it is removed, but still on the list", run_id, (), REAP), refresh
+        refresh = PlannedRepair("refresh", "drop what the index still has of a removed run", run_id)
+        yield DoctorFinding(WARNING, "run", "it is removed, but still on the list", run_id, (), REAP), refresh
 
 
-def _boot(record: Record) -> str | None:
+def _boot(record: RunRecord) -> str | None:
     boot = (record.reader.header or {}).get("boot_id")
     return boot if isinstance(boot, str) else None
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ...values.errors import HoldfastError, JournalDamagedError, RunNotFoundError
 from .. import run_directory
-from ..record import Record
+from ..record import RunRecord
 from . import orphans
 from .repair import finish
 from .run_health import has_stale_socket, socket_path
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..directory import StateDirectory
-    from .orphans import Orphan, Reaped
+    from .orphans import Orphan, ReapedOrphan
 
 T = TypeVar("T")
 INTERVAL_S = 30.0
@@ -40,7 +40,7 @@ class Swept(NamedTuple):
 
     finished: tuple[str, ...]
     removed: tuple[str, ...]
-    reaped: tuple[Reaped, ...]
+    reaped: tuple[ReapedOrphan, ...]
     orphans: tuple[Orphan, ...]
     problems: tuple[str, ...]
 
@@ -89,7 +89,7 @@ class Sweeper:
 
     def _finish(self, run_id: str) -> bool:
         try:
-            with Record(self.state, run_id) as record:
+            with RunRecord(self.state, run_id) as record:
                 if not record.read().unfinished:
                     return False
         except RunNotFoundError:
@@ -115,7 +115,7 @@ class Sweeper:
                 removed.append(path)
         return removed
 
-    def _reap(self, found: list[Orphan]) -> list[Reaped]:
+    def _reap(self, found: list[Orphan]) -> list[ReapedOrphan]:
         reaped = self._attempt("end orphans", None, lambda: orphans.reap(found, within_s=_KILL_S)) or []
         for orphan, how, why in reaped:
             text = f"process {orphan.pid} ({orphan.command}) was left of it: {how}{f', {why}' if why else ''}"

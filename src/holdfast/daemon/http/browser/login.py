@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Meta
 
 from ....web.problems import FORBIDDEN, REFUSED, UNAUTHORIZED, ProblemError
-from ..wire.operation import Call, Operation, answer
+from ..wire.operation import Operation, OperationCall, answer
 from ..wire.types import Time
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Login(msgspec.Struct):
     csrf: str | None
 
 
-async def make_link(call: Call) -> Response:
+async def make_link(call: OperationCall) -> Response:
     """A new link. ProblemError: this daemon has no TCP listener, or a session asks (it may not make itself last)."""
     from ..security import is_unix
 
@@ -143,7 +143,7 @@ async def make_link(call: Call) -> Response:
     return answer(LoginLink(path, [f"{url}{path}" for url in logins.addresses], expires_at), 201)
 
 
-async def exchange(call: Call) -> Response:
+async def exchange(call: OperationCall) -> Response:
     """The cookie for the code."""
     logins = logins_of(call)
     session = logins.exchange(call.body.code)
@@ -154,7 +154,7 @@ async def exchange(call: Call) -> Response:
     return response
 
 
-async def who(call: Call) -> Response:
+async def who(call: OperationCall) -> Response:
     """What the page needs to know before it asks for anything."""
     from ..security import is_unix
 
@@ -167,20 +167,20 @@ async def who(call: Call) -> Response:
     return answer(Login("session", logins.csrf(session)))
 
 
-async def leave(call: Call) -> Response:
+async def leave(call: OperationCall) -> Response:
     """Log out: the browser forgets the cookie."""
     response = answer(Login("session", None))
     _set_cookie(call, response, "", 0)
     return response
 
 
-def logins_of(call: Call) -> Logins:
+def logins_of(call: OperationCall) -> Logins:
     """The logins of this application."""
     found: Logins = call.request.app.state.logins
     return found
 
 
-def _set_cookie(call: Call, response: Response, value: str, age_s: int) -> None:
+def _set_cookie(call: OperationCall, response: Response, value: str, age_s: int) -> None:
     behind_tls = call.request.headers.get("origin", "").startswith("https:")
     response.set_cookie(
         logins_of(call).cookie, value, max_age=age_s, path="/", secure=behind_tls, httponly=True, samesite="strict"

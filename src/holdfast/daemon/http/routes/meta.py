@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 import msgspec
 from starlette.responses import Response
 
-from ..wire.operation import Call, Operation, answer
+from ..wire.operation import Operation, OperationCall, answer
 from ..wire.types import Doctor, Health
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 
-async def health(call: Call) -> Response:
+async def health(call: OperationCall) -> Response:
     """Always answered while the daemon lives; draining is a status of its own."""
     return answer(msgspec.convert(call.service.health(), Health))
 
 
-async def doctor(call: Call) -> Response:
+async def doctor(call: OperationCall) -> Response:
     """What is wrong here."""
     return answer(msgspec.convert(await call.service.doctor(), Doctor))
 
 
-async def metrics(call: Call) -> Response:
+async def metrics(call: OperationCall) -> Response:
     """For Prometheus."""
     from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -33,11 +33,11 @@ async def metrics(call: Call) -> Response:
     return Response(render(call.service), headers={"Cache-Control": "no-store"}, media_type=CONTENT_TYPE_LATEST)
 
 
-def document(make: Callable[[], bytes]) -> Callable[[Call], Awaitable[Response]]:
+def document(make: Callable[[], bytes]) -> Callable[[OperationCall], Awaitable[Response]]:
     """A handler for the OpenAPI document, made when it is first asked for."""
     made: list[bytes] = []
 
-    async def openapi(_call: Call) -> Response:
+    async def openapi(_call: OperationCall) -> Response:
         if not made:
             made.append(make())
         return Response(made[0], media_type="application/json")

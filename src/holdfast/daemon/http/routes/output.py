@@ -18,7 +18,7 @@ from starlette.responses import Response
 from ....web.body import BYTES
 from ....web.connection import ABORT
 from ....web.problems import OUT_OF_RANGE, ProblemError
-from ..wire.operation import Call, Header, Operation
+from ..wire.operation import Header, Operation, OperationCall
 from ..wire.types import OutputFrame, OutputQuery, given
 from .ranges import Choice, Maps, OutputMap, Piece, RangeReader
 
@@ -42,7 +42,7 @@ def map_of(run_id: str) -> OutputMap:
     return _maps.of(run_id)
 
 
-async def output(call: Call) -> Response:
+async def output(call: OperationCall) -> Response:
     """The bytes that were asked for. ProblemError 416: the offset is beyond what there is."""
     query: OutputQuery = call.query
     framed = FRAMES in call.request.headers.get("accept", "")
@@ -52,7 +52,7 @@ async def output(call: Call) -> Response:
     return await _ranged(call, query, fd, framed=framed)
 
 
-async def _ranged(call: Call, query: OutputQuery, fd: int, *, framed: bool) -> Response:
+async def _ranged(call: OperationCall, query: OutputQuery, fd: int, *, framed: bool) -> Response:
     choice, found = Choice(query.stream, query.late), _maps.of(call.run_id)
     try:
         if fd >= 0:

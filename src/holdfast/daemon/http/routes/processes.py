@@ -14,7 +14,7 @@ from ....journal.reader import JournalReader
 from ....values.spec import public_spec
 from ...events.event import wall_time
 from ...service.sampling import Sampler, tree_of
-from ..wire.operation import Call, Operation, answer
+from ..wire.operation import Operation, OperationCall, answer
 from ..wire.types import Time
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class RunSpec(msgspec.Struct):
     spec: dict[str, Any]
 
 
-async def now(call: Call) -> Response:
+async def now(call: OperationCall) -> Response:
     """One look, or a stream of looks as event `processes` for whoever accepts text/event-stream."""
     sampler = _sampler(call)
     if STREAM in call.request.headers.get("accept", ""):
@@ -108,7 +108,7 @@ async def _look(sampler: Sampler) -> Now:
     return Now(wall_time(time.time_ns()), msgspec.convert(found, list[RunNow]))
 
 
-def _sampler(call: Call) -> Sampler:
+def _sampler(call: OperationCall) -> Sampler:
     state = call.request.app.state
     if not hasattr(state, "sampler"):
         state.sampler = Sampler(call.service.state)
@@ -116,7 +116,7 @@ def _sampler(call: Call) -> Sampler:
     return found
 
 
-async def tree(call: Call) -> Response:
+async def tree(call: OperationCall) -> Response:
     """What is running."""
     report = await call.service.report(call.run_id)
     started = next((fact for fact in report["evidence"] if fact["fact"] == "started"), None)
@@ -125,7 +125,7 @@ async def tree(call: Call) -> Response:
     return answer(ProcessTree(call.run_id, guard_pid, msgspec.convert(found, list[Process])))
 
 
-async def spec(call: Call) -> Response:
+async def spec(call: OperationCall) -> Response:
     """As it is on record, or in the queue. RunNotFoundError."""
     fd = call.service.journal(call.run_id)
     if fd >= 0:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from ..wire.operation import Call, Operation, answer
+from ..wire.operation import Operation, OperationCall, answer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,13 +68,13 @@ def name_of(repair: Mapping[str, Any]) -> str:
     return hashlib.sha256(msgspec.json.encode(sorted(repair.items()))).hexdigest()[:24]
 
 
-async def plan(call: Call) -> Response:
+async def plan(call: OperationCall) -> Response:
     """What would be done."""
     found = await asyncio.to_thread(_examine, call.service.state.path)
     return answer(Plan([msgspec.convert({"repair": name, **one.as_dict()}, Planned) for name, one in found.items()]))
 
 
-async def reap(call: Call) -> Response:
+async def reap(call: OperationCall) -> Response:
     """Do these."""
     asked: Reap = call.body
     return answer(await asyncio.to_thread(_carry_out, call.service.state, list(dict.fromkeys(asked.repairs))))

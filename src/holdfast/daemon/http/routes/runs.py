@@ -13,7 +13,7 @@ from ....state.index.summary import Filters
 from ....web.body import BYTES, JSON
 from ....web.problems import INVALID, ProblemError
 from ...queue.submission import Submission
-from ..wire.operation import Call, Header, Operation, answer
+from ..wire.operation import Header, Operation, OperationCall, answer
 from ..wire.types import (
     Delivery,
     DeliveryList,
@@ -41,7 +41,7 @@ _FARTHEST_NS = (1 << 63) - 1  # what SQLite compares with
 LONGEST_KEY = 255
 
 
-async def create(call: Call) -> Response:
+async def create(call: OperationCall) -> Response:
     """201 with the report of a new run, 200 with that of the run the key was used for."""
     key = idempotency_key(call)
     found, created = await call.service.submit(call.body, idempotency_key=key)
@@ -49,7 +49,7 @@ async def create(call: Call) -> Response:
     return _report(found, 201 if created else 200, location)
 
 
-def idempotency_key(call: Call) -> str | None:
+def idempotency_key(call: OperationCall) -> str | None:
     """The key, if there is one. ProblemError: it is empty, too long or not printable, and would not be found again."""
     key: str | None = call.request.headers.get("idempotency-key")
     if key is not None and not (1 <= len(key) <= LONGEST_KEY and key.isascii() and key.isprintable()):
@@ -58,7 +58,7 @@ def idempotency_key(call: Call) -> str | None:
     return key
 
 
-async def listing(call: Call) -> Response:
+async def listing(call: OperationCall) -> Response:
     """A page of runs."""
     query: RunsQuery = call.query
     found, cursor = await call.service.list(
@@ -94,37 +94,37 @@ def ns_of(text: str | None, field: str) -> int | None:
     return max(-_FARTHEST_NS, min(exact, _FARTHEST_NS))
 
 
-async def show(call: Call) -> Response:
+async def show(call: OperationCall) -> Response:
     """One run."""
     return _report(await call.service.report(call.run_id))
 
 
-async def wait(call: Call) -> Response:
+async def wait(call: OperationCall) -> Response:
     """The report at the verdict (or when settled), or as it is when the time is up: `status` tells which."""
     query: WaitQuery = call.query
     waiting = call.service.wait(call.run_id, until=query.until, timeout_s=query.timeout_s)
     return _report(await call.while_connected(waiting))
 
 
-async def evidence(call: Call) -> Response:
+async def evidence(call: OperationCall) -> Response:
     """The facts."""
     return answer(EvidenceList(call.run_id, await call.service.evidence(call.run_id)))
 
 
-async def deliveries(call: Call) -> Response:
+async def deliveries(call: OperationCall) -> Response:
     """How its webhook stands."""
     await call.service.report(call.run_id)  # there is such a run
     found = await call.service.deliveries.show(call.run_id)
     return answer(DeliveryList(call.run_id, [] if found is None else [msgspec.convert(found, Delivery)]))
 
 
-async def cancel(call: Call) -> Response:
+async def cancel(call: OperationCall) -> Response:
     """Ask it to end. A run that is over stays as it is."""
     asked: Stop = call.body
     return _report(await call.service.cancel(call.run_id, reason=asked.reason, now=asked.now))
 
 
-async def send_input(call: Call) -> Response:
+async def send_input(call: OperationCall) -> Response:
     """Bytes for stdin: the body itself, or in JSON."""
     if isinstance(call.body, bytes):
         data, eof = call.body, call.query.eof
@@ -137,19 +137,19 @@ async def send_input(call: Call) -> Response:
     return _report(await call.service.send_input(call.run_id, data, eof=eof))
 
 
-async def extend(call: Call) -> Response:
+async def extend(call: OperationCall) -> Response:
     """Move the deadline."""
     asked: Extend = call.body
     return _report(await call.service.extend(call.run_id, asked.seconds))
 
 
-async def send_signal(call: Call) -> Response:
+async def send_signal(call: OperationCall) -> Response:
     """One signal, which is no stop."""
     asked: SendSignal = call.body
     return _report(await call.service.signal(call.run_id, asked.signal, tree=asked.tree))
 
 
-async def resize(call: Call) -> Response:
+async def resize(call: OperationCall) -> Response:
     """The terminal's size."""
     asked: Resize = call.body
     return _report(await call.service.resize(call.run_id, asked.rows, asked.columns))

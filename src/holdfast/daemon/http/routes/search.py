@@ -18,7 +18,7 @@ from ....values.errors import HoldfastError
 from ....values.run_id import check_run_id
 from ....web.problems import INVALID, ProblemError
 from ...events.event import wall_time
-from ..wire.operation import Call, Operation, answer
+from ..wire.operation import Operation, OperationCall, answer
 from ..wire.types import Filter, RunsQuery, Time, given
 from .output import map_of
 from .ranges import Choice, OutputMap, RangeReader
@@ -65,7 +65,7 @@ class Matches(msgspec.Struct):
     skip: int | None
 
 
-async def search(call: Call) -> Response:
+async def search(call: OperationCall) -> Response:
     """As many as asked for, or as a moment allows."""
     query: SearchQuery = call.query
     run_id = given(query.run_id)
@@ -80,7 +80,7 @@ async def search(call: Call) -> Response:
     return answer(Matches(found, 1, None, skip))
 
 
-async def _in_many(call: Call, query: SearchQuery) -> Matches:
+async def _in_many(call: OperationCall, query: SearchQuery) -> Matches:
     found: list[Match] = []
     cursor, searched, end = given(query.cursor), 0, time.monotonic() + BUDGET_S
     while True:
@@ -96,7 +96,7 @@ async def _in_many(call: Call, query: SearchQuery) -> Matches:
 
 
 def _in_one(
-    call: Call, run_id: str, query: SearchQuery, most: int | None = None, most_bytes: int | None = None
+    call: OperationCall, run_id: str, query: SearchQuery, most: int | None = None, most_bytes: int | None = None
 ) -> tuple[list[Match], int | None]:
     try:
         fd = call.service.journal(run_id)

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..wire.operation import Call, Operation, answer
+from ..wire.operation import Operation, OperationCall, answer
 from ..wire.types import Closing, Session, SessionList, Stop
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
 
-async def listing(call: Call) -> Response:
+async def listing(call: OperationCall) -> Response:
     """All of them."""
     return answer(SessionList(msgspec.convert(await call.service.sessions(), list[Session])))
 
 
-async def close(call: Call) -> Response:
+async def close(call: OperationCall) -> Response:
     """Close one and end its runs; answered when each is over or its bound has passed. Closing twice is fine."""
     asked: Stop = call.query
     name: str = call.request.path_params["session"]

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 from ....outcome import STATUSES
 from ....web.problems import INVALID, ProblemError
 from ...events.event import wall_time
-from ..wire.operation import Call, Operation, answer
+from ..wire.operation import Operation, OperationCall, answer
 from ..wire.types import Time, given
 from .runs import ns_of
 
@@ -56,7 +56,7 @@ class Statistics(msgspec.Struct):
     truncated: bool
 
 
-async def statistics(call: Call) -> Response:
+async def statistics(call: OperationCall) -> Response:
     """Counted anew each time, from the index."""
     query: StatisticsQuery = call.query
     until = ns_of(given(query.until), "until") or time.time_ns()

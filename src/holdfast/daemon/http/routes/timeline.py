@@ -14,7 +14,7 @@ from ....journal.codec import FRAME, FRAME_SIZE
 from ....journal.facts import LATE
 from ....journal.reader import JournalReader
 from ....wording.timeline import timeline as tell  # the one place that has words for facts
-from ..wire.operation import Call, Operation, answer
+from ..wire.operation import Operation, OperationCall, answer
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -62,7 +62,7 @@ class _Places(JournalReader):
         self.lengths.append(length)
 
 
-async def show(call: Call) -> Response:
+async def show(call: OperationCall) -> Response:
     """As far as it has come."""
     fd = call.service.journal(call.run_id)
     if fd < 0:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Call(NamedTuple):
+class OperationCall(NamedTuple):
     """One request, decoded: what a handler gets."""
 
     service: Service
@@ -74,7 +74,7 @@ class Operation(NamedTuple):
 
     method: str
     path: str
-    handler: Callable[[Call], Awaitable[Response]]
+    handler: Callable[[OperationCall], Awaitable[Response]]
     summary: str
     answer: Any = None  # the type of the JSON answer
     status: int = 200
@@ -87,7 +87,7 @@ class Operation(NamedTuple):
     sends: tuple[Header, ...] = ()
     returns: tuple[Header, ...] = ()
 
-    async def respond(self, service: Service, request: Request, bounds: bodies.Bounds) -> Response:
+    async def respond(self, service: Service, request: Request, bounds: bodies.BodyBounds) -> Response:
         """Decode, handle, answer. ProblemError and HoldfastError: refused."""
         query = decode_query(request, self.query or _Nothing)
         asked = None
@@ -95,7 +95,7 @@ class Operation(NamedTuple):
             bodies.check_media_type(request, self.takes)
             data = await bodies.read(request, bounds)
             asked = data if bodies.media_type(request) == bodies.BYTES else bodies.decode(data, self.body)
-        return await self.handler(Call(service, request, query, asked))
+        return await self.handler(OperationCall(service, request, query, asked))
 
 
 class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
