@@ -29,25 +29,30 @@ static struct process list[LIST_MAX];
 static size_t listed;
 static pid_t leader; /* whom we know without /proc */
 static unsigned char seen[PID_MAX / 8] __attribute__((aligned(4096)));
-static bool stopping;     /* stop whoever is found the moment it is found */
-static size_t newly_found; /* while stopping */
+
+/* One walk through the tree: where it goes, what it does on the way, and what it found. */
+struct walk {
+    bool passes_nested_guards; /* goes on below the guard of a nested run */
+    bool stops_the_new;        /* sends SIGSTOP to each process that no such walk has met before */
+    size_t newly_stopped;
+};
 
 static int send_checked(const struct process *process, int signal);
 static bool is_new(pid_t pid);
 
-static void add(pid_t pid, pid_t parent) {
+static void add(struct walk *walk, pid_t pid, pid_t parent) {
     const struct process found = {pid, parent, false};
     /* Here and not after the walk: a process that forks and exits every 300 us would be gone by then. */
-    if (stopping && is_new(pid)) {
+    if (walk->stops_the_new && is_new(pid)) {
         send_checked(&found, SIGSTOP);
-        newly_found++;
+        walk->newly_stopped++;
     }
     if (listed < LIST_MAX)
         list[listed++] = found;
 }
 
 /* The file is a row of decimal PIDs, each followed by a space; it may be longer than our buffer. False: unreadable. */
-static bool add_children_of_thread(pid_t pid, const char *thread) {
+static bool add_children_of_thread(struct walk *walk, pid_t pid, const char *thread) {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%d/task/%s/children", pid, thread);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -60,7 +65,7 @@ static bool add_children_of_thread(pid_t pid, const char *thread) {
             if (text[i] >= '0' && text[i] <= '9') {
                 child = child * 10 + (text[i] - '0');
             } else if (child != 0) {
-                add(child, pid);
+                add(walk, child, pid);
                 child = 0;
             }
         }
@@ -69,12 +74,18 @@ static bool add_children_of_thread(pid_t pid, const char *thread) {
     return true;
 }
 
-static void add_children_of_entry(const char *name, bool is_directory, void *pid) {
+struct threads {
+    struct walk *walk;
+    pid_t pid;
+};
+
+static void add_children_of_entry(const char *name, bool is_directory, void *context) {
+    const struct threads *threads = context;
     if (is_directory && strlen(name) < 16)
-        add_children_of_thread(*(const pid_t *)pid, name);
+        add_children_of_thread(threads->walk, threads->pid, name);
 }
 
-static void add_children(pid_t pid) {
+static void add_children(struct walk *walk, pid_t pid) {
     char path[40];
     struct stat status;
     snprintf(path, sizeof path, "/proc/%d/task", pid);
@@ -82,14 +93,14 @@ static void add_children(pid_t pid) {
         return;
     if (status.st_nlink == 3) { /* ".", ".." and the one thread */
         snprintf(path, sizeof path, "%d", pid);
-        add_children_of_thread(pid, path);
+        add_children_of_thread(walk, pid, path);
         return;
     }
-    int threads = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (threads < 0)
+    int directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0)
         return;
-    each_entry(threads, add_children_of_entry, &pid);
-    close(threads);
+    each_entry(directory, add_children_of_entry, &(struct threads){walk, pid});
+    close(directory);
 }
 
 static bool is_guard(pid_t pid) {
@@ -110,20 +121,24 @@ static bool is_our_zombie(const struct process *process) {
 }
 
 /* Breadth first, so parents come before their children. */
-static void list_tree(bool into_nested_guards) {
+static void walk_tree(struct walk *walk) {
     char self[16];
     listed = 0;
     snprintf(self, sizeof self, "%d", getpid());
-    if (!add_children_of_thread(getpid(), self) && leader > 0)
-        add(leader, getpid()); /* no /proc to look at: at least the one we know, and nothing is claimed of the others */
+    if (!add_children_of_thread(walk, getpid(), self) && leader > 0)
+        add(walk, leader, getpid()); /* no /proc to look at: at least the one we know, and nothing is claimed of the others */
     for (size_t i = 0; i < listed; i++) {
         if (is_our_zombie(&list[i]))
             continue;
-        list[i].is_guard = !into_nested_guards && is_guard(list[i].pid);
+        list[i].is_guard = !walk->passes_nested_guards && is_guard(list[i].pid);
         if (!list[i].is_guard)
-            add_children(list[i].pid);
+            add_children(walk, list[i].pid);
     }
 }
+
+static void list_tree(void) { walk_tree(&(struct walk){.passes_nested_guards = true}); }
+
+static void list_down_to_nested_guards(void) { walk_tree(&(struct walk){.passes_nested_guards = false}); }
 
 void tree_begin(int pid) { leader = pid; }
 
@@ -155,7 +170,7 @@ static void send_to(const struct process *process, int signal, struct reach *rea
 struct reach tree_ask(int signal) {
     struct reach reach = {0};
     const bool understood = signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
-    list_tree(false);
+    list_down_to_nested_guards();
     for (size_t i = 0; i < listed; i++) {
         send_to(&list[i], list[i].is_guard && !understood ? SIGTERM : signal, &reach);
         send_checked(&list[i], SIGCONT);
@@ -165,7 +180,7 @@ struct reach tree_ask(int signal) {
 
 struct reach tree_signal(int signal) {
     struct reach reach = {0};
-    list_tree(true);
+    list_tree();
     for (size_t i = 0; i < listed; i++)
         send_to(&list[i], signal, &reach);
     return reach;
@@ -173,7 +188,7 @@ struct reach tree_signal(int signal) {
 
 struct reach tree_warn(int signal) {
     struct reach reach = {0};
-    list_tree(true);
+    list_tree();
     for (size_t i = 0; i < listed; i++) {
         if (catches_signal(list[i].pid, signal))
             send_to(&list[i], signal, &reach);
@@ -189,33 +204,31 @@ static bool is_new(pid_t pid) {
     return true;
 }
 
-/* One walk that stops everybody it has not met before. True when there was somebody. */
+/* True when there was somebody new. */
 static bool stop_the_new(void) {
-    newly_found = 0;
-    stopping = true;
-    list_tree(true);
-    stopping = false;
-    return newly_found > 0;
+    struct walk walk = {.passes_nested_guards = true, .stops_the_new = true};
+    walk_tree(&walk);
+    return walk.newly_stopped > 0;
 }
 
 struct reach tree_kill(void (*reap)(void *context), void *context) {
     struct reach reach = {0};
     const uint64_t until = clock_now() + KILL_SLICE_NS;
     /* The dead are taken away first: a storm of forks leaves thousands, and each walk would meet them all again. */
-    do
+    do {
         reap(context);
-    while (stop_the_new() && clock_now() < until);
+        reach.pressing = stop_the_new();
+    } while (reach.pressing && clock_now() < until);
     madvise(seen, sizeof seen, MADV_DONTNEED); /* zero again, and no longer resident */
     for (size_t i = 0; i < listed; i++)
         send_to(&list[i], SIGKILL, &reach);
-    reach.pressing = newly_found > 0;
     return reach;
 }
 
 int tree_count(void) {
     struct process_stat status;
     int count = 0;
-    list_tree(true);
+    list_tree();
     for (size_t i = 0; i < listed; i++)
         count += read_stat(list[i].pid, &status) && !is_dead(&status);
     return count;
@@ -233,7 +246,7 @@ static uint64_t private_memory(pid_t pid) {
 struct tree_usage tree_usage(void) {
     struct tree_usage usage = {0};
     struct process_stat status;
-    list_tree(true);
+    list_tree();
     for (size_t i = 0; i < listed; i++) {
         if (!read_stat(list[i].pid, &status) || is_dead(&status))
             continue;
@@ -249,7 +262,7 @@ int tree_survivors(char *text, size_t size, size_t *length) {
     char path[40], channel[64];
     int count = 0;
     *length = 0;
-    list_tree(true);
+    list_tree();
     for (size_t i = 0; i < listed; i++) {
         if (!read_stat(list[i].pid, &status) || is_dead(&status))
             continue;
