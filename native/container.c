@@ -1,13 +1,16 @@
 #include "container.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "ladder.h"
 #include "phases.h"
 
 #define NOTE_WAIT_NS 1000000000u /* for what an agent says on one way when the other has ended already */
 #define LOOK_AGAIN_NS 150000000u
+#define CLIENTS_PASS_NS 1000000000u /* how long a runtime's clients may take to end behind what they lead to */
 
 enum { NOTES_AT_ONCE = 64 };
 
@@ -206,7 +209,34 @@ static void client_left(struct run *run) {
         output_passed(run);
 }
 
-void container_reap(struct run *run) {
+/* What the command wrote may be in the container still: then the fence comes with the drain. */
+static bool output_is_on_its_way(const struct run *run) {
+    return run->phase == PHASE_LINGERING && !run->inside.client_left;
+}
+
+static enum containment containment(const struct run *run) {
+    (void)run;
+    return CONTAINMENT_CONTAINER;
+}
+
+static void release(struct run *run) {
+    run->inside.state = INSIDE_RUNNING;
+    inside_say(&run->inside, NOTE_GO, 0, 0);
+}
+
+static void check_exec(struct run *run) { (void)run; } /* a client that could not be executed has ended: conclude() */
+
+static void child_changed(struct run *run, pid_t pid, int wait_status, const struct rusage *usage) {
+    (void)usage; /* of a client; the agent tells that of the command */
+    if (!WIFEXITED(wait_status) && !WIFSIGNALED(wait_status))
+        return;
+    inside_reaped(&run->inside, pid, wait_status);
+    if (pid == run->leader)
+        run->leader = 0; /* the client that attached: how the command ended, the agent tells */
+}
+
+static void conclude(struct run *run, bool leader_has_left) {
+    (void)leader_has_left; /* looked at below: a client may have left before we could draw conclusions from it */
     const bool undecided = run_is_deciding(run) || run->phase == PHASE_HELD;
     take_notes(run);
     if (run->inside.state == INSIDE_LOST && run->inside.looking == 0 && !timer_is_set(&run->timers, TIMER_INSIDE))
@@ -229,13 +259,6 @@ void container_reap(struct run *run) {
         run_begin_drain(run, inside_tree(&run->inside));
 }
 
-void container_kill_clients(struct run *run) {
-    inside_kill_clients(&run->inside);
-    if (run->leader > 0)
-        kill(run->leader, SIGKILL);
-}
-
-/* Something that should have been said was not. */
 void container_overdue(struct run *run) {
     run_reap(run);
     if (run->inside.state == INSIDE_LOST)
@@ -248,8 +271,64 @@ void container_overdue(struct run *run) {
         output_passed(run);
 }
 
-void container_give_up(struct run *run) {
-    container_kill_clients(run);
+/* ── signals ──────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static bool is_reachable(const struct run *run) { return inside_is_reachable(&run->inside); }
+
+/* What is said here is recorded when the agent answers. */
+static void ask(struct run *run, int signal, size_t rung) { inside_say(&run->inside, NOTE_ASK, signal, (int)rung); }
+
+static void kill_tree(struct run *run) { inside_say(&run->inside, NOTE_KILL, SIGKILL, (int)run->spec.rungs - 1); }
+
+static void kill_clients(struct run *run) {
+    inside_kill_clients(&run->inside);
+    if (run->leader > 0)
+        kill(run->leader, SIGKILL);
+}
+
+/* The agent repeats it there. As long as it does, its clients are needed to hear the end. */
+static uint64_t kill_again(struct run *run) {
+    if (!inside_is_reachable(&run->inside))
+        kill_clients(run);
+    return CLIENTS_PASS_NS;
+}
+
+static void give_up(struct run *run) {
+    kill_clients(run);
     inside_close(&run->inside); /* tells the agent, when it wakes up, to end what it has */
     run_begin_drain(run, inside_tree(&run->inside));
 }
+
+static int survivors(const struct run *run, char *text, size_t size, size_t *length) {
+    (void)text; /* their numbers mean nothing out here */
+    (void)size;
+    *length = 0;
+    return run->inside.survivors;
+}
+
+static int send_signal(struct run *run, int signal, enum signal_scope scope) {
+    if (run->inside.unanswered >= INSIDE_UNANSWERED_MAX)
+        return EAGAIN;
+    inside_say(&run->inside, scope == SCOPE_TREE ? NOTE_SIGNAL : NOTE_SIGNAL_ONE, signal, -1);
+    return inside_is_reachable(&run->inside) ? 0 : ESRCH;
+}
+
+static void warn(struct run *run, int signal) { inside_say(&run->inside, NOTE_WARN, signal, 0); }
+
+const struct location container_location = {
+    .containment = containment,
+    .release = release,
+    .check_exec = check_exec,
+    .child_changed = child_changed,
+    .conclude = conclude,
+    .output_is_on_its_way = output_is_on_its_way,
+    .is_reachable = is_reachable,
+    .ask = ask,
+    .kill = kill_tree,
+    .first_pass_ns = CLIENTS_PASS_NS,
+    .kill_again = kill_again,
+    .give_up = give_up,
+    .survivors = survivors,
+    .signal = send_signal,
+    .warn = warn,
+};

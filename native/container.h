@@ -5,15 +5,11 @@
 #ifndef HOLDFAST_CONTAINER_H
 #define HOLDFAST_CONTAINER_H
 
-struct run;
+#include "location.h"
 
-/* The second half of run_reap for such a run: draws the conclusions. */
-void container_reap(struct run *run);
+extern const struct location container_location;
+
 /* TIMER_INSIDE: something that should have been said was not. */
 void container_overdue(struct run *run);
-/* TIMER_KILL_WAIT: nothing more can be done. */
-void container_give_up(struct run *run);
-/* Ends the runtime's clients on this side. */
-void container_kill_clients(struct run *run);
 
 #endif

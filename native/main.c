@@ -16,7 +16,9 @@
 #include <unistd.h>
 
 #include "agent.h"
+#include "container.h"
 #include "descriptors.h"
+#include "host.h"
 #include "requests.h"
 #include "run.h"
 #include "tree.h"
@@ -180,7 +182,7 @@ static void turn(int signals) {
     struct pollfd watched[WATCH_COUNT];
     watch(watched, signals);
     wait_for_something(watched);
-    run_exec_answered(&run); /* not waited for: a failure is followed by SIGCHLD, and success is no news */
+    run.location->check_exec(&run); /* not waited for: a failure is followed by SIGCHLD, and success is no news */
     if (watched[WATCH_SIGNALS].revents)
         drain_signals(signals);
     if ((run.reap_again || watched[WATCH_INSIDE].revents) && run.phase != PHASE_ENDED)
@@ -230,6 +232,7 @@ static bool open_stdio(struct child_stdio *stdio) {
 static void prepare(void) {
     struct child_stdio stdio = {-1, -1};
     struct fact_spawn_failed failure = {.step = STEP_SETUP};
+    run.location = run.spec.container != NULL ? &container_location : &host_location;
     inside_none(&run.inside);
     output_prepare(&run.output, &run.journal, &run.spec.options);
     bool held = open_stdio(&stdio);

@@ -7,8 +7,6 @@
 
 #include "run.h"
 
-/* Whether its command is in a container: then the tree is the agent's. */
-static inline bool run_is_inside(const struct run *run) { return run->inside.state != INSIDE_NONE; }
 /* Whether no fact has ended it yet, or only the command has ended and not its stragglers. */
 bool run_is_deciding(const struct run *run);
 void run_begin_stop(struct run *run);

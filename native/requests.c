@@ -6,7 +6,6 @@
 
 #include "ladder.h"
 #include "phases.h"
-#include "tree.h"
 
 enum { REQUESTS_AT_ONCE = 64 };
 #define LISTEN_AGAIN_NS 1000000000u
@@ -59,22 +58,7 @@ int run_signal(struct run *run, int number, enum signal_scope scope) {
         return EINVAL;
     if (run->phase >= PHASE_DRAINING || run->phase == PHASE_HELD || (scope == SCOPE_LEADER && run->leader == 0))
         return ESRCH;
-    if (run_is_inside(run)) {
-        if (run->inside.unanswered >= INSIDE_UNANSWERED_MAX)
-            return EAGAIN;
-        inside_say(&run->inside, scope == SCOPE_TREE ? NOTE_SIGNAL : NOTE_SIGNAL_ONE, number, -1);
-        return inside_is_reachable(&run->inside) ? 0 : ESRCH;
-    }
-    struct reach reach = {0};
-    if (scope == SCOPE_TREE)
-        reach = tree_signal(number);
-    else if (kill(run->leader, number) == 0)
-        reach.reached = 1;
-    else
-        reach.refused = 1;
-    struct fact_signalled signalled = {.signal = number, .rung = -1, .reached = reach.reached, .refused = reach.refused};
-    journal_fact(&run->journal, FACT_SIGNALLED, &signalled, sizeof signalled);
-    return reach.reached == 0 && reach.refused > 0 ? EPERM : 0;
+    return run->location->signal(run, number, scope);
 }
 
 void run_owner_gone(struct run *run, pid_t pid, uid_t uid) {

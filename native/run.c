@@ -4,22 +4,17 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "container.h"
 #include "ladder.h"
 #include "phases.h"
 #include "procfs.h"
-#include "tree.h"
 
 enum { SURVIVORS_TEXT = 6000, READ_AT_ONCE = 8 << 20 };
 #define REAP_SLICE_NS 10000000u
 #define TERMINAL_AGAIN_NS 100000000u
-
-static int64_t microseconds(struct timeval time) { return (int64_t)time.tv_sec * 1000000 + time.tv_usec; }
 
 void run_announce(struct run *run) {
     journal_flush(&run->journal);
@@ -73,12 +68,11 @@ void run_begin_drain(struct run *run, enum tree_end how) {
     char survivors[SURVIVORS_TEXT];
     size_t length = 0;
     struct fact_tree tree = {.how = (int32_t)how};
-    if (run_is_inside(run)) /* our own children are the runtime's clients: not what is asked here */
-        tree.count = how == TREE_SURVIVORS ? run->inside.survivors : 0;
-    else if (how != TREE_GONE)
-        tree.count = tree_survivors(survivors, sizeof survivors, &length);
-    if (how == TREE_SURVIVORS && tree.count == 0)
-        tree.how = TREE_UNKNOWN; /* no ECHILD, but nobody to be seen either */
+    if (how == TREE_SURVIVORS) {
+        tree.count = run->location->survivors(run, survivors, sizeof survivors, &length);
+        if (tree.count == 0)
+            tree.how = TREE_UNKNOWN; /* no ECHILD, but nobody to be seen either */
+    }
     output_fence(&run->output);
     run->output.final = true;
     journal_fact_text(&run->journal, FACT_TREE, &tree, sizeof tree, survivors, length);
@@ -99,12 +93,11 @@ void run_begin_drain(struct run *run, enum tree_end how) {
 /* ── the verdict ──────────────────────────────────────────────────────────────────────────────────────────────── */
 
 void run_begin_stop(struct run *run) {
-    /* What a command wrote in a container before it exited may still be on its way: then the fence comes with the drain. */
-    const bool passing = run_is_inside(run) && run->phase == PHASE_LINGERING && !run->inside.client_left;
+    const bool fence_comes_with_drain = run->location->output_is_on_its_way(run);
     run->phase = PHASE_STOPPING;
     run->wake_owners = true;
     memset(&run->timers, 0, sizeof run->timers);
-    if (!passing)
+    if (!fence_comes_with_drain)
         output_fence(&run->output);
     ladder_climb(run);
 }
@@ -118,30 +111,6 @@ void run_begin_quiet_end(struct run *run) {
         kill(run->leader, SIGKILL);
     inside_close(&run->inside); /* the agent, when there is one, ends whatever it holds */
     ladder_await_last(run);
-}
-
-static void leader_left(struct run *run) {
-    run->wake_owners = true;
-    if (run->children_gone) {
-        run_begin_drain(run, TREE_GONE);
-        return;
-    }
-    struct fact_stragglers stragglers = {.count = tree_count(), .policy = run->spec.options.stragglers};
-    if (stragglers.count > 0)
-        journal_fact(&run->journal, FACT_STRAGGLERS, &stragglers, sizeof stragglers);
-    switch ((enum stragglers)stragglers.policy) {
-    case STRAGGLERS_WAIT:
-        run->phase = PHASE_LINGERING;
-        break;
-    case STRAGGLERS_LEAVE:
-        cgroup_let_go(&run->cgroup);
-        run_begin_drain(run, TREE_SURVIVORS);
-        break;
-    case STRAGGLERS_KILL:
-    default:
-        run->bound_ns = clock_after(clock_now(), run->spec.options.drain_ns);
-        run_begin_stop(run);
-    }
 }
 
 static void record_output_limit(struct run *run) {
@@ -186,68 +155,6 @@ void run_record_exited(struct run *run, const struct fact_exited *exited) {
     journal_fact(&run->journal, FACT_EXITED, exited, sizeof *exited);
 }
 
-/* Whether that the command never ran is still to be decided: a child may fail before it is told to go on. */
-static bool may_fail(const struct run *run) { return run->phase == PHASE_RUNNING || run->phase == PHASE_HELD; }
-
-/* Records how the leader ended. */
-static void leader_exited(struct run *run, int wait_status, const struct rusage *usage) {
-    struct fact_spawn_failed failure;
-    run->leader = 0;
-    if (run_is_inside(run))
-        return; /* the runtime's client: how the command ended, the agent tells */
-    if (spawn_has_failed(&run->spawned, &failure) && may_fail(run)) {
-        run_spawn_failed(run, &failure);
-        return;
-    }
-    if (run->started_ns == 0 || run->spawned.failed)
-        return; /* that was our own helper: the command never ran */
-    struct fact_exited exited = {
-        .wait_status = wait_status,
-        .user_us = microseconds(usage->ru_utime),
-        .system_us = microseconds(usage->ru_stime),
-        .max_rss_kib = usage->ru_maxrss,
-    };
-    run_record_exited(run, &exited);
-}
-
-/* A command that asked to be traced got us as its tracer, and would stand still for ever: we do not trace, it goes on. */
-static bool was_traced(pid_t pid, int signal_number) {
-    return ptrace(PTRACE_DETACH, pid, NULL, signal_number == SIGTRAP ? 0 : signal_number) == 0;
-}
-
-static void leader_changed(struct run *run, int wait_status, const struct rusage *usage) {
-    if (WIFSTOPPED(wait_status) && was_traced(run->leader, WSTOPSIG(wait_status)))
-        return;
-    if (WIFSTOPPED(wait_status)) {
-        struct fact_stopped stopped = {.signal = WSTOPSIG(wait_status)};
-        journal_fact(&run->journal, FACT_STOPPED, &stopped, sizeof stopped);
-        run->wake_owners = true;
-    } else if (WIFCONTINUED(wait_status)) {
-        journal_fact(&run->journal, FACT_CONTINUED, "", 0);
-        run->wake_owners = true;
-    } else {
-        leader_exited(run, wait_status, usage);
-    }
-}
-
-/* Added up here, and not asked of RUSAGE_CHILDREN: that counts for the life of the guard, not of the run. */
-static void add_usage(struct fact_end *total, const struct rusage *usage) {
-    total->user_us += microseconds(usage->ru_utime);
-    total->system_us += microseconds(usage->ru_stime);
-    if (usage->ru_maxrss > total->max_rss_kib)
-        total->max_rss_kib = usage->ru_maxrss;
-}
-
-static void child_changed(struct run *run, pid_t pid, int wait_status, const struct rusage *usage) {
-    const bool ended = WIFEXITED(wait_status) || WIFSIGNALED(wait_status);
-    if (ended && !run_is_inside(run))
-        add_usage(&run->usage, usage);
-    if (ended)
-        inside_reaped(&run->inside, pid, wait_status);
-    if (pid == run->leader && (ended || !run_is_inside(run)))
-        leader_changed(run, wait_status, usage);
-}
-
 /*
  * The leader is asked for by name, so that its exit is never behind a queue of others. Those are taken for some
  * milliseconds at most: a storm of forks may die as fast as we can count, and clocks and owners must not wait for that.
@@ -256,13 +163,13 @@ void run_collect(struct run *run) {
     int status;
     struct rusage usage;
     if (run->leader > 0 && wait4(run->leader, &status, WNOHANG | WUNTRACED | WCONTINUED | __WALL, &usage) > 0)
-        child_changed(run, run->leader, status, &usage);
+        run->location->child_changed(run, run->leader, status, &usage);
     const uint64_t until = clock_now() + REAP_SLICE_NS;
     pid_t pid;
     do {
         pid = wait4(-1, &status, WNOHANG | WUNTRACED | WCONTINUED | __WALL, &usage);
         if (pid > 0)
-            child_changed(run, pid, status, &usage);
+            run->location->child_changed(run, pid, status, &usage);
     } while (pid > 0 && clock_now() < until);
     run->reap_again = pid > 0;
     run->children_gone = pid < 0 && errno == ECHILD;
@@ -271,12 +178,7 @@ void run_collect(struct run *run) {
 void run_reap(struct run *run) {
     const bool had_leader = run->leader > 0;
     run_collect(run);
-    if (run_is_inside(run))
-        container_reap(run);
-    else if (run->phase == PHASE_RUNNING && had_leader && run->leader == 0)
-        leader_left(run);
-    else if (run->children_gone && (run->phase == PHASE_STOPPING || run->phase == PHASE_LINGERING))
-        run_begin_drain(run, TREE_GONE);
+    run->location->conclude(run, had_leader && run->leader == 0);
 }
 
 /* ── the start ────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -289,10 +191,8 @@ static void record_started(struct run *run) {
         .pid = run->leader,
         .guard_pid = getpid(),
         .start_ticks = status.start_ticks,
-        .containment = run->cgroup.unified.leaf >= 0 ? CONTAINMENT_CGROUP : CONTAINMENT_SUBREAPER,
+        .containment = run->location->containment(run),
     };
-    if (run_is_inside(run))
-        started.containment = CONTAINMENT_CONTAINER;
     char path[4096];
     size_t length = 0;
     if (run->cgroup.unified.leaf >= 0) {
@@ -317,20 +217,7 @@ void run_start(struct run *run) {
     run->wake_owners = (run->spec.options.flags & SPEC_LISTEN) != 0; /* of short runs nobody waits for the start */
     run->started_ns = clock_now();
     run_arm_clocks(run, run->started_ns);
-    if (run_is_inside(run)) {
-        run->inside.state = INSIDE_RUNNING;
-        inside_say(&run->inside, NOTE_GO, 0, 0);
-        return;
-    }
-    spawn_release(); /* one that is dead already: its SIGCHLD is on the way, and that is what will be recorded */
-}
-
-void run_exec_answered(struct run *run) {
-    struct fact_spawn_failed failure;
-    if (run_is_inside(run))
-        return; /* a client that could not be executed has ended: its exit is looked at */
-    if (spawn_has_failed(&run->spawned, &failure) && may_fail(run))
-        run_spawn_failed(run, &failure);
+    run->location->release(run);
 }
 
 /* ── output ───────────────────────────────────────────────────────────────────────────────────────────────────── */

@@ -28,6 +28,7 @@
 #include "control.h"
 #include "inside.h"
 #include "journal.h"
+#include "location.h"
 #include "output.h"
 #include "spawn.h"
 #include "spec.h"
@@ -45,6 +46,7 @@ struct run {
     struct timers timers;
     struct activity activity;
     struct inside inside;
+    const struct location *location;
     pid_t leader;         /* 0 when it has been reaped or never was */
     bool children_gone;   /* waitpid said ECHILD */
     struct fact_end usage; /* of everybody reaped so far */
@@ -76,7 +78,6 @@ void run_start(struct run *run);
 void run_reap(struct run *run);
 /* The first half of run_reap: takes the dead away and records the leader's end, but draws no conclusions. */
 void run_collect(struct run *run);
-void run_exec_answered(struct run *run);
 int run_stop(struct run *run, const struct stop *stop); /* 0 or an errno for the asker */
 int run_extend(struct run *run, uint64_t by_ns);
 int run_signal(struct run *run, int signal, enum signal_scope scope);

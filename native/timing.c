@@ -2,7 +2,6 @@
 #include "container.h"
 #include "ladder.h"
 #include "phases.h"
-#include "tree.h"
 
 #define SAMPLE_SHARE 10u /* sampling a huge tree takes at most a tenth of the time */
 
@@ -56,15 +55,8 @@ static void check_budgets(struct run *run) {
 
 static void warn(struct run *run) {
     run_reap(run);
-    if (!run_is_deciding(run))
-        return;
-    if (run_is_inside(run)) {
-        inside_say(&run->inside, NOTE_WARN, run->spec.options.warn_signal, 0);
-        return;
-    }
-    struct reach reach = tree_warn(run->spec.options.warn_signal);
-    struct fact_warned warned = {.signal = run->spec.options.warn_signal, .reached = reach.reached};
-    journal_fact(&run->journal, FACT_WARNED, &warned, sizeof warned);
+    if (run_is_deciding(run))
+        run->location->warn(run, run->spec.options.warn_signal);
 }
 
 void run_timer(struct run *run, enum timer timer) {
@@ -100,10 +92,8 @@ void run_timer(struct run *run, enum timer timer) {
         break;
     case TIMER_KILL_WAIT:
         run_reap(run);
-        if (run->phase == PHASE_STOPPING && run_is_inside(run))
-            container_give_up(run);
-        else if (run->phase == PHASE_STOPPING)
-            run_begin_drain(run, TREE_SURVIVORS);
+        if (run->phase == PHASE_STOPPING)
+            run->location->give_up(run);
         break;
     case TIMER_INSIDE:
         container_overdue(run);

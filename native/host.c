@@ -1,0 +1,202 @@
+/* host: a run whose command runs on this host, below the guard itself */
+#include "host.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#include "clock.h"
+#include "phases.h"
+#include "run.h"
+#include "tree.h"
+
+#define FIRST_PASS_NS 2000000u
+#define LAST_PASS_NS 50000000u
+
+/* ── the start ────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static enum containment containment(const struct run *run) {
+    return run->cgroup.unified.leaf >= 0 ? CONTAINMENT_CGROUP : CONTAINMENT_SUBREAPER;
+}
+
+static void release(struct run *run) {
+    (void)run;
+    spawn_release(); /* one that is dead already: its SIGCHLD is on the way, and that is what will be recorded */
+}
+
+/* Records that exec has failed, if it has. Whether the command ran may be undecided still while its child is held. */
+static bool exec_has_failed(struct run *run) {
+    struct fact_spawn_failed failure;
+    if (!spawn_has_failed(&run->spawned, &failure) || (run->phase != PHASE_RUNNING && run->phase != PHASE_HELD))
+        return false;
+    run_spawn_failed(run, &failure);
+    return true;
+}
+
+static void check_exec(struct run *run) { exec_has_failed(run); }
+
+/* ── children ─────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static int64_t microseconds(struct timeval time) { return (int64_t)time.tv_sec * 1000000 + time.tv_usec; }
+
+/* Records how the leader ended. */
+static void leader_exited(struct run *run, int wait_status, const struct rusage *usage) {
+    run->leader = 0;
+    if (exec_has_failed(run))
+        return;
+    if (run->started_ns == 0 || run->spawned.failed)
+        return; /* that was our own helper: the command never ran */
+    struct fact_exited exited = {
+        .wait_status = wait_status,
+        .user_us = microseconds(usage->ru_utime),
+        .system_us = microseconds(usage->ru_stime),
+        .max_rss_kib = usage->ru_maxrss,
+    };
+    run_record_exited(run, &exited);
+}
+
+/* A command that asked to be traced got us as its tracer, and would stand still for ever: we do not trace, it goes on. */
+static bool was_traced(pid_t pid, int signal_number) {
+    return ptrace(PTRACE_DETACH, pid, NULL, signal_number == SIGTRAP ? 0 : signal_number) == 0;
+}
+
+static void leader_changed(struct run *run, int wait_status, const struct rusage *usage) {
+    if (WIFSTOPPED(wait_status) && was_traced(run->leader, WSTOPSIG(wait_status)))
+        return;
+    if (WIFSTOPPED(wait_status)) {
+        struct fact_stopped stopped = {.signal = WSTOPSIG(wait_status)};
+        journal_fact(&run->journal, FACT_STOPPED, &stopped, sizeof stopped);
+        run->wake_owners = true;
+    } else if (WIFCONTINUED(wait_status)) {
+        journal_fact(&run->journal, FACT_CONTINUED, "", 0);
+        run->wake_owners = true;
+    } else {
+        leader_exited(run, wait_status, usage);
+    }
+}
+
+/* Added up here, and not asked of RUSAGE_CHILDREN: that counts for the life of the guard, not of the run. */
+static void add_usage(struct fact_end *total, const struct rusage *usage) {
+    total->user_us += microseconds(usage->ru_utime);
+    total->system_us += microseconds(usage->ru_stime);
+    if (usage->ru_maxrss > total->max_rss_kib)
+        total->max_rss_kib = usage->ru_maxrss;
+}
+
+static void child_changed(struct run *run, pid_t pid, int wait_status, const struct rusage *usage) {
+    if (WIFEXITED(wait_status) || WIFSIGNALED(wait_status))
+        add_usage(&run->usage, usage);
+    if (pid == run->leader)
+        leader_changed(run, wait_status, usage);
+}
+
+static void leader_left(struct run *run) {
+    run->wake_owners = true;
+    if (run->children_gone) {
+        run_begin_drain(run, TREE_GONE);
+        return;
+    }
+    struct fact_stragglers stragglers = {.count = tree_count(), .policy = run->spec.options.stragglers};
+    if (stragglers.count > 0)
+        journal_fact(&run->journal, FACT_STRAGGLERS, &stragglers, sizeof stragglers);
+    switch ((enum stragglers)stragglers.policy) {
+    case STRAGGLERS_WAIT:
+        run->phase = PHASE_LINGERING;
+        break;
+    case STRAGGLERS_LEAVE:
+        cgroup_let_go(&run->cgroup);
+        run_begin_drain(run, TREE_SURVIVORS);
+        break;
+    case STRAGGLERS_KILL:
+    default:
+        run->bound_ns = clock_after(clock_now(), run->spec.options.drain_ns);
+        run_begin_stop(run);
+    }
+}
+
+static void conclude(struct run *run, bool leader_has_left) {
+    if (run->phase == PHASE_RUNNING && leader_has_left)
+        leader_left(run);
+    else if (run->children_gone && (run->phase == PHASE_STOPPING || run->phase == PHASE_LINGERING))
+        run_begin_drain(run, TREE_GONE);
+}
+
+static bool output_is_on_its_way(const struct run *run) {
+    (void)run;
+    return false; /* the command writes into our pipes itself */
+}
+
+/* ── signals ──────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static bool is_reachable(const struct run *run) {
+    (void)run;
+    return true;
+}
+
+static void record_signalled(struct run *run, int number, int rung, struct reach reach) {
+    struct fact_signalled signalled = {number, rung, reach.reached, reach.refused};
+    journal_fact(&run->journal, FACT_SIGNALLED, &signalled, sizeof signalled);
+}
+
+static void ask(struct run *run, int number, size_t rung) { record_signalled(run, number, (int)rung, tree_ask(number)); }
+
+static void collect(void *run) { run_collect(run); }
+
+static void kill_tree(struct run *run) {
+    struct reach reach = {.reached = cgroup_kill(&run->cgroup)};
+    if (reach.reached < 0)
+        reach = tree_kill(collect, run);
+    record_signalled(run, SIGKILL, (int)run->spec.rungs - 1, reach);
+}
+
+static uint64_t kill_again(struct run *run) {
+    cgroup_kill(&run->cgroup);
+    if (tree_kill(collect, run).pressing)
+        run->pass_ns = 0; /* a storm: again at once, after a look at clocks and owners */
+    else
+        run->pass_ns = run->pass_ns * 2 < LAST_PASS_NS ? run->pass_ns * 2 + FIRST_PASS_NS : LAST_PASS_NS;
+    return run->pass_ns;
+}
+
+static void give_up(struct run *run) { run_begin_drain(run, TREE_SURVIVORS); }
+
+static int survivors(const struct run *run, char *text, size_t size, size_t *length) {
+    (void)run;
+    return tree_survivors(text, size, length);
+}
+
+static int send_signal(struct run *run, int number, enum signal_scope scope) {
+    struct reach reach = {0};
+    if (scope == SCOPE_TREE)
+        reach = tree_signal(number);
+    else if (kill(run->leader, number) == 0)
+        reach.reached = 1;
+    else
+        reach.refused = 1;
+    record_signalled(run, number, -1, reach);
+    return reach.reached == 0 && reach.refused > 0 ? EPERM : 0;
+}
+
+static void warn(struct run *run, int number) {
+    struct fact_warned warned = {.signal = number, .reached = tree_warn(number).reached};
+    journal_fact(&run->journal, FACT_WARNED, &warned, sizeof warned);
+}
+
+const struct location host_location = {
+    .containment = containment,
+    .release = release,
+    .check_exec = check_exec,
+    .child_changed = child_changed,
+    .conclude = conclude,
+    .output_is_on_its_way = output_is_on_its_way,
+    .is_reachable = is_reachable,
+    .ask = ask,
+    .kill = kill_tree,
+    .first_pass_ns = FIRST_PASS_NS,
+    .kill_again = kill_again,
+    .give_up = give_up,
+    .survivors = survivors,
+    .signal = send_signal,
+    .warn = warn,
+};
