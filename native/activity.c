@@ -57,25 +57,3 @@ uint64_t activity_check(struct activity *activity, const struct spec_options *op
     uint64_t sample = now + options->idle_ns / 4;
     return (options->flags & SPEC_IDLE_CPU) && sample < due ? sample : due;
 }
-
-static enum budget over(struct fact_limit *limit, enum limit what, uint64_t most, uint64_t seen) {
-    *limit = (struct fact_limit){.what = (int32_t)what, .limit = most, .seen = seen};
-    return BUDGET_OVER;
-}
-
-enum budget budget_check(const struct cgroup *cgroup, const struct spec_options *options, struct fact_limit *limit) {
-    const bool sample_memory = options->memory_bytes > 0 && !cgroup_keeps_memory(cgroup);
-    const bool sample_pids = options->processes > 0 && !cgroup_keeps_pids(cgroup);
-    if (options->memory_bytes > 0 && cgroup_oom_kills(cgroup) > 0)
-        return BUDGET_OOM;
-    if (options->processes > 0 && cgroup_refused_forks(cgroup) > 0)
-        return over(limit, LIMIT_PROCESSES, options->processes, options->processes + 1);
-    if (!sample_memory && !sample_pids)
-        return BUDGET_KEPT;
-    struct tree_usage usage = tree_usage();
-    if (sample_memory && usage.memory_bytes > options->memory_bytes)
-        return over(limit, LIMIT_MEMORY, options->memory_bytes, usage.memory_bytes);
-    if (sample_pids && usage.tasks > options->processes)
-        return over(limit, LIMIT_PROCESSES, options->processes, usage.tasks);
-    return BUDGET_KEPT;
-}

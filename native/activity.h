@@ -1,5 +1,5 @@
 /*
- * Is the run doing something, and is it within its budgets?
+ * Is the run doing something?
  *
  * Nothing is polled that can be asked at the moment it matters: output moves a timestamp, and only when the idle clock is
  * about to run out are the others looked at. CPU time has to be sampled: a quarter of the idle time apart.
@@ -7,11 +7,9 @@
 #ifndef HOLDFAST_ACTIVITY_H
 #define HOLDFAST_ACTIVITY_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
-#include "cgroup.h"
 #include "frame.h"
 
 struct activity {
@@ -22,8 +20,6 @@ struct activity {
     struct timespec beat; /* its modification time when last looked at */
 };
 
-#define SAMPLE_EVERY_NS 100000000u
-
 void activity_start(struct activity *activity, int heartbeat, uint64_t now);
 /*
  * Looks at what counts; afterwards last_ns is the newest sign of life. `reaped_us` is the CPU time of those who have ended.
@@ -31,9 +27,5 @@ void activity_start(struct activity *activity, int heartbeat, uint64_t now);
  */
 uint64_t activity_check(struct activity *activity, const struct spec_options *options, uint64_t reaped_us, uint64_t now);
 void activity_seen(struct activity *activity, uint64_t now);
-
-enum budget { BUDGET_KEPT, BUDGET_OVER, BUDGET_OOM };
-/* Checks memory and processes; `limit` is filled when one is over. */
-enum budget budget_check(const struct cgroup *cgroup, const struct spec_options *options, struct fact_limit *limit);
 
 #endif

@@ -18,6 +18,8 @@ void timer_set(struct timers *timers, enum timer timer, uint64_t due_ns) { timer
 
 void timer_off(struct timers *timers, enum timer timer) { timers->due_ns[timer] = 0; }
 
+void timers_clear(struct timers *timers) { *timers = (struct timers){0}; }
+
 int timer_is_set(const struct timers *timers, enum timer timer) { return timers->due_ns[timer] != 0; }
 
 enum timer timers_next(const struct timers *timers) {

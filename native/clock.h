@@ -37,6 +37,7 @@ uint64_t clock_after(uint64_t from, uint64_t duration_ns);
 
 void timer_set(struct timers *timers, enum timer timer, uint64_t due_ns);
 void timer_off(struct timers *timers, enum timer timer);
+void timers_clear(struct timers *timers);
 int timer_is_set(const struct timers *timers, enum timer timer);
 /* The timer that is due first, or TIMER_COUNT; a due time that has passed wins by enum order on a tie. */
 enum timer timers_next(const struct timers *timers);

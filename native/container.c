@@ -32,7 +32,7 @@ static void lose_container(struct run *run, enum container_why why) {
 /* Nobody is left inside: only the runtime's clients have to end, and they still bring output. */
 static void await_clients(struct run *run) {
     run->phase = PHASE_STOPPING;
-    memset(&run->timers, 0, sizeof run->timers);
+    timers_clear(&run->timers);
     ladder_await_last(run);
 }
 
@@ -68,7 +68,7 @@ static void command_exited(struct run *run, const struct note *note) {
     if (run->phase != PHASE_RUNNING)
         return;
     run->phase = PHASE_LINGERING;
-    memset(&run->timers, 0, sizeof run->timers); /* it was in time; what is on its way is, too */
+    timers_clear(&run->timers); /* it was in time; what is on its way is, too */
     timer_set(&run->timers, TIMER_INSIDE, clock_after(clock_now(), run->spec.options.drain_ns));
 }
 
@@ -237,11 +237,11 @@ static void child_changed(struct run *run, pid_t pid, int wait_status, const str
 
 static void conclude(struct run *run, bool leader_has_left) {
     (void)leader_has_left; /* looked at below: a client may have left before we could draw conclusions from it */
-    const bool undecided = run_is_deciding(run) || run->phase == PHASE_HELD;
+    const bool undecided = run_may_begin_stop(run) || run->phase == PHASE_HELD;
     take_notes(run);
     if (run->inside.state == INSIDE_LOST && run->inside.looking == 0 && !timer_is_set(&run->timers, TIMER_INSIDE))
         timer_set(&run->timers, TIMER_INSIDE, clock_now() + LOOK_AGAIN_NS);
-    if (undecided && (run_is_deciding(run) || run->phase == PHASE_HELD)) {
+    if (undecided && (run_may_begin_stop(run) || run->phase == PHASE_HELD)) {
         if (run->inside.state == INSIDE_STOPPED)
             lose_container(run, CONTAINER_GONE);
         else if (run->inside.state == INSIDE_REFUSED)

@@ -18,7 +18,9 @@
 #include "agent.h"
 #include "container.h"
 #include "descriptors.h"
+#include "expiry.h"
 #include "host.h"
+#include "phases.h"
 #include "requests.h"
 #include "run.h"
 #include "tree.h"
@@ -120,7 +122,7 @@ static void fire_timers(void) {
         enum timer timer = timers_next(&run.timers);
         if (timer == TIMER_COUNT || run.timers.due_ns[timer] > now)
             return;
-        run_timer(&run, timer);
+        run_timer_is_due(&run, timer);
     }
 }
 

@@ -21,7 +21,7 @@ int run_stop(struct run *run, const struct stop *stop) {
     journal_fact_text(&run->journal, FACT_STOP_ASKED, &asked, sizeof asked, stop->reason, stop->reason_length);
     if (run->phase == PHASE_HELD) {
         run_begin_quiet_end(run);
-    } else if (run_is_deciding(run)) {
+    } else if (run_may_begin_stop(run)) {
         if (stop->now)
             ladder_skip_to_last(run);
         run_begin_stop(run);
@@ -33,10 +33,10 @@ int run_stop(struct run *run, const struct stop *stop) {
     return 0;
 }
 
-int run_extend(struct run *run, uint64_t by_ns) {
+static int extend(struct run *run, uint64_t by_ns) {
     run_reap(run);
     const struct spec_options *options = &run->spec.options;
-    if (!run_is_deciding(run))
+    if (!run_may_begin_stop(run))
         return ESRCH;
     if (run->deadline_ns == 0)
         return EINVAL;
@@ -52,7 +52,7 @@ int run_extend(struct run *run, uint64_t by_ns) {
     return 0;
 }
 
-int run_signal(struct run *run, int number, enum signal_scope scope) {
+static int send_signal(struct run *run, int number, enum signal_scope scope) {
     run_reap(run);
     if (number < 1 || number >= NSIG)
         return EINVAL;
@@ -61,13 +61,13 @@ int run_signal(struct run *run, int number, enum signal_scope scope) {
     return run->location->signal(run, number, scope);
 }
 
-void run_owner_gone(struct run *run, pid_t pid, uid_t uid) {
+static void owner_gone(struct run *run, pid_t pid, uid_t uid) {
     struct fact_owner owner = {.pid = pid, .uid = (int32_t)uid};
     run_reap(run);
     if (run->phase >= PHASE_DRAINING)
         return;
     journal_fact(&run->journal, FACT_OWNER_GONE, &owner, sizeof owner);
-    if ((run->spec.options.flags & SPEC_OWNED) && (run_is_deciding(run) || run->phase == PHASE_HELD)) {
+    if ((run->spec.options.flags & SPEC_OWNED) && (run_may_begin_stop(run) || run->phase == PHASE_HELD)) {
         struct stop stop = {.cause = CAUSE_OWNER, .by_pid = pid, .by_uid = uid, .reason = ""};
         run_stop(run, &stop);
     }
@@ -136,10 +136,10 @@ static void handle(struct run *run, const struct request *request) {
         error = stop_requested(run, request);
         break;
     case PACKET_SIGNAL:
-        error = run_signal(run, request->body.signal.signal, (enum signal_scope)request->body.signal.scope);
+        error = send_signal(run, request->body.signal.signal, (enum signal_scope)request->body.signal.scope);
         break;
     case PACKET_EXTEND:
-        error = run_extend(run, request->body.extend.by_ns);
+        error = extend(run, request->body.extend.by_ns);
         break;
     case PACKET_CLOSE_INPUT:
         error = close_input(run);
@@ -158,7 +158,7 @@ void requests_owner_left(struct run *run, int index) {
     const struct owner owner = run->control.owners[index];
     control_drop(&run->control, index);
     if (index == 0)
-        run_owner_gone(run, owner.pid, owner.uid);
+        owner_gone(run, owner.pid, owner.uid);
 }
 
 void requests_serve(struct run *run, int index) {

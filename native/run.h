@@ -62,31 +62,18 @@ struct run {
     int owner_process;    /* pidfd of the process that started us; -1 */
 };
 
-struct stop {
-    enum stop_cause cause;
-    bool now;
-    int signal;
-    pid_t by_pid;
-    uid_t by_uid;
-    const char *reason;
-    size_t reason_length;
-};
-
 /* Events. Each one is total: it may come in any phase. */
 void run_never_started(struct run *run, const struct fact_spawn_failed *failure);
 void run_start(struct run *run);
 void run_reap(struct run *run);
 /* The first half of run_reap: takes the dead away and records the leader's end, but draws no conclusions. */
 void run_collect(struct run *run);
-int run_stop(struct run *run, const struct stop *stop); /* 0 or an errno for the asker */
-int run_extend(struct run *run, uint64_t by_ns);
-int run_signal(struct run *run, int signal, enum signal_scope scope);
-void run_owner_gone(struct run *run, pid_t pid, uid_t uid);
 void run_output(struct run *run, int stream);
-void run_timer(struct run *run, enum timer timer);
-/* Whether its guard may keep another run: it is as good as new. No child, no terminal, no directory, and an owner. */
-bool run_can_be_followed(const struct run *run);
-/* Writes down what has happened and wakes whoever waits for it. */
-void run_announce(struct run *run);
+
+/* For the locations. */
+/* Records that it could not be started, and ends it quietly. */
+void run_spawn_failed(struct run *run, const struct fact_spawn_failed *failure);
+/* Records how the command ended, and before it what ended it. */
+void run_record_exited(struct run *run, const struct fact_exited *exited);
 
 #endif

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 BOUND_S = 20.0  # generous: reached only by a test that is going to fail
 
 
-_REQUESTS_AT_ONCE = 64  # as in native/main.c
+_REQUESTS_AT_ONCE = 64  # as in native/requests.c
 
 
 class Driven:

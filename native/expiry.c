@@ -1,11 +1,14 @@
-/* What each clock of a run means when it is due. Reap first: see the rule in run.h. */
+/* expiry: the timers of a run, and what happens when one is due */
+#include "expiry.h"
+
+#include "budget.h"
 #include "container.h"
 #include "ladder.h"
 #include "phases.h"
 
 #define SAMPLE_SHARE 10u /* sampling a huge tree takes at most a tenth of the time */
 
-void run_arm_clocks(struct run *run, uint64_t now) {
+void run_arm_timers(struct run *run, uint64_t now) {
     const struct spec_options *options = &run->spec.options;
     run->deadline_ns = options->deadline_ns;
     if (options->deadline_ns > 0)
@@ -22,7 +25,7 @@ void run_arm_clocks(struct run *run, uint64_t now) {
 static void expire(struct run *run, enum fact fact, uint64_t limit_ns) {
     struct fact_expired expired = {limit_ns};
     run_reap(run);
-    if (!run_is_deciding(run))
+    if (!run_may_begin_stop(run))
         return;
     journal_fact(&run->journal, fact, &expired, sizeof expired);
     run_begin_stop(run);
@@ -43,7 +46,7 @@ static void check_idle(struct run *run) {
 
 static void check_budgets(struct run *run) {
     run_reap(run);
-    if (!run_is_deciding(run))
+    if (!run_may_begin_stop(run))
         return;
     const uint64_t before = clock_now();
     const bool spent = run_record_budgets(run);
@@ -55,11 +58,11 @@ static void check_budgets(struct run *run) {
 
 static void warn(struct run *run) {
     run_reap(run);
-    if (run_is_deciding(run))
+    if (run_may_begin_stop(run))
         run->location->warn(run, run->spec.options.warn_signal);
 }
 
-void run_timer(struct run *run, enum timer timer) {
+void run_timer_is_due(struct run *run, enum timer timer) {
     timer_off(&run->timers, timer);
     switch (timer) {
     case TIMER_WARN:

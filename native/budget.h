@@ -1,0 +1,13 @@
+/* budget: whether a run has spent its memory, its processes or its output */
+#ifndef HOLDFAST_BUDGET_H
+#define HOLDFAST_BUDGET_H
+
+#include "run.h"
+
+#define SAMPLE_EVERY_NS 100000000u
+
+/* Records what the kernel, or our own sample, says of memory and processes. True when one of these budgets is spent. */
+bool run_record_budgets(struct run *run);
+void run_record_output_limit(struct run *run);
+
+#endif

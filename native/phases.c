@@ -1,0 +1,111 @@
+/* phases: how a run gets from one phase to the next */
+#include "phases.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "ladder.h"
+
+enum { SURVIVORS_TEXT = 6000, READ_AT_ONCE = 8 << 20 };
+
+/* Every phase sets its own timers. */
+static void enter(struct run *run, enum phase phase) {
+    run->phase = phase;
+    timers_clear(&run->timers);
+}
+
+void run_announce(struct run *run) {
+    journal_flush(&run->journal);
+    if (run->wake_owners)
+        control_wake(&run->control, run->journal.length);
+    run->wake_owners = false;
+}
+
+bool run_may_begin_stop(const struct run *run) { return run->phase == PHASE_RUNNING || run->phase == PHASE_LINGERING; }
+
+/* ── stopping ─────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+void run_begin_stop(struct run *run) {
+    const bool fence_comes_with_drain = run->location->output_is_on_its_way(run);
+    enter(run, PHASE_STOPPING);
+    run->wake_owners = true;
+    if (!fence_comes_with_drain)
+        output_fence(&run->output);
+    ladder_climb(run);
+}
+
+/* The command never ran, or is ending by itself: nothing to ask for gracefully, only our own child to wait for. */
+void run_begin_quiet_end(struct run *run) {
+    enter(run, PHASE_STOPPING);
+    run->wake_owners = true;
+    if (run->leader > 0)
+        kill(run->leader, SIGKILL);
+    inside_close(&run->inside); /* the agent, when there is one, ends whatever it holds */
+    ladder_await_last(run);
+}
+
+bool run_can_be_followed(const struct run *run) {
+    const uint32_t flags = run->spec.options.flags;
+    return (flags & SPEC_AGAIN) != 0 && (flags & (SPEC_PTY | SPEC_LISTEN)) == 0 && run->children_gone &&
+           run->control.owners[0].fd >= 0;
+}
+
+/* ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+void run_settle(struct run *run, enum drain_end how) {
+    struct fact_drained drained = {
+        .how = (int32_t)how,
+        .stdout_bytes = run->output.streams[0].bytes,
+        .stderr_bytes = run->output.streams[1].bytes,
+        .late_bytes = run->output.late_bytes,
+        .dropped_bytes = run->output.dropped_bytes,
+    };
+    output_close(&run->output);
+    journal_fact(&run->journal, FACT_DRAINED, &drained, sizeof drained);
+    if (run_can_be_followed(run))
+        cgroup_keep(&run->cgroup, &run->spec);
+    else
+        cgroup_remove(&run->cgroup);
+    if (run->journal.error != 0) {
+        struct fact_recording_failed failed = {.error = run->journal.error};
+        journal_fact(&run->journal, FACT_RECORDING_FAILED, &failed, sizeof failed);
+    }
+    if (run->control.listener >= 0) /* before the end is on record: a run that is over has no socket */
+        unlinkat(GUARD_FD_DIRECTORY, "guard.sock", 0);
+    journal_fact(&run->journal, FACT_END, &run->usage, sizeof run->usage);
+    journal_close(&run->journal);
+    run->wake_owners = true;
+    run_announce(run);
+    run->phase = PHASE_ENDED;
+}
+
+void run_end_drain(struct run *run, enum drain_end how) {
+    output_read_all(&run->output, READ_AT_ONCE); /* what came while we slept was in time */
+    run_settle(run, output_at_end(&run->output) ? DRAIN_EOF : how);
+}
+
+/* The tree is gone, given up on, or to be left alone: only output is still of interest. */
+void run_begin_drain(struct run *run, enum tree_end how) {
+    char survivors[SURVIVORS_TEXT];
+    size_t length = 0;
+    struct fact_tree tree = {.how = (int32_t)how};
+    if (how == TREE_SURVIVORS) {
+        tree.count = run->location->survivors(run, survivors, sizeof survivors, &length);
+        if (tree.count == 0)
+            tree.how = TREE_UNKNOWN; /* no ECHILD, but nobody to be seen either */
+    }
+    output_fence(&run->output);
+    run->output.final = true;
+    journal_fact_text(&run->journal, FACT_TREE, &tree, sizeof tree, survivors, length);
+    enter(run, PHASE_DRAINING);
+    const struct spec_options *options = &run->spec.options;
+    const uint64_t now = clock_now(), idle = clock_after(now, options->drain_idle_ns);
+    timer_set(&run->timers, TIMER_DRAIN_IDLE, idle);
+    /* Behind a normal exit the whole of it has one bound, stragglers included. */
+    uint64_t bound = run->bound_ns == 0 ? clock_after(now, options->drain_ns) : run->bound_ns;
+    timer_set(&run->timers, TIMER_DRAIN, bound > idle ? bound : idle);
+    output_read_all(&run->output, READ_AT_ONCE);
+    control_wake_readers(&run->control, run->journal.length);
+    if (output_at_end(&run->output))
+        run_settle(run, DRAIN_EOF);
+}
