@@ -18,11 +18,10 @@
 #include "agent.h"
 #include "container.h"
 #include "descriptors.h"
-#include "expiry.h"
 #include "host.h"
+#include "loop.h"
 #include "phases.h"
 #include "requests.h"
-#include "run.h"
 #include "tree.h"
 
 #define ENTER_WAIT_NS 30000000000u /* a container that lets nobody in for so long will not */
@@ -92,132 +91,6 @@ static void hand_over_stdin(void) {
         is_out_of_the_way = chdir("/") == 0;
 }
 
-/* ── the loop ─────────────────────────────────────────────────────────────────────────────────────────────────── */
-
-static void take_signal(const struct signalfd_siginfo *info) {
-    if (info->ssi_signo == SIGCHLD) {
-        run_reap(&run);
-        return;
-    }
-    struct stop stop = {
-        .cause = (run.spec.options.flags & SPEC_NESTED) ? CAUSE_PARENT : CAUSE_USER,
-        .signal = (int)info->ssi_signo,
-        .by_pid = (pid_t)info->ssi_pid,
-        .by_uid = info->ssi_uid,
-        .reason = "",
-    };
-    run_stop(&run, &stop);
-}
-
-static void drain_signals(int fd) {
-    struct signalfd_siginfo info;
-    while (run.phase != PHASE_ENDED && read(fd, &info, sizeof info) == (ssize_t)sizeof info)
-        take_signal(&info);
-}
-
-/* Those that are due now: one that is set again for at once has to wait for the next turn, behind owners and output. */
-static void fire_timers(void) {
-    const uint64_t now = clock_now();
-    for (int i = 0; i < TIMER_COUNT && run.phase != PHASE_ENDED; i++) {
-        enum timer timer = timers_next(&run.timers);
-        if (timer == TIMER_COUNT || run.timers.due_ns[timer] > now)
-            return;
-        run_timer_is_due(&run, timer);
-    }
-}
-
-enum { WATCH_SIGNALS, WATCH_OWNER, WATCH_INSIDE, WATCH_LISTENER, WATCH_STREAM, WATCH_CONTROL = WATCH_STREAM + STREAM_COUNT };
-enum { WATCH_COUNT = WATCH_CONTROL + OWNERS_MAX };
-
-static void watch(struct pollfd *watched, int signals) {
-    const bool waits = output_waits_for_owner(&run.output);
-    watched[WATCH_SIGNALS] = (struct pollfd){signals, POLLIN, 0};
-    watched[WATCH_OWNER] = (struct pollfd){run.owner_process, POLLIN, 0};
-    watched[WATCH_INSIDE] = (struct pollfd){run.inside.link, run.inside.unsent > 0 ? POLLIN | POLLOUT : POLLIN, 0};
-    watched[WATCH_LISTENER] = (struct pollfd){run.control.deaf ? -1 : run.control.listener, POLLIN, 0};
-    for (int i = 0; i < STREAM_COUNT; i++) /* without a descriptor, since POLLHUP cannot be masked */
-        watched[WATCH_STREAM + i] =
-            (struct pollfd){waits || run.output.streams[i].hung ? -1 : run.output.streams[i].fd, POLLIN, 0};
-    for (int i = 0; i < OWNERS_MAX; i++)
-        watched[WATCH_CONTROL + i] = (struct pollfd){run.control.owners[i].fd, POLLIN, 0};
-}
-
-/* Only descriptors that there are: the kernel refuses more entries than a process may have open files. */
-static void poll_present(struct pollfd *watched, const struct timespec *timeout) {
-    struct pollfd present[WATCH_COUNT];
-    int place[WATCH_COUNT], count = 0;
-    for (int i = 0; i < WATCH_COUNT; i++) {
-        if (watched[i].fd >= 0) {
-            place[count] = i;
-            present[count++] = watched[i];
-        }
-    }
-    if (ppoll(present, (nfds_t)count, timeout, NULL) < 0)
-        return; /* nothing is ready then, and clocks go on */
-    for (int i = 0; i < count; i++)
-        watched[place[i]].revents = present[i].revents;
-}
-
-static void wait_for_something(struct pollfd *watched) {
-    const enum timer timer = timers_next(&run.timers);
-    struct timespec timeout = {0, 0}; /* more dead to be taken away: look, but do not wait */
-    if (!run.reap_again) {
-        if (timer == TIMER_COUNT) {
-            poll_present(watched, NULL);
-            return;
-        }
-        const uint64_t now = clock_now(), due = run.timers.due_ns[timer];
-        const uint64_t left = due > now ? due - now : 0;
-        timeout = (struct timespec){(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
-    }
-    poll_present(watched, &timeout);
-}
-
-/* In a container it starts when its agent holds the command. */
-static void start_if_it_may(void) {
-    if (run.phase == PHASE_HELD && run.spec.container == NULL && !run.awaits_go)
-        run_start(&run);
-}
-
-/* One turn: what the kernel reports first, requests next, then output, and clocks last: see the rule in run.h. */
-static void turn(int signals) {
-    struct pollfd watched[WATCH_COUNT];
-    watch(watched, signals);
-    wait_for_something(watched);
-    run.location->check_exec(&run); /* not waited for: a failure is followed by SIGCHLD, and success is no news */
-    if (watched[WATCH_SIGNALS].revents)
-        drain_signals(signals);
-    if ((run.reap_again || watched[WATCH_INSIDE].revents) && run.phase != PHASE_ENDED)
-        run_reap(&run);
-    if (watched[WATCH_OWNER].revents && run.owner_process >= 0 && run.phase != PHASE_ENDED) {
-        close(run.owner_process);
-        run.owner_process = -1;
-        if (run.control.owners[0].fd >= 0)
-            requests_serve(&run, 0); /* its last words come first: it may have asked for something before it died */
-        if (run.control.owners[0].fd >= 0)
-            requests_owner_left(&run, 0);
-    }
-    for (int i = 0; i < OWNERS_MAX && run.phase != PHASE_ENDED; i++) {
-        if (watched[WATCH_CONTROL + i].revents)
-            requests_serve(&run, i);
-    }
-    start_if_it_may();
-    if (watched[WATCH_LISTENER].revents && run.phase != PHASE_ENDED)
-        requests_welcome(&run);
-    bool quiet = true;
-    for (int i = 0; i < STREAM_COUNT && run.phase != PHASE_ENDED; i++) {
-        if (watched[WATCH_STREAM + i].revents) {
-            run_output(&run, i);
-            quiet = false;
-        }
-    }
-    fire_timers();
-    if (run.phase != PHASE_ENDED)
-        run_announce(&run);
-    if (quiet)
-        output_relax(&run.output);
-}
-
 /* ── the steps ────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* The terminal's two uses are kept apart: its output ends when we say so, its input can be handed to another owner. */
@@ -274,18 +147,18 @@ static int keep_run(int signals) {
     prepare();
     /* What was asked for before the start comes before it: the command is never executed. */
     if (run.phase == PHASE_HELD && early.ssi_signo != 0)
-        take_signal(&early);
+        loop_take_signal(&run, &early);
     if (run.phase == PHASE_HELD)
-        drain_signals(signals);
+        loop_take_signals(&run, signals);
     if (run.phase == PHASE_HELD)
         requests_serve(&run, 0);
     if (!owner_lives && run.control.owners[0].fd >= 0 && run.phase != PHASE_ENDED)
         requests_owner_left(&run, 0);
-    start_if_it_may(); /* or later, in the loop */
+    loop_start_if_allowed(&run); /* or later, in the loop */
     if (run.phase != PHASE_ENDED)
         run_announce(&run);
     while (run.phase != PHASE_ENDED)
-        turn(signals);
+        loop_turn(&run, signals);
     return GUARD_OK;
 }
 

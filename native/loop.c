@@ -1,0 +1,150 @@
+/* loop: one turn of the guard: wait for something, then act on it */
+#include "loop.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "expiry.h"
+#include "phases.h"
+#include "requests.h"
+
+void loop_take_signal(struct run *run, const struct signalfd_siginfo *info) {
+    if (info->ssi_signo == SIGCHLD) {
+        run_reap(run);
+        return;
+    }
+    struct stop stop = {
+        .cause = (run->spec.options.flags & SPEC_NESTED) ? CAUSE_PARENT : CAUSE_USER,
+        .signal = (int)info->ssi_signo,
+        .by_pid = (pid_t)info->ssi_pid,
+        .by_uid = info->ssi_uid,
+        .reason = "",
+    };
+    run_stop(run, &stop);
+}
+
+void loop_take_signals(struct run *run, int fd) {
+    struct signalfd_siginfo info;
+    while (run->phase != PHASE_ENDED && read(fd, &info, sizeof info) == (ssize_t)sizeof info)
+        loop_take_signal(run, &info);
+}
+
+/* Those that are due now: one that is set again for at once has to wait for the next turn, behind owners and output. */
+static void fire_timers(struct run *run) {
+    const uint64_t now = clock_now();
+    for (int i = 0; i < TIMER_COUNT && run->phase != PHASE_ENDED; i++) {
+        enum timer timer = timers_next(&run->timers);
+        if (timer == TIMER_COUNT || run->timers.due_ns[timer] > now)
+            return;
+        run_timer_is_due(run, timer);
+    }
+}
+
+enum { WATCH_SIGNALS, WATCH_OWNER, WATCH_INSIDE, WATCH_LISTENER, WATCH_STREAM, WATCH_CONTROL = WATCH_STREAM + STREAM_COUNT };
+enum { WATCH_COUNT = WATCH_CONTROL + OWNERS_MAX };
+
+static void watch(const struct run *run, struct pollfd *watched, int signals) {
+    const bool waits = output_waits_for_owner(&run->output);
+    watched[WATCH_SIGNALS] = (struct pollfd){signals, POLLIN, 0};
+    watched[WATCH_OWNER] = (struct pollfd){run->owner_process, POLLIN, 0};
+    watched[WATCH_INSIDE] = (struct pollfd){run->inside.link, run->inside.unsent > 0 ? POLLIN | POLLOUT : POLLIN, 0};
+    watched[WATCH_LISTENER] = (struct pollfd){run->control.deaf ? -1 : run->control.listener, POLLIN, 0};
+    for (int i = 0; i < STREAM_COUNT; i++) /* without a descriptor, since POLLHUP cannot be masked */
+        watched[WATCH_STREAM + i] =
+            (struct pollfd){waits || run->output.streams[i].hung ? -1 : run->output.streams[i].fd, POLLIN, 0};
+    for (int i = 0; i < OWNERS_MAX; i++)
+        watched[WATCH_CONTROL + i] = (struct pollfd){run->control.owners[i].fd, POLLIN, 0};
+}
+
+/* Only descriptors that there are: the kernel refuses more entries than a process may have open files. */
+static void poll_present(struct pollfd *watched, const struct timespec *timeout) {
+    struct pollfd present[WATCH_COUNT];
+    int place[WATCH_COUNT], count = 0;
+    for (int i = 0; i < WATCH_COUNT; i++) {
+        if (watched[i].fd >= 0) {
+            place[count] = i;
+            present[count++] = watched[i];
+        }
+    }
+    if (ppoll(present, (nfds_t)count, timeout, NULL) < 0)
+        return; /* nothing is ready then, and clocks go on */
+    for (int i = 0; i < count; i++)
+        watched[place[i]].revents = present[i].revents;
+}
+
+static void wait_for_something(const struct run *run, struct pollfd *watched) {
+    const enum timer timer = timers_next(&run->timers);
+    struct timespec timeout = {0, 0}; /* more dead to be taken away: look, but do not wait */
+    if (!run->reap_again) {
+        if (timer == TIMER_COUNT) {
+            poll_present(watched, NULL);
+            return;
+        }
+        const uint64_t now = clock_now(), due = run->timers.due_ns[timer];
+        const uint64_t left = due > now ? due - now : 0;
+        timeout = (struct timespec){(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
+    }
+    poll_present(watched, &timeout);
+}
+
+void loop_start_if_allowed(struct run *run) {
+    if (run->phase == PHASE_HELD && run->spec.container == NULL && !run->awaits_go)
+        run_start(run);
+}
+
+/* Takes what the kernel and the agent in a container report: a failed exec, signals, processes that have ended. */
+static void take_reports(struct run *run, const struct pollfd *watched, int signals) {
+    run->location->check_exec(run); /* not waited for: a failure is followed by SIGCHLD, and success is no news */
+    if (watched[WATCH_SIGNALS].revents)
+        loop_take_signals(run, signals);
+    if ((run->reap_again || watched[WATCH_INSIDE].revents) && run->phase != PHASE_ENDED)
+        run_reap(run);
+}
+
+static void first_owner_died(struct run *run) {
+    close(run->owner_process);
+    run->owner_process = -1;
+    if (run->control.owners[0].fd >= 0)
+        requests_serve(run, 0); /* its last words come first: it may have asked for something before it died */
+    if (run->control.owners[0].fd >= 0)
+        requests_owner_left(run, 0);
+}
+
+static void serve_owners(struct run *run, const struct pollfd *watched) {
+    if (watched[WATCH_OWNER].revents && run->owner_process >= 0 && run->phase != PHASE_ENDED)
+        first_owner_died(run);
+    for (int i = 0; i < OWNERS_MAX && run->phase != PHASE_ENDED; i++) {
+        if (watched[WATCH_CONTROL + i].revents)
+            requests_serve(run, i);
+    }
+}
+
+/* True when there was something to read. */
+static bool take_output(struct run *run, const struct pollfd *watched) {
+    bool taken = false;
+    for (int i = 0; i < STREAM_COUNT && run->phase != PHASE_ENDED; i++) {
+        if (watched[WATCH_STREAM + i].revents) {
+            run_output(run, i);
+            taken = true;
+        }
+    }
+    return taken;
+}
+
+void loop_turn(struct run *run, int signals) {
+    struct pollfd watched[WATCH_COUNT];
+    watch(run, watched, signals);
+    wait_for_something(run, watched);
+    take_reports(run, watched, signals);
+    serve_owners(run, watched);
+    loop_start_if_allowed(run);
+    if (watched[WATCH_LISTENER].revents && run->phase != PHASE_ENDED)
+        requests_welcome(run);
+    const bool quiet = !take_output(run, watched);
+    fire_timers(run);
+    if (run->phase != PHASE_ENDED)
+        run_announce(run);
+    if (quiet)
+        output_relax(&run->output);
+}
