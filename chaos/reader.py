@@ -11,7 +11,7 @@ import os
 import select
 import sys
 
-from holdfast.state import guard_connection, sessions
+from holdfast.state import parallel_stop, sessions
 from holdfast.state.directory import StateDirectory
 from holdfast.state.upkeep.sweep import Sweeper
 
@@ -55,7 +55,7 @@ def sweep(sweeper: Sweeper) -> None:
 def obey(state: StateDirectory, orders: list[list[str]]) -> None:
     """Cancel runs, many at once, and close sessions."""
     run_ids = [words[1] for words in orders if words[0] == "cancel"]
-    for stopped in guard_connection.stop_all(state, run_ids, reason="chaos") if run_ids else []:
+    for stopped in parallel_stop.stop_all(state, run_ids, reason="chaos") if run_ids else []:
         say("answered", stopped.run_id, stopped.how, stopped.problem or "")
     for words in orders:
         if words[0] == "close":

@@ -1,9 +1,7 @@
-"""Asking live runs for something, from any process: connect to the guard, send, wait for the answer or for the end.
+"""A connection to the guard of one run, from any process: send a request, wait for the answer or for the end.
 
-Stopping many. Every run is asked first, in the order given, and only then waited for: their ladders run side by side.
-The guard's socket only wakes us; whether a run is over, and whether its tree is gone, is read from its journal. A run
-that is still starting has its socket already, and finds the request there. Each wait is bounded by the run's own ladder
-as its journal has it; when the bound passes, the answer is `unknown`, because nobody saw the end.
+The guard's socket only wakes us. Whether a run is over, and whether its tree is gone, is read from its journal. A run
+that is still starting has its socket already, and its guard finds the request there.
 
 Rejected: signalling the guard's process. It would need no socket, but says neither why nor by whom the run was stopped.
 """
@@ -15,10 +13,10 @@ import os
 import select
 import time
 from _socket import MSG_DONTWAIT, MSG_NOSIGNAL
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..guard import packets
-from ..values.errors import HoldfastError, JournalDamagedError, RequestError, RunNotFoundError
+from ..values.errors import JournalDamagedError, RequestError
 from ..values.ladder import parse_ladder
 from . import recovery, run_directory
 from .directory import StateDirectory, state_error
@@ -26,27 +24,14 @@ from .record import RunRecord
 
 if TYPE_CHECKING:
     from _socket import socket
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Self
 
 STARTING_S = 10.0
 _MARGIN_S = 3.0
-_RETRY_S = 0.05  # how soon a guard that has no room for us is tried again
-_IN_ORDER_S = 0.1  # how long the next run waits until this one has taken its request
-_AT_ONCE = 200  # runs that are asked side by side: each takes two descriptors
+RETRY_S = 0.05  # how soon a guard that has no room for us is tried again
 _DEFAULTS = {"grace_s": 10.0, "kill_wait_s": 5.0, "drain_s": 2.0}
-OF_TREE = {"gone": "confirmed", "survivors": "survivors"}
-
-
-class Stopped(NamedTuple):
-    """What is known of one run that was to end. `how`: confirmed (its tree is gone, on record), survivors, unknown."""
-
-    run_id: str
-    how: str
-    asked: bool  # False: it was over before it could be asked
-    report: dict[str, Any] | None
-    problem: str | None = None
 
 
 class GuardConnection:
@@ -129,7 +114,7 @@ class GuardConnection:
             if time.monotonic() >= end:
                 why = self.problem or "it did not answer in time; is it stopped?"
                 raise RequestError(f"the run cannot be asked: {why}", errno=errno.ETIMEDOUT, run_id=self.run_id)
-            select.select((), (), (), _RETRY_S)
+            select.select((), (), (), RETRY_S)
         raise RequestError("the run is over: it takes no more requests", errno=errno.ESRCH, run_id=self.run_id)
 
     def _deliver(self, make: Callable[[int], bytes]) -> int:
@@ -169,14 +154,6 @@ class GuardConnection:
         starting_s = STARTING_S if self.record.guard == "starting" else 0.0
         return (0.0 if now else rungs_s) + number["kill_wait_s"] + number["drain_s"] + starting_s + _MARGIN_S
 
-    def stopped(self) -> Stopped:
-        """The result, from what is on record now."""
-        if not self.state.has(self.run_id) and not self.record.reader.facts:
-            return Stopped(self.run_id, "confirmed", False, None, "it was given up before it started")
-        report = self.record.report()
-        how = OF_TREE.get(report["tree"], "unknown") if self.record.reader.ended else "unknown"
-        return Stopped(self.run_id, how, self.sent, report, self.problem)
-
     def disconnect(self) -> None:
         """Close the connection, if there is one."""
         if self.socket is not None:
@@ -207,114 +184,3 @@ def send_signal(state: StateDirectory, run_id: str, number: int, *, tree: bool =
     """Send one signal to a live run's leader, or to all of its processes. RequestError when it is not done."""
     with GuardConnection(state, run_id) as asking:
         asking.ask(lambda ticket: packets.signal(ticket, number, tree=tree))
-
-
-def stop_all(
-    state: StateDirectory, run_ids: Sequence[str], *, cause: str = "user", reason: str = "", now: bool = False
-) -> list[Stopped]:
-    """End these runs, asked in the order given; one result each, in that order. Whatever fails is in its result."""
-
-    def request(ticket: int) -> bytes:
-        return packets.stop(ticket, cause, reason, now=now)
-
-    results: dict[str, Stopped] = {}
-    for first in range(0, len(run_ids), _AT_ONCE):
-        _Stopping(state, request, now=now).run(run_ids[first : first + _AT_ONCE], results)
-    return [results[run_id] for run_id in run_ids]
-
-
-class _Stopping:
-    """Some runs that are being ended side by side."""
-
-    def __init__(self, state: StateDirectory, request: Callable[[int], bytes], *, now: bool) -> None:
-        self.state = state
-        self.request = request
-        self.now = now
-        self.poll = select.poll()
-        self.waiting: dict[GuardConnection, float] = {}  # until when
-        self.by_fd: dict[int, GuardConnection] = {}
-
-    def run(self, run_ids: Iterable[str], results: dict[str, Stopped]) -> None:
-        try:
-            for run_id in run_ids:
-                if (done := self._begin(run_id)) is not None:
-                    results[run_id] = done
-            while self.waiting:
-                for stopped in self._turn():
-                    results[stopped.run_id] = stopped
-        finally:
-            for asking in self.waiting:
-                asking.close()
-
-    def _begin(self, run_id: str) -> Stopped | None:
-        try:
-            asking = GuardConnection(self.state, run_id)
-        except RunNotFoundError as error:
-            return Stopped(run_id, "confirmed" if self.state.is_missing(run_id) else "unknown", False, None, str(error))
-        except HoldfastError as error:
-            return Stopped(run_id, "unknown", False, None, str(error))
-        self.waiting[asking] = 0.0
-        done = self._step(asking)
-        if done is None and asking.sent:
-            # Its answer comes when the request is on record. So the order is kept, unless a guard does not react.
-            asking.wait_readable(_IN_ORDER_S)
-        return done
-
-    def _turn(self) -> list[Stopped]:
-        """Wait for news of any of them, or for a bound, and go on with those that are concerned."""
-        lost = [asking for asking in self.waiting if asking.socket is None]
-        wait_s = _RETRY_S if lost else max(0.0, min(self.waiting.values()) - time.monotonic())
-        ready = [self.by_fd[fd] for fd, _ in self.poll.poll(wait_s * 1000 + 1)]
-        late = [asking for asking, end in self.waiting.items() if time.monotonic() >= end]
-        done = (self._step(asking) for asking in dict.fromkeys([*lost, *ready, *late]))
-        return [stopped for stopped in done if stopped is not None]
-
-    def _step(self, asking: GuardConnection) -> Stopped | None:
-        """Go on with one run; its result when it is over, or its bound has passed."""
-        try:
-            if asking.socket is not None and not asking.receive():
-                self._leave(asking)
-            if asking.look() == "over":
-                return self._finish(asking)
-            end = self.waiting[asking] or time.monotonic() + asking.bound_s(now=self.now)
-            self.waiting[asking] = end
-            if time.monotonic() >= end:
-                asking.problem = asking.problem or "it did not end within its bound; is its guard stopped?"
-                return self._finish(asking)
-            if asking.socket is None:
-                self._connect(asking)
-        except HoldfastError as error:
-            self._drop(asking)
-            return Stopped(asking.run_id, "unknown", asking.sent, None, str(error))
-        return None
-
-    def _connect(self, asking: GuardConnection) -> None:
-        if not asking.connect():
-            return
-        assert asking.socket is not None
-        self.by_fd[asking.socket.fileno()] = asking
-        self.poll.register(asking.socket.fileno(), select.POLLIN)
-        if asking.is_answered:
-            return  # asked a second time, the guard would climb to the next rung at once
-        try:
-            asking.send(self.request)
-        except OSError as error:
-            asking.problem = f"its guard cannot be asked: {error.strerror}"
-            self._leave(asking)
-
-    def _finish(self, asking: GuardConnection) -> Stopped:
-        stopped = asking.stopped()
-        self._drop(asking)
-        return stopped
-
-    def _drop(self, asking: GuardConnection) -> None:
-        self._leave(asking)
-        asking.close()
-        del self.waiting[asking]
-
-    def _leave(self, asking: GuardConnection) -> None:
-        if asking.socket is not None:
-            fd = asking.socket.fileno()
-            self.poll.unregister(fd)
-            del self.by_fd[fd]
-            asking.disconnect()

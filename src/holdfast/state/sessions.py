@@ -18,8 +18,8 @@ from .directory import StateDirectory, state_error, write_atomically
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .guard_connection import Stopped
     from .index.index import Index
+    from .parallel_stop import Stopped
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 _LONGEST = 200  # a file name has 255 bytes, and a temporary one needs room for its ending
@@ -131,7 +131,7 @@ def close(state: StateDirectory, session: str, *, reason: str = "", now: bool = 
 
     Closing a closed session ends what is still there. StateError: the mark could not be made, and nothing was stopped.
     """
-    from .guard_connection import stop_all
+    from .parallel_stop import stop_all
 
     mark_closed(state, session, reason)
     run_ids, problems = live_runs(state, session)

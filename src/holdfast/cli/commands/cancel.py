@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from ...guard import packets
 from ...projections.exit_code import OWN_FAILURE
-from ...state.guard_connection import GuardConnection, stop_all
+from ...state.guard_connection import GuardConnection
+from ...state.parallel_stop import stop_all
 from ...values.errors import HoldfastError, JournalError, RequestError
 from ..lookup.selection import (
     LABEL,
@@ -25,7 +26,7 @@ from ..printing.stopping import tell
 
 if TYPE_CHECKING:
     from ...state.directory import StateDirectory
-    from ...state.guard_connection import Stopped
+    from ...state.parallel_stop import Stopped
     from ..parsing.options import Parsed
 
 

@@ -13,7 +13,7 @@ from ..printing.stopping import tell
 
 if TYPE_CHECKING:
     from ...state.directory import StateDirectory
-    from ...state.guard_connection import Stopped
+    from ...state.parallel_stop import Stopped
     from ..parsing.options import Parsed
 
 

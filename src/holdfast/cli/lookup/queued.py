@@ -19,8 +19,8 @@ from .followed_run import FollowedRun
 if TYPE_CHECKING:
     from ...outcome import Outcome
     from ...state.directory import StateDirectory
-    from ...state.guard_connection import Stopped
     from ...state.index.summary import Filters, RunSummary
+    from ...state.parallel_stop import Stopped
 
 _AGAIN_S = 1.0
 _PATIENCE_S = 60.0  # how long a daemon may be away, for a restart
@@ -80,7 +80,7 @@ def cancel_queued(state: StateDirectory, run_id: str, reason: str, *, now: bool,
 
 def stopped(report: dict[str, Any]) -> Stopped:
     """What the daemon's report says of a run that was to end."""
-    from ...state.guard_connection import OF_TREE, Stopped
+    from ...state.parallel_stop import OF_TREE, Stopped
 
     return Stopped(report["run_id"], OF_TREE.get(report["tree"], "unknown"), report["status"] == "cancelled", report)
 

@@ -12,7 +12,7 @@ from . import messages
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...state.guard_connection import Stopped
+    from ...state.parallel_stop import Stopped
 
 NOT_CONFIRMED = 1
 
