@@ -16,7 +16,7 @@ from holdfast.guard import packets
 from holdfast.journal.reader import JournalReader
 from holdfast.state import guard_connection, run_directory
 from holdfast.state.guard_connection import GuardConnection
-from holdfast.state.parallel_stop import Stopped, stop_all
+from holdfast.state.parallel_stop import StopResult, stop_all
 from holdfast.values.errors import RequestError, RunNotFoundError
 from tests.support.durable import DurableRun, HeldLock, facts_of_success, journal_bytes, put_run, run_to_end
 from tests.support.evidence import Stopwatch
@@ -155,7 +155,7 @@ class TestStopping:
                 assert other.recv(4096)
             asker = GuardConnection(state, run.run_id)
             thread = threading.Thread(target=lambda: results.extend(stop_all(state, [run.run_id])))
-            results: list[Stopped] = []
+            results: list[StopResult] = []
             thread.start()
             with asker, pytest.raises(RequestError):
                 asker.ask(packets.heartbeat, within_s=0.2)
@@ -166,7 +166,7 @@ class TestStopping:
 
     def test_a_run_that_is_given_up_before_it_started(self, state: StateDirectory) -> None:
         path = put_run(state, "soon", journal_bytes("soon", []))
-        results: list[Stopped] = []
+        results: list[StopResult] = []
         with HeldLock(path, byte=1):
             asker = GuardConnection(state, "soon")
             assert asker.look() == "live"

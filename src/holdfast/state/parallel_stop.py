@@ -25,7 +25,7 @@ _AT_ONCE = 200  # runs that are asked side by side: each takes two descriptors
 OF_TREE = {"gone": "confirmed", "survivors": "survivors"}
 
 
-class Stopped(NamedTuple):
+class StopResult(NamedTuple):
     """What is known of one run that was to end. `how`: confirmed (its tree is gone, on record), survivors, unknown."""
 
     run_id: str
@@ -37,19 +37,19 @@ class Stopped(NamedTuple):
 
 def stop_all(
     state: StateDirectory, run_ids: Sequence[str], *, cause: str = "user", reason: str = "", now: bool = False
-) -> list[Stopped]:
+) -> list[StopResult]:
     """End these runs, asked in the order given; one result each, in that order. Whatever fails is in its result."""
 
     def request(ticket: int) -> bytes:
         return packets.stop(ticket, cause, reason, now=now)
 
-    results: dict[str, Stopped] = {}
+    results: dict[str, StopResult] = {}
     for first in range(0, len(run_ids), _AT_ONCE):
-        _Stopping(state, request, now=now).run(run_ids[first : first + _AT_ONCE], results)
+        _ParallelStop(state, request, now=now).run(run_ids[first : first + _AT_ONCE], results)
     return [results[run_id] for run_id in run_ids]
 
 
-class _Stopping:
+class _ParallelStop:
     """Some runs that are being ended side by side."""
 
     def __init__(self, state: StateDirectory, request: Callable[[int], bytes], *, now: bool) -> None:
@@ -60,7 +60,7 @@ class _Stopping:
         self.waiting: dict[GuardConnection, float] = {}  # until when
         self.by_fd: dict[int, GuardConnection] = {}
 
-    def run(self, run_ids: Iterable[str], results: dict[str, Stopped]) -> None:
+    def run(self, run_ids: Iterable[str], results: dict[str, StopResult]) -> None:
         try:
             for run_id in run_ids:
                 if (done := self._begin(run_id)) is not None:
@@ -72,13 +72,15 @@ class _Stopping:
             for asking in self.waiting:
                 asking.close()
 
-    def _begin(self, run_id: str) -> Stopped | None:
+    def _begin(self, run_id: str) -> StopResult | None:
         try:
             asking = GuardConnection(self.state, run_id)
         except RunNotFoundError as error:
-            return Stopped(run_id, "confirmed" if self.state.is_missing(run_id) else "unknown", False, None, str(error))
+            return StopResult(
+                run_id, "confirmed" if self.state.is_missing(run_id) else "unknown", False, None, str(error)
+            )
         except HoldfastError as error:
-            return Stopped(run_id, "unknown", False, None, str(error))
+            return StopResult(run_id, "unknown", False, None, str(error))
         self.waiting[asking] = 0.0
         done = self._step(asking)
         if done is None and asking.sent:
@@ -86,7 +88,7 @@ class _Stopping:
             asking.wait_readable(_IN_ORDER_S)
         return done
 
-    def _turn(self) -> list[Stopped]:
+    def _turn(self) -> list[StopResult]:
         """Wait for news of any of them, or for a bound, and go on with those that are concerned."""
         lost = [asking for asking in self.waiting if asking.socket is None]
         wait_s = RETRY_S if lost else max(0.0, min(self.waiting.values()) - time.monotonic())
@@ -95,7 +97,7 @@ class _Stopping:
         done = (self._step(asking) for asking in dict.fromkeys([*lost, *ready, *late]))
         return [stopped for stopped in done if stopped is not None]
 
-    def _step(self, asking: GuardConnection) -> Stopped | None:
+    def _step(self, asking: GuardConnection) -> StopResult | None:
         """Go on with one run; its result when it is over, or its bound has passed."""
         try:
             if asking.socket is not None and not asking.receive():
@@ -111,7 +113,7 @@ class _Stopping:
                 self._connect(asking)
         except HoldfastError as error:
             self._drop(asking)
-            return Stopped(asking.run_id, "unknown", asking.sent, None, str(error))
+            return StopResult(asking.run_id, "unknown", asking.sent, None, str(error))
         return None
 
     def _connect(self, asking: GuardConnection) -> None:
@@ -128,7 +130,7 @@ class _Stopping:
             asking.problem = f"its guard cannot be asked: {error.strerror}"
             self._leave(asking)
 
-    def _finish(self, asking: GuardConnection) -> Stopped:
+    def _finish(self, asking: GuardConnection) -> StopResult:
         stopped = _result(asking)
         self._drop(asking)
         return stopped
@@ -146,10 +148,10 @@ class _Stopping:
             asking.disconnect()
 
 
-def _result(asking: GuardConnection) -> Stopped:
+def _result(asking: GuardConnection) -> StopResult:
     """The result, from what is on record now."""
     if not asking.state.has(asking.run_id) and not asking.record.reader.facts:
-        return Stopped(asking.run_id, "confirmed", False, None, "it was given up before it started")
+        return StopResult(asking.run_id, "confirmed", False, None, "it was given up before it started")
     report = asking.record.report()
     how = OF_TREE.get(report["tree"], "unknown") if asking.record.reader.ended else "unknown"
-    return Stopped(asking.run_id, how, asking.sent, report, asking.problem)
+    return StopResult(asking.run_id, how, asking.sent, report, asking.problem)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .index.index import Index
-    from .parallel_stop import Stopped
+    from .parallel_stop import StopResult
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 _LONGEST = 200  # a file name has 255 bytes, and a temporary one needs room for its ending
@@ -48,7 +48,7 @@ class SessionClosing(NamedTuple):
     """What closing a session did: every run that was live, and what could not even be looked at."""
 
     session: str
-    runs: tuple[Stopped, ...]
+    runs: tuple[StopResult, ...]
     problems: tuple[str, ...]
 
     def those(self, how: str) -> list[str]:
@@ -160,7 +160,7 @@ def live_runs(state: StateDirectory, session: str) -> tuple[list[str], list[str]
     return [run_id for _, run_id in sorted(found, reverse=True)], problems
 
 
-def counts(runs: Iterable[Stopped]) -> dict[str, int]:
+def counts(runs: Iterable[StopResult]) -> dict[str, int]:
     """How many of them ended in which way."""
     found = {"confirmed": 0, "survivors": 0, "unknown": 0}
     for run in runs:

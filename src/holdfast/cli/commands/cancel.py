@@ -26,7 +26,7 @@ from ..printing.stopping import tell
 
 if TYPE_CHECKING:
     from ...state.directory import StateDirectory
-    from ...state.parallel_stop import Stopped
+    from ...state.parallel_stop import StopResult
     from ..parsing.options import Parsed
 
 
@@ -60,7 +60,7 @@ def act(given: Parsed) -> int:
     return tell([*taken_out, *results], as_json=given.has("--json"), complete=complete)
 
 
-def _take_out(state: StateDirectory, run_ids: list[str], reason: str, given: Parsed) -> list[Stopped]:
+def _take_out(state: StateDirectory, run_ids: list[str], reason: str, given: Parsed) -> list[StopResult]:
     """Through the daemon: it alone knows runs that have not begun. What it does not do is told, and left out."""
     if not run_ids:
         return []

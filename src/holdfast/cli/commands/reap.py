@@ -13,7 +13,7 @@ from ..printing.stopping import tell
 
 if TYPE_CHECKING:
     from ...state.directory import StateDirectory
-    from ...state.parallel_stop import Stopped
+    from ...state.parallel_stop import StopResult
     from ..parsing.options import Parsed
 
 
@@ -36,7 +36,7 @@ def act(given: Parsed) -> int:
     return code
 
 
-def _queued(state: StateDirectory, session: str, given: Parsed) -> list[Stopped]:
+def _queued(state: StateDirectory, session: str, given: Parsed) -> list[StopResult]:
     """Take its runs out of the queue, after the mark is made: from then on none of them begins, daemon or not."""
     if not has_daemon(state):
         return []

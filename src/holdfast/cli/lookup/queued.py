@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...outcome import Outcome
     from ...state.directory import StateDirectory
     from ...state.index.summary import Filters, RunSummary
-    from ...state.parallel_stop import Stopped
+    from ...state.parallel_stop import StopResult
 
 _AGAIN_S = 1.0
 _PATIENCE_S = 60.0  # how long a daemon may be away, for a restart
@@ -78,14 +78,14 @@ def cancel_queued(state: StateDirectory, run_id: str, reason: str, *, now: bool,
     return report
 
 
-def stopped(report: dict[str, Any]) -> Stopped:
+def stopped(report: dict[str, Any]) -> StopResult:
     """What the daemon's report says of a run that was to end."""
-    from ...state.parallel_stop import OF_TREE, Stopped
+    from ...state.parallel_stop import OF_TREE, StopResult
 
-    return Stopped(report["run_id"], OF_TREE.get(report["tree"], "unknown"), report["status"] == "cancelled", report)
+    return StopResult(report["run_id"], OF_TREE.get(report["tree"], "unknown"), report["status"] == "cancelled", report)
 
 
-def close_session(state: StateDirectory, session: str, reason: str, *, now: bool) -> list[Stopped]:
+def close_session(state: StateDirectory, session: str, reason: str, *, now: bool) -> list[StopResult]:
     """Have the daemon end the queued runs of a session that is closed; with a line when it does not answer."""
     queued = [report for report in queued_reports(state).values() if report["session"] == session]
     found = []

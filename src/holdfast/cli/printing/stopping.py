@@ -12,12 +12,12 @@ from . import messages
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...state.parallel_stop import Stopped
+    from ...state.parallel_stop import StopResult
 
 NOT_CONFIRMED = 1
 
 
-def tell(results: Sequence[Stopped], problems: Sequence[str] = (), *, as_json: bool, complete: bool = True) -> int:
+def tell(results: Sequence[StopResult], problems: Sequence[str] = (), *, as_json: bool, complete: bool = True) -> int:
     """Print one line for each run; exit code 0 when every tree is confirmed gone, 1 when not, 125 when we failed."""
     if as_json:
         show_json([as_dict(result) for result in results])
@@ -30,7 +30,7 @@ def tell(results: Sequence[Stopped], problems: Sequence[str] = (), *, as_json: b
     return 0 if all(result.how == "confirmed" for result in results) else NOT_CONFIRMED
 
 
-def line(result: Stopped) -> str:
+def line(result: StopResult) -> str:
     """One run: what is known of its processes, and how it ended."""
     report = result.report or {}
     tree = {
@@ -43,7 +43,7 @@ def line(result: Stopped) -> str:
     return f"{result.run_id}  {tree}  {ended}{before}{problem}"
 
 
-def as_dict(result: Stopped) -> dict[str, Any]:
+def as_dict(result: StopResult) -> dict[str, Any]:
     """The same for programs."""
     report = result.report or {}
     return {
