@@ -18,7 +18,7 @@
 #include "cgroup.h"
 #include "clock.h"
 #include "meeting.h"
-#include "note.h"
+#include "agent_note.h"
 #include "procfs.h"
 #include "spawn.h"
 #include "spec.h"
@@ -48,7 +48,7 @@ struct agent {
 
 static struct agent agent = {.in = -1, .out = -1, .listener = -1, .attached = -1};
 
-static void say(struct note note) {
+static void send_note(struct note note) {
     note.mark = NOTE_MARK;
     if (write(agent.out, &note, sizeof note) != (ssize_t)sizeof note)
         agent.killing = true; /* nobody listens */
@@ -136,7 +136,7 @@ static void give_terminal(void) {
 }
 
 static void tell_failure(const struct fact_spawn_failed *failure) {
-    say((struct note){.word = NOTE_FAILED, .step = failure->step, .error = failure->error});
+    send_note((struct note){.word = NOTE_FAILED, .step = failure->step, .error = failure->error});
 }
 
 static void hold_command(int *stdio) {
@@ -152,7 +152,7 @@ static void hold_command(int *stdio) {
         close(stdio[i]);
     agent.leader = held ? agent.spawned.pid : 0;
     agent.had_leader = true;
-    tree_begin(agent.leader);
+    tree_set_leader(agent.leader);
     give_terminal();
     dup2(1, 0); /* ours is /dev/null again */
     if (!held) {
@@ -160,7 +160,7 @@ static void hold_command(int *stdio) {
         return;
     }
     read_stat(agent.leader, &status);
-    say((struct note){
+    send_note((struct note){
         .word = NOTE_HELD, .pid = agent.leader, .agent_pid = getpid(), .start_ticks = status.start_ticks});
 }
 
@@ -200,7 +200,7 @@ static void leader_exited(int status) {
         exited.word = NOTE_EXITED;
         exited.wait_status = status;
         exited.count = tree_count();
-        say(exited);
+        send_note(exited);
     }
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (send(agent.attached, &code, sizeof code, MSG_NOSIGNAL) < 0)
@@ -229,7 +229,7 @@ static void reap_for_tree(void *unused) {
 }
 
 static void tell_reach(const struct note *request, struct reach reach) {
-    say((struct note){.word = request->word == NOTE_WARN ? NOTE_WARNED : NOTE_REACHED,
+    send_note((struct note){.word = request->word == NOTE_WARN ? NOTE_WARNED : NOTE_REACHED,
                       .signal = request->signal,
                       .rung = request->rung,
                       .reached = reach.reached,
@@ -271,7 +271,7 @@ static bool handle(const struct note *note) {
     }
 }
 
-static void hear(void) {
+static void take_note(void) {
     struct note note;
     if (read_whole(agent.in, &note, sizeof note) && note.mark == NOTE_MARK && handle(&note))
         return;
@@ -281,10 +281,10 @@ static void hear(void) {
     spawn_forbid(); /* one that is still held never runs */
 }
 
-static void press(void) {
+static void kill_again(void) {
     tree_kill(reap_for_tree, NULL);
     if (++agent.passes % STUCK_AFTER_PASSES == 0)
-        say((struct note){.word = NOTE_SURVIVORS, .count = tree_count()});
+        send_note((struct note){.word = NOTE_SURVIVORS, .count = tree_count()});
 }
 
 static int pause_ms(void) {
@@ -307,11 +307,11 @@ static bool turn(void) {
     if (!reap() && (agent.had_leader || agent.killing))
         return false;
     if (watched[1].revents)
-        hear();
+        take_note();
     if (watched[2].revents && !agent.killing)
         welcome();
     if (agent.killing)
-        press();
+        kill_again();
     return true;
 }
 
@@ -339,12 +339,12 @@ static bool prepare(const char *meeting) {
 static int hold(const char *meeting) {
     if (!prepare(meeting))
         return NO_AGENT;
-    say((struct note){.word = NOTE_HELLO, .agent_pid = getpid()});
+    send_note((struct note){.word = NOTE_HELLO, .agent_pid = getpid()});
     while (turn())
         continue;
     struct note gone = agent.usage;
     gone.word = NOTE_GONE;
-    say(gone);
+    send_note(gone);
     return 0;
 }
 

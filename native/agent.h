@@ -2,7 +2,7 @@
  * The guard's other half: the same program inside a container, where there may be nothing but a kernel.
  *
  *   holdfast-guard inside hold MEETING    the agent: keeps the command and everything it starts. Its stdin and stdout are the
- *                                       link to the guard (note.h); end of file there ends all of it.
+ *                                       link to the guard (agent_note.h); end of file there ends all of it.
  *   holdfast-guard inside attach MEETING  brings the stdin, stdout and stderr that the runtime made, waits, and exits as the
  *                                       command does, so that the runtime knows when to stop passing output on.
  *

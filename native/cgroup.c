@@ -11,7 +11,7 @@
 #include "descriptors.h"
 #include "procfs.h"
 
-enum { NESTING_MAX = 16, LET_GO_ROUNDS = 64 };
+enum { NESTING_MAX = 16, MOVE_OUT_ROUNDS = 64 };
 
 static void group_make(struct group *group, const char *base, const char *name) {
     group->base = group->leaf = -1;
@@ -49,8 +49,8 @@ static void limit_or_drop(struct group *group, const char *file, uint64_t limit,
 
 static bool has_budget(const struct spec *spec) { return spec->options.memory_bytes > 0 || spec->options.processes > 0; }
 
-static bool is_here(const struct cgroup *cgroup, const struct spec *spec) {
-    return cgroup->unified.leaf >= 0 && spec->cgroup != NULL && strcmp(cgroup->place, spec->cgroup) == 0;
+static bool is_kept_for(const struct cgroup *cgroup, const struct spec *spec) {
+    return cgroup->unified.leaf >= 0 && spec->cgroup != NULL && strcmp(cgroup->base_path, spec->cgroup) == 0;
 }
 
 void cgroup_none(struct cgroup *cgroup) {
@@ -61,15 +61,15 @@ void cgroup_none(struct cgroup *cgroup) {
 void cgroup_make(struct cgroup *cgroup, const struct spec *spec) {
     const struct spec_options *options = &spec->options;
     cgroup->entered_at_clone = false;
-    if (is_here(cgroup, spec) && !has_budget(spec))
+    if (is_kept_for(cgroup, spec) && !has_budget(spec))
         return;
     cgroup_remove(cgroup);
     if (cgroup->name[0] == '\0') /* of the guard's first run: whoever has to clean up behind a guard knows that one */
         snprintf(cgroup->name, sizeof cgroup->name, "holdfast-%s", spec->run_id);
     group_make(&cgroup->unified, spec->cgroup, cgroup->name);
-    cgroup->place[0] = '\0';
-    if (spec->cgroup != NULL && strlen(spec->cgroup) < sizeof cgroup->place)
-        memcpy(cgroup->place, spec->cgroup, strlen(spec->cgroup) + 1);
+    cgroup->base_path[0] = '\0';
+    if (spec->cgroup != NULL && strlen(spec->cgroup) < sizeof cgroup->base_path)
+        memcpy(cgroup->base_path, spec->cgroup, strlen(spec->cgroup) + 1);
     cgroup->controls = cgroup->unified.leaf >= 0 && (options->flags & SPEC_CGROUP_CONTROLS);
     if (cgroup->controls) {
         if (options->memory_bytes > 0) {
@@ -87,18 +87,18 @@ void cgroup_make(struct cgroup *cgroup, const struct spec *spec) {
     limit_or_drop(&cgroup->pids, "pids.max", options->processes, cgroup->name);
 }
 
-static void take_or_drop(struct group *group, int pid, const char *name) {
+static void add_or_drop(struct group *group, int pid, const char *name) {
     if (group->leaf >= 0 && !set_number(group->leaf, "cgroup.procs", (uint64_t)pid))
         remove_group(group, name);
 }
 
-void cgroup_take(struct cgroup *cgroup, int pid) {
+void cgroup_add_child(struct cgroup *cgroup, int pid) {
     if (!cgroup->entered_at_clone) {
-        take_or_drop(&cgroup->unified, pid, cgroup->name);
+        add_or_drop(&cgroup->unified, pid, cgroup->name);
         cgroup->controls = cgroup->controls && cgroup->unified.leaf >= 0;
     }
-    take_or_drop(&cgroup->memory, pid, cgroup->name);
-    take_or_drop(&cgroup->pids, pid, cgroup->name);
+    add_or_drop(&cgroup->memory, pid, cgroup->name);
+    add_or_drop(&cgroup->pids, pid, cgroup->name);
 }
 
 bool cgroup_keeps_memory(const struct cgroup *cgroup) { return cgroup->controls || cgroup->memory.leaf >= 0; }
@@ -141,15 +141,15 @@ static int count_members(int leaf) {
 int cgroup_kill(struct cgroup *cgroup) {
     if (cgroup->unified.leaf < 0)
         return -1;
-    cgroup->place[0] = '\0';
+    cgroup->base_path[0] = '\0';
     int members = count_members(cgroup->unified.leaf);
     return write_small(cgroup->unified.leaf, "cgroup.kill", "1") ? members : -1;
 }
 
 /* Moves members up until there are none: they may fork while we do it. A group that cannot be emptied keeps its leaf. */
-static void let_go(const struct group *group) {
+static void move_members_out(const struct group *group) {
     char text[4096];
-    for (int round = 0; group->leaf >= 0 && round < LET_GO_ROUNDS; round++) {
+    for (int round = 0; group->leaf >= 0 && round < MOVE_OUT_ROUNDS; round++) {
         if (read_small(group->leaf, "cgroup.procs", text, sizeof text) <= 0)
             return;
         for (const char *line = text; *line != '\0'; line += strcspn(line, "\n") + (strchr(line, '\n') != NULL))
@@ -157,10 +157,10 @@ static void let_go(const struct group *group) {
     }
 }
 
-void cgroup_let_go(const struct cgroup *cgroup) {
-    let_go(&cgroup->unified);
-    let_go(&cgroup->memory);
-    let_go(&cgroup->pids);
+void cgroup_move_members_out(const struct cgroup *cgroup) {
+    move_members_out(&cgroup->unified);
+    move_members_out(&cgroup->memory);
+    move_members_out(&cgroup->pids);
 }
 
 struct removal {
@@ -202,7 +202,7 @@ static void remove_group(struct group *group, const char *name) {
 void cgroup_keep(struct cgroup *cgroup, const struct spec *spec) {
     struct stat status;
     enum { LINKS_OF_EMPTY = 2 };
-    if (!is_here(cgroup, spec) || has_budget(spec) || fstat(cgroup->unified.leaf, &status) < 0 ||
+    if (!is_kept_for(cgroup, spec) || has_budget(spec) || fstat(cgroup->unified.leaf, &status) < 0 ||
         status.st_nlink != LINKS_OF_EMPTY || !raise_descriptor(&cgroup->unified.base) ||
         !raise_descriptor(&cgroup->unified.leaf))
         cgroup_remove(cgroup);

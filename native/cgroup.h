@@ -25,7 +25,7 @@ struct cgroup {
     bool controls; /* the v2 leaf keeps the budgets */
     bool entered_at_clone;
     char name[96];
-    char place[256]; /* where the leaf is; empty: not to be kept */
+    char base_path[256]; /* where the leaf is; empty: not to be kept */
 };
 
 /* No cgroup at all: what everything else here copes with. */
@@ -36,7 +36,7 @@ void cgroup_make(struct cgroup *cgroup, const struct spec *spec);
  * Puts the held child into what clone3 could not put it into. A leaf that it cannot enter is given up: the report then
  * says `subreaper`, and budgets are sampled.
  */
-void cgroup_take(struct cgroup *cgroup, int pid);
+void cgroup_add_child(struct cgroup *cgroup, int pid);
 bool cgroup_keeps_memory(const struct cgroup *cgroup);
 bool cgroup_keeps_pids(const struct cgroup *cgroup);
 /* How often the kernel killed for memory, or refused a fork, in this run. */
@@ -48,7 +48,7 @@ uint64_t cgroup_refused_forks(const struct cgroup *cgroup);
  */
 int cgroup_kill(struct cgroup *cgroup);
 /* Stragglers that are to be left alone go where the guard itself is. */
-void cgroup_let_go(const struct cgroup *cgroup);
+void cgroup_move_members_out(const struct cgroup *cgroup);
 /*
  * A guard that keeps one run after another keeps its leaf, too: the tree is gone, so it is empty. Not one with budgets,
  * whose counts begin anew with every run, nor one with leaves of nested runs inside. The next one has the same name.

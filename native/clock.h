@@ -19,7 +19,7 @@ enum timer {
     TIMER_RUNG,      /* the current rung's grace is over */
     TIMER_KILL_PASS, /* look again whether the last rung missed anybody */
     TIMER_KILL_WAIT, /* give up on what SIGKILL cannot end */
-    TIMER_INSIDE,    /* a container has not said what it should have */
+    TIMER_AGENT,    /* a container has not said what it should have */
     TIMER_DRAIN_IDLE,
     TIMER_DRAIN,
     TIMER_COUNT

@@ -17,7 +17,7 @@ enum { NOTES_AT_ONCE = 64 };
 static void record_container_lost(struct run *run, enum container_why why) {
     char words[1000];
     struct fact_container_lost lost = {.why = (int32_t)why};
-    const size_t length = inside_last_words(&run->inside, words, sizeof words);
+    const size_t length = agent_link_last_words(&run->agent, words, sizeof words);
     journal_fact_text(&run->journal, FACT_CONTAINER_LOST, &lost, sizeof lost, words, length);
 }
 
@@ -38,9 +38,9 @@ static void await_clients(struct run *run) {
 
 /* The command has exited and its output has arrived, or had its time: what leader_left is to other runs. */
 static void output_passed(struct run *run) {
-    timer_off(&run->timers, TIMER_INSIDE);
-    struct fact_stragglers stragglers = {.count = run->inside.others, .policy = run->spec.options.stragglers};
-    if (run->inside.state != INSIDE_EXITED || stragglers.count == 0) {
+    timer_off(&run->timers, TIMER_AGENT);
+    struct fact_stragglers stragglers = {.count = run->agent.stragglers, .policy = run->spec.options.stragglers};
+    if (run->agent.state != AGENT_EXITED || stragglers.count == 0) {
         await_clients(run);
         return;
     }
@@ -61,41 +61,41 @@ static void command_exited(struct run *run, const struct note *note) {
         .system_us = note->system_us,
         .max_rss_kib = note->max_rss_kib,
     };
-    run->inside.state = INSIDE_EXITED;
-    run->inside.others = note->count;
+    run->agent.state = AGENT_EXITED;
+    run->agent.stragglers = note->count;
     run_record_exited(run, &exited);
     run->wake_owners = true;
     if (run->phase != PHASE_RUNNING)
         return;
     run->phase = PHASE_LINGERING;
     timers_clear(&run->timers); /* it was in time; what is on its way is, too */
-    timer_set(&run->timers, TIMER_INSIDE, clock_after(clock_now(), run->spec.options.drain_ns));
+    timer_set(&run->timers, TIMER_AGENT, clock_after(clock_now(), run->spec.options.drain_ns));
 }
 
 static void nobody_left_inside(struct run *run, const struct note *note) {
-    run->inside.state = INSIDE_GONE;
+    run->agent.state = AGENT_GONE;
     run->usage = (struct fact_end){note->user_us, note->system_us, note->max_rss_kib};
-    if (run->phase == PHASE_STOPPING || (run->phase == PHASE_LINGERING && run->inside.client_left))
+    if (run->phase == PHASE_STOPPING || (run->phase == PHASE_LINGERING && run->agent.client_left))
         await_clients(run);
 }
 
 /* The link has broken. Before an agent was met that is a refusal; after its last word it is as it should be. */
 static void agent_silent(struct run *run) {
-    if (run->inside.state == INSIDE_GONE)
+    if (run->agent.state == AGENT_GONE)
         return;
-    const bool was_met = run->inside.state != INSIDE_ENTERING;
-    run->inside.state = was_met ? INSIDE_LOST : INSIDE_REFUSED;
-    timer_off(&run->timers, TIMER_INSIDE);
+    const bool was_met = run->agent.state != AGENT_ENTERING;
+    run->agent.state = was_met ? AGENT_LOST : AGENT_REFUSED;
+    timer_off(&run->timers, TIMER_AGENT);
     if (was_met)
-        inside_look(&run->inside, &run->spec);
+        agent_link_look(&run->agent, &run->spec);
 }
 
 static void agent_met(struct run *run) {
-    run->inside.state = INSIDE_MET;
+    run->agent.state = AGENT_MET;
     if (run->phase != PHASE_HELD)
         return;
-    inside_send_spec(&run->inside, &run->spec);
-    if (run->inside.client_left) /* the client that attaches; the command itself waits for STARTED */
+    agent_link_send_spec(&run->agent, &run->spec);
+    if (run->agent.client_left) /* the client that attaches; the command itself waits for STARTED */
         lose_container(run, CONTAINER_REFUSED);
     else
         spawn_release();
@@ -104,7 +104,7 @@ static void agent_met(struct run *run) {
 static void command_held(struct run *run, const struct note *note) {
     const struct fact_entered entered = {note->pid, note->agent_pid, note->start_ticks};
     const char *name = run->spec.container;
-    run->inside.state = INSIDE_HELD;
+    run->agent.state = AGENT_HELD;
     if (run->phase != PHASE_HELD)
         return;
     journal_fact_text(&run->journal, FACT_ENTERED, &entered, sizeof entered, name, strlen(name));
@@ -115,24 +115,24 @@ static void command_held(struct run *run, const struct note *note) {
  * What comes out of a container is not to be trusted: each thing is said once, when it can be so. A second HELLO means that
  * what the first agent kept, nobody keeps any more.
  */
-static bool is_expected(const struct inside *inside, const struct note *note) {
+static bool is_expected(const struct agent_link *link, const struct note *note) {
     if (note->count < 0 || note->user_us < 0 || note->system_us < 0 || note->max_rss_kib < 0)
         return false;
     switch ((enum note_word)note->word) {
     case NOTE_HELLO:
-        return inside->state == INSIDE_ENTERING;
+        return link->state == AGENT_ENTERING;
     case NOTE_HELD:
-        return inside->state == INSIDE_MET;
+        return link->state == AGENT_MET;
     case NOTE_FAILED:
-        return inside->state == INSIDE_MET || inside->state == INSIDE_HELD || inside->state == INSIDE_RUNNING;
+        return link->state == AGENT_MET || link->state == AGENT_HELD || link->state == AGENT_RUNNING;
     case NOTE_EXITED:
-        return inside->state == INSIDE_RUNNING;
+        return link->state == AGENT_RUNNING;
     case NOTE_REACHED:
     case NOTE_WARNED:
-        return inside->unanswered > 0;
+        return link->unanswered > 0;
     case NOTE_SURVIVORS:
     case NOTE_GONE:
-        return inside->state != INSIDE_ENTERING;
+        return link->state != AGENT_ENTERING;
     default:
         return false; /* a guard's word, or none */
     }
@@ -141,8 +141,8 @@ static bool is_expected(const struct inside *inside, const struct note *note) {
 static void take_note(struct run *run, const struct note *note) {
     const struct fact_signalled signalled = {note->signal, note->rung, note->reached, note->refused};
     const struct fact_warned warned = {note->signal, note->reached};
-    if (!is_expected(&run->inside, note)) { /* not our agent's language */
-        inside_close(&run->inside);
+    if (!is_expected(&run->agent, note)) { /* not our agent's language */
+        agent_link_close(&run->agent);
         agent_silent(run);
         return;
     }
@@ -154,23 +154,23 @@ static void take_note(struct run *run, const struct note *note) {
         command_held(run, note);
         break;
     case NOTE_FAILED:
-        run->inside.state = INSIDE_GONE; /* nothing of it ever ran */
+        run->agent.state = AGENT_GONE; /* nothing of it ever ran */
         if (run->phase == PHASE_RUNNING || run->phase == PHASE_HELD)
             run_spawn_failed(run, &(struct fact_spawn_failed){note->step, note->error});
         break;
     case NOTE_REACHED:
-        run->inside.unanswered--;
+        run->agent.unanswered--;
         journal_fact(&run->journal, FACT_SIGNALLED, &signalled, sizeof signalled);
         break;
     case NOTE_WARNED:
-        run->inside.unanswered--;
+        run->agent.unanswered--;
         journal_fact(&run->journal, FACT_WARNED, &warned, sizeof warned);
         break;
     case NOTE_EXITED:
         command_exited(run, note);
         break;
     case NOTE_SURVIVORS:
-        run->inside.survivors = note->count;
+        run->agent.survivors = note->count;
         break;
     case NOTE_GONE:
         nobody_left_inside(run, note);
@@ -182,16 +182,16 @@ static void take_note(struct run *run, const struct note *note) {
 
 static void take_notes(struct run *run) {
     struct note note;
-    inside_send_rest(&run->inside, &run->spec);
+    agent_link_send_rest(&run->agent, &run->spec);
     for (int taken = 0; taken < NOTES_AT_ONCE; taken++) { /* clocks and owners must not wait for one that talks */
-        switch (inside_hear(&run->inside, &note)) {
-        case INSIDE_NOTE:
+        switch (agent_link_receive(&run->agent, &note)) {
+        case AGENT_NOTE:
             take_note(run, &note);
             break;
-        case INSIDE_SILENCE:
+        case AGENT_SILENCE:
             agent_silent(run);
             return;
-        case INSIDE_NOTHING:
+        case AGENT_NOTHING:
         default:
             return;
         }
@@ -200,18 +200,18 @@ static void take_notes(struct run *run) {
 
 /* The client that passes the output on has ended. */
 static void client_left(struct run *run) {
-    run->inside.client_left = true;
-    if (run->phase == PHASE_HELD && run->inside.state != INSIDE_ENTERING)
+    run->agent.client_left = true;
+    if (run->phase == PHASE_HELD && run->agent.state != AGENT_ENTERING)
         lose_container(run, CONTAINER_REFUSED);
     else if (run->phase == PHASE_RUNNING)
-        timer_set(&run->timers, TIMER_INSIDE, clock_now() + NOTE_WAIT_NS); /* the agent's word may take another way */
+        timer_set(&run->timers, TIMER_AGENT, clock_now() + NOTE_WAIT_NS); /* the agent's word may take another way */
     else if (run->phase == PHASE_LINGERING)
         output_passed(run);
 }
 
 /* What the command wrote may be in the container still: then the fence comes with the drain. */
 static bool output_is_on_its_way(const struct run *run) {
-    return run->phase == PHASE_LINGERING && !run->inside.client_left;
+    return run->phase == PHASE_LINGERING && !run->agent.client_left;
 }
 
 static enum containment containment(const struct run *run) {
@@ -220,8 +220,8 @@ static enum containment containment(const struct run *run) {
 }
 
 static void release(struct run *run) {
-    run->inside.state = INSIDE_RUNNING;
-    inside_say(&run->inside, NOTE_GO, 0, 0);
+    run->agent.state = AGENT_RUNNING;
+    agent_link_send(&run->agent, NOTE_GO, 0, 0);
 }
 
 static void check_exec(struct run *run) { (void)run; } /* a client that could not be executed has ended: conclude() */
@@ -230,7 +230,7 @@ static void child_changed(struct run *run, pid_t pid, int wait_status, const str
     (void)usage; /* of a client; the agent tells that of the command */
     if (!WIFEXITED(wait_status) && !WIFSIGNALED(wait_status))
         return;
-    inside_reaped(&run->inside, pid, wait_status);
+    agent_link_reaped(&run->agent, pid, wait_status);
     if (pid == run->leader)
         run->leader = 0; /* the client that attached: how the command ended, the agent tells */
 }
@@ -239,81 +239,81 @@ static void conclude(struct run *run, bool leader_has_left) {
     (void)leader_has_left; /* looked at below: a client may have left before we could draw conclusions from it */
     const bool undecided = run_may_begin_stop(run) || run->phase == PHASE_HELD;
     take_notes(run);
-    if (run->inside.state == INSIDE_LOST && run->inside.looking == 0 && !timer_is_set(&run->timers, TIMER_INSIDE))
-        timer_set(&run->timers, TIMER_INSIDE, clock_now() + LOOK_AGAIN_NS);
+    if (run->agent.state == AGENT_LOST && run->agent.look_pid == 0 && !timer_is_set(&run->timers, TIMER_AGENT))
+        timer_set(&run->timers, TIMER_AGENT, clock_now() + LOOK_AGAIN_NS);
     if (undecided && (run_may_begin_stop(run) || run->phase == PHASE_HELD)) {
-        if (run->inside.state == INSIDE_STOPPED)
+        if (run->agent.state == AGENT_STOPPED)
             lose_container(run, CONTAINER_GONE);
-        else if (run->inside.state == INSIDE_REFUSED)
+        else if (run->agent.state == AGENT_REFUSED)
             lose_container(run, CONTAINER_REFUSED);
-        else if (run->inside.state == INSIDE_UNREACHABLE)
+        else if (run->agent.state == AGENT_UNREACHABLE)
             lose_container(run, run->phase == PHASE_HELD ? CONTAINER_REFUSED : CONTAINER_UNREACHABLE);
     }
-    if (run->leader == 0 && !run->inside.client_left)
+    if (run->leader == 0 && !run->agent.client_left)
         client_left(run);
     if (!run->children_gone || (run->phase != PHASE_STOPPING && run->phase != PHASE_LINGERING))
         return;
-    if (run->inside.state == INSIDE_LOST)
-        inside_look(&run->inside, &run->spec); /* our children are gone; what of those inside? */
+    if (run->agent.state == AGENT_LOST)
+        agent_link_look(&run->agent, &run->spec); /* our children are gone; what of those inside? */
     else
-        run_begin_drain(run, inside_tree(&run->inside));
+        run_begin_drain(run, agent_link_tree(&run->agent));
 }
 
 void container_overdue(struct run *run) {
     run_reap(run);
-    if (run->inside.state == INSIDE_LOST)
-        inside_look(&run->inside, &run->spec);
+    if (run->agent.state == AGENT_LOST)
+        agent_link_look(&run->agent, &run->spec);
     else if (run->phase == PHASE_HELD)
         lose_container(run, CONTAINER_REFUSED);
-    else if (run->phase == PHASE_RUNNING && run->inside.client_left)
+    else if (run->phase == PHASE_RUNNING && run->agent.client_left)
         lose_container(run, CONTAINER_UNREACHABLE); /* the ladder reaches them all the same */
-    else if (run->phase == PHASE_LINGERING && run->inside.state == INSIDE_EXITED && !run->inside.client_left)
+    else if (run->phase == PHASE_LINGERING && run->agent.state == AGENT_EXITED && !run->agent.client_left)
         output_passed(run);
 }
 
 /* ── signals ──────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static bool is_reachable(const struct run *run) { return inside_is_reachable(&run->inside); }
+static bool is_reachable(const struct run *run) { return agent_link_is_reachable(&run->agent); }
 
 /* What is said here is recorded when the agent answers. */
-static void ask(struct run *run, int signal, size_t rung) { inside_say(&run->inside, NOTE_ASK, signal, (int)rung); }
+static void ask(struct run *run, int signal, size_t rung) { agent_link_send(&run->agent, NOTE_ASK, signal, (int)rung); }
 
-static void kill_tree(struct run *run) { inside_say(&run->inside, NOTE_KILL, SIGKILL, (int)run->spec.rungs - 1); }
+static void kill_tree(struct run *run) { agent_link_send(&run->agent, NOTE_KILL, SIGKILL, (int)run->spec.rungs - 1); }
 
 static void kill_clients(struct run *run) {
-    inside_kill_clients(&run->inside);
+    agent_link_kill_clients(&run->agent);
     if (run->leader > 0)
         kill(run->leader, SIGKILL);
 }
 
 /* The agent repeats it there. As long as it does, its clients are needed to hear the end. */
 static uint64_t kill_again(struct run *run) {
-    if (!inside_is_reachable(&run->inside))
+    if (!agent_link_is_reachable(&run->agent))
         kill_clients(run);
     return CLIENTS_PASS_NS;
 }
 
 static void give_up(struct run *run) {
     kill_clients(run);
-    inside_close(&run->inside); /* tells the agent, when it wakes up, to end what it has */
-    run_begin_drain(run, inside_tree(&run->inside));
+    agent_link_close(&run->agent); /* tells the agent, when it wakes up, to end what it has */
+    run_begin_drain(run, agent_link_tree(&run->agent));
 }
 
 static int survivors(const struct run *run, char *text, size_t size, size_t *length) {
     (void)text; /* their numbers mean nothing out here */
     (void)size;
     *length = 0;
-    return run->inside.survivors;
+    return run->agent.survivors;
 }
 
 static int send_signal(struct run *run, int signal, enum signal_scope scope) {
-    if (run->inside.unanswered >= INSIDE_UNANSWERED_MAX)
+    if (run->agent.unanswered >= AGENT_UNANSWERED_MAX)
         return EAGAIN;
-    inside_say(&run->inside, scope == SCOPE_TREE ? NOTE_SIGNAL : NOTE_SIGNAL_ONE, signal, -1);
-    return inside_is_reachable(&run->inside) ? 0 : ESRCH;
+    agent_link_send(&run->agent, scope == SCOPE_TREE ? NOTE_SIGNAL : NOTE_SIGNAL_ONE, signal, -1);
+    return agent_link_is_reachable(&run->agent) ? 0 : ESRCH;
 }
 
-static void warn(struct run *run, int signal) { inside_say(&run->inside, NOTE_WARN, signal, 0); }
+static void warn(struct run *run, int signal) { agent_link_send(&run->agent, NOTE_WARN, signal, 0); }
 
 const struct location container_location = {
     .containment = containment,

@@ -1,6 +1,6 @@
 /*
  * A run whose command is in a container: what its agent says, and what its silence means, in each phase. The way there is
- * inside.h; how any run goes on and ends is run.c's.
+ * agent_link.h; how any run goes on and ends is run.c's.
  */
 #ifndef HOLDFAST_CONTAINER_H
 #define HOLDFAST_CONTAINER_H
@@ -9,7 +9,7 @@
 
 extern const struct location container_location;
 
-/* TIMER_INSIDE: something that should have been said was not. */
+/* TIMER_AGENT: something that should have been said was not. */
 void container_overdue(struct run *run);
 
 #endif

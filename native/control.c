@@ -46,7 +46,7 @@ enum control_news control_receive(struct control *control, int index, struct req
 int control_accept(struct control *control) {
     int fd = accept4(control->listener, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0) {
-        control->deaf = errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
+        control->accept_paused = errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
         return -1;
     }
     for (int i = 1; i < OWNERS_MAX; i++) {
@@ -138,7 +138,7 @@ static bool put_all_in_place(const int *arrived, size_t count, uint64_t which) {
     return done && next == count;
 }
 
-enum control_news control_next(struct control *control, char *spec, size_t *length) {
+enum control_news control_next_run(struct control *control, char *spec, size_t *length) {
     struct frame frame;
     union {
         struct cmsghdr header;

@@ -36,7 +36,7 @@ struct request {
 struct control {
     struct owner owners[OWNERS_MAX]; /* [0] is the owner that started the run */
     int listener;                    /* -1: none */
-    bool deaf;                       /* accepting failed, for want of descriptors: not now */
+    bool accept_paused;                       /* accepting failed, for want of descriptors: not now */
 };
 
 void control_open(struct control *control, int first);
@@ -45,7 +45,7 @@ enum control_news { CONTROL_NOTHING, CONTROL_REQUEST, CONTROL_GONE };
  * Takes the next run of a guard that has ended one, if it is there: its descriptors are put in place, its spec into `spec`,
  * which has room for NEXT_SPEC_MAX bytes. GONE: the owner, or what it sent was none.
  */
-enum control_news control_next(struct control *control, char *spec, size_t *length);
+enum control_news control_next_run(struct control *control, char *spec, size_t *length);
 /* Takes the next packet of one owner. */
 enum control_news control_receive(struct control *control, int owner, struct request *request);
 /* Lets a new owner in: same user or root only. Returns its index, or -1. */

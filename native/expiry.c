@@ -81,7 +81,7 @@ void run_timer_is_due(struct run *run, enum timer timer) {
         run_output(run, 0);
         break;
     case TIMER_LISTEN:
-        run->control.deaf = false;
+        run->control.accept_paused = false;
         break;
     case TIMER_RUNG:
         run_reap(run);
@@ -98,7 +98,7 @@ void run_timer_is_due(struct run *run, enum timer timer) {
         if (run->phase == PHASE_STOPPING)
             run->location->give_up(run);
         break;
-    case TIMER_INSIDE:
+    case TIMER_AGENT:
         container_overdue(run);
         break;
     case TIMER_DRAIN_IDLE:

@@ -105,7 +105,7 @@ static void leader_left(struct run *run) {
         run->phase = PHASE_LINGERING;
         break;
     case STRAGGLERS_LEAVE:
-        cgroup_let_go(&run->cgroup);
+        cgroup_move_members_out(&run->cgroup);
         run_begin_drain(run, TREE_SURVIVORS);
         break;
     case STRAGGLERS_KILL:
@@ -152,7 +152,7 @@ static void kill_tree(struct run *run) {
 
 static uint64_t kill_again(struct run *run) {
     cgroup_kill(&run->cgroup);
-    if (tree_kill(collect, run).pressing)
+    if (tree_kill(collect, run).found_new)
         run->pass_ns = 0; /* a storm: again at once, after a look at clocks and owners */
     else
         run->pass_ns = run->pass_ns * 2 < LAST_PASS_NS ? run->pass_ns * 2 + FIRST_PASS_NS : LAST_PASS_NS;

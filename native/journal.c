@@ -43,7 +43,7 @@ static struct frame frame_make(uint16_t type, size_t length) {
 /* True when [length, length + needed) and the facts' room behind it are ours. */
 static bool reserve(struct journal *journal, size_t needed) {
     const uint64_t from = journal->length, wanted = from + needed + FACTS_ROOM;
-    if (wanted > journal->most) { /* a limit on file sizes; reserving room behind the end does not ask for it everywhere */
+    if (wanted > journal->size_limit) { /* a limit on file sizes; reserving room behind the end does not ask for it everywhere */
         errno = EFBIG;
         return false;
     }
@@ -75,7 +75,7 @@ bool journal_open(struct journal *journal, int fd) {
     journal->length = (uint64_t)status.st_size;
     journal->on_disk = status.st_nlink > 0; /* a memfd has no name */
     struct rlimit limit;
-    journal->most = getrlimit(RLIMIT_FSIZE, &limit) == 0 ? limit.rlim_cur : UINT64_MAX;
+    journal->size_limit = getrlimit(RLIMIT_FSIZE, &limit) == 0 ? limit.rlim_cur : UINT64_MAX;
     reserve(journal, 0); /* room for facts; when even that is not to be had, writing them will tell */
     return true;
 }

@@ -23,7 +23,7 @@ struct journal {
     bool on_disk;
     int error;              /* errno of the first write that failed, 0 when all went well */
     uint64_t length;        /* where the next frame goes */
-    uint64_t most;          /* RLIMIT_FSIZE: output ends short of it, so that facts have room */
+    uint64_t size_limit;          /* RLIMIT_FSIZE: output ends short of it, so that facts have room */
     uint64_t reserved_to;   /* room that is already ours, on disk */
     uint64_t released_to;   /* bytes before this have been given back to the kernel */
     size_t pending_length;

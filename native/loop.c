@@ -41,15 +41,15 @@ static void fire_timers(struct run *run) {
     }
 }
 
-enum { WATCH_SIGNALS, WATCH_OWNER, WATCH_INSIDE, WATCH_LISTENER, WATCH_STREAM, WATCH_CONTROL = WATCH_STREAM + STREAM_COUNT };
+enum { WATCH_SIGNALS, WATCH_OWNER, WATCH_AGENT, WATCH_LISTENER, WATCH_STREAM, WATCH_CONTROL = WATCH_STREAM + STREAM_COUNT };
 enum { WATCH_COUNT = WATCH_CONTROL + OWNERS_MAX };
 
 static void watch(const struct run *run, struct pollfd *watched, int signals) {
     const bool waits = output_waits_for_owner(&run->output);
     watched[WATCH_SIGNALS] = (struct pollfd){signals, POLLIN, 0};
     watched[WATCH_OWNER] = (struct pollfd){run->owner_process, POLLIN, 0};
-    watched[WATCH_INSIDE] = (struct pollfd){run->inside.link, run->inside.unsent > 0 ? POLLIN | POLLOUT : POLLIN, 0};
-    watched[WATCH_LISTENER] = (struct pollfd){run->control.deaf ? -1 : run->control.listener, POLLIN, 0};
+    watched[WATCH_AGENT] = (struct pollfd){run->agent.fd, run->agent.unsent > 0 ? POLLIN | POLLOUT : POLLIN, 0};
+    watched[WATCH_LISTENER] = (struct pollfd){run->control.accept_paused ? -1 : run->control.listener, POLLIN, 0};
     for (int i = 0; i < STREAM_COUNT; i++) /* without a descriptor, since POLLHUP cannot be masked */
         watched[WATCH_STREAM + i] =
             (struct pollfd){waits || run->output.streams[i].hung ? -1 : run->output.streams[i].fd, POLLIN, 0};
@@ -98,7 +98,7 @@ static void take_reports(struct run *run, const struct pollfd *watched, int sign
     run->location->check_exec(run); /* not waited for: a failure is followed by SIGCHLD, and success is no news */
     if (watched[WATCH_SIGNALS].revents)
         loop_take_signals(run, signals);
-    if ((run->reap_again || watched[WATCH_INSIDE].revents) && run->phase != PHASE_ENDED)
+    if ((run->reap_again || watched[WATCH_AGENT].revents) && run->phase != PHASE_ENDED)
         run_reap(run);
 }
 
@@ -146,5 +146,5 @@ void loop_turn(struct run *run, int signals) {
     if (run->phase != PHASE_ENDED)
         run_announce(run);
     if (quiet)
-        output_relax(&run->output);
+        output_release_buffer(&run->output);
 }

@@ -27,8 +27,8 @@
 #define ENTER_WAIT_NS 30000000000u /* a container that lets nobody in for so long will not */
 
 static struct run run;
-static char *shown; /* the place in our command line for the run that is kept; NULL: only one run */
-static struct signalfd_siginfo early; /* a signal that came when there was no run */
+static char *shown_run_id; /* the place in our command line for the run that is kept; NULL: only one run */
+static struct signalfd_siginfo early_signal; /* a signal that came when there was no run */
 
 /* ── setting up ───────────────────────────────────────────────────────────────────────────────────────────────── */
 
@@ -108,12 +108,12 @@ static void prepare(void) {
     struct child_stdio stdio = {-1, -1};
     struct fact_spawn_failed failure = {.step = STEP_SETUP};
     run.location = run.spec.container != NULL ? &container_location : &host_location;
-    inside_none(&run.inside);
+    agent_link_init(&run.agent);
     output_prepare(&run.output, &run.journal, &run.spec.options);
     bool held = open_stdio(&stdio);
     if (held && run.spec.container != NULL) {
-        held = inside_open(&run.inside, &run.spec);
-        timer_set(&run.timers, TIMER_INSIDE, clock_now() + ENTER_WAIT_NS);
+        held = agent_link_open(&run.agent, &run.spec);
+        timer_set(&run.timers, TIMER_AGENT, clock_now() + ENTER_WAIT_NS);
     }
     if (!held) {
         failure.error = errno;
@@ -126,7 +126,7 @@ static void prepare(void) {
     if (stdio.err > 2 && stdio.err != stdio.out)
         close(stdio.err);
     run.leader = held ? run.spawned.pid : 0;
-    tree_begin(run.leader);
+    tree_set_leader(run.leader);
     hand_over_stdin();
     if (!held)
         run_never_started(&run, &failure);
@@ -146,8 +146,8 @@ static int keep_run(int signals) {
     const bool owner_lives = watch_owner();
     prepare();
     /* What was asked for before the start comes before it: the command is never executed. */
-    if (run.phase == PHASE_HELD && early.ssi_signo != 0)
-        loop_take_signal(&run, &early);
+    if (run.phase == PHASE_HELD && early_signal.ssi_signo != 0)
+        loop_take_signal(&run, &early_signal);
     if (run.phase == PHASE_HELD)
         loop_take_signals(&run, signals);
     if (run.phase == PHASE_HELD)
@@ -163,10 +163,10 @@ static int keep_run(int signals) {
 }
 
 /* Whoever looks for runs without a guard goes by our command line: the first run's id, and then the present one's. */
-static void show_run(const char *run_id) {
-    const size_t room = shown == NULL ? 0 : strlen(shown), length = strlen(run_id);
+static void show_run_id(const char *run_id) {
+    const size_t room = shown_run_id == NULL ? 0 : strlen(shown_run_id), length = strlen(run_id);
     for (size_t i = 0; i < room && length <= room; i++)
-        shown[i] = i < length ? run_id[i] : ' '; /* blanks, so that the room stays as large as it is */
+        shown_run_id[i] = i < length ? run_id[i] : ' '; /* blanks, so that the room stays as large as it is */
 }
 
 /* A signal asks a guard without a run to end, or the run that is on its way to it; a child's end is old news. */
@@ -174,7 +174,7 @@ static void take_early_signals(int signals) {
     struct signalfd_siginfo info;
     while (read(signals, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo != SIGCHLD)
-            early = info;
+            early_signal = info;
     }
 }
 
@@ -184,21 +184,21 @@ static bool wait_for_next(int signals) {
         {run.control.owners[0].fd, POLLIN, 0}, {run.owner_process, POLLIN, 0}, {signals, POLLIN, 0}};
     enum control_news news = CONTROL_NOTHING;
     size_t length = 0;
-    while (news == CONTROL_NOTHING && early.ssi_signo == 0 && watched[1].revents == 0) {
+    while (news == CONTROL_NOTHING && early_signal.ssi_signo == 0 && watched[1].revents == 0) {
         if (poll(watched, 3, -1) < 0 && errno != EINTR)
             return false;
         take_early_signals(signals);
-        news = control_next(&run.control, spec_room(), &length);
+        news = control_next_run(&run.control, spec_buffer(), &length);
     }
-    return news == CONTROL_REQUEST && spec_take(&run.spec, length);
+    return news == CONTROL_REQUEST && spec_parse_buffer(&run.spec, length);
 }
 
 /*
  * A guard may keep one run after another for the same owner: starting a guard costs as much as a short run itself. False:
  * time to go.
  */
-static bool begin_again(int signals) {
-    if (!run_can_be_followed(&run))
+static bool take_next_run(int signals) {
+    if (!run_leaves_guard_reusable(&run))
         return false;
     const uint32_t flags = run.spec.options.flags;
     spec_forget(&run.spec);
@@ -213,17 +213,17 @@ static bool begin_again(int signals) {
     if (owner_process >= 0 && !raise_descriptor(&owner_process))
         return false;
     run = (struct run){.control = control, .cgroup = cgroup, .owner_process = owner_process, .awaits_go = true};
-    early.ssi_signo = 0;
+    early_signal.ssi_signo = 0;
     const bool again = wait_for_next(signals);
     if (again)
-        show_run(run.spec.run_id);
+        show_run_id(run.spec.run_id);
     return again;
 }
 
 int main(int argc, char **argv) {
     if (argc == 4 && strcmp(argv[1], "inside") == 0)
         return agent_main(argv[2], argv[3]);
-    shown = argc == 3 ? argv[2] : NULL;
+    shown_run_id = argc == 3 ? argv[2] : NULL;
     if (!take_descriptors())
         return GUARD_NO_SETUP;
     const int signals = take_signals();
@@ -239,7 +239,7 @@ int main(int argc, char **argv) {
     int code;
     do {
         code = keep_run(signals);
-    } while (code == GUARD_OK && begin_again(signals));
+    } while (code == GUARD_OK && take_next_run(signals));
     if (run.control.owners[0].fd >= 0)
         control_drop(&run.control, 0); /* first: whoever has a run for us learns at once that we take no more */
     cgroup_remove(&run.cgroup);

@@ -161,7 +161,7 @@ void output_close(struct output *output) {
     }
 }
 
-void output_relax(struct output *output) {
+void output_release_buffer(struct output *output) {
     if (output->touched <= RELAX_OVER)
         return;
     output->touched = 0;

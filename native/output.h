@@ -60,6 +60,6 @@ bool output_will_be_over_cap(const struct output *output);
 bool output_waits_for_owner(const struct output *output);
 void output_close(struct output *output);
 /* A quiet moment: give the pages of a large read back. */
-void output_relax(struct output *output);
+void output_release_buffer(struct output *output);
 
 #endif

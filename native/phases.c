@@ -40,11 +40,11 @@ void run_begin_quiet_end(struct run *run) {
     run->wake_owners = true;
     if (run->leader > 0)
         kill(run->leader, SIGKILL);
-    inside_close(&run->inside); /* the agent, when there is one, ends whatever it holds */
+    agent_link_close(&run->agent); /* the agent, when there is one, ends whatever it holds */
     ladder_await_last(run);
 }
 
-bool run_can_be_followed(const struct run *run) {
+bool run_leaves_guard_reusable(const struct run *run) {
     const uint32_t flags = run->spec.options.flags;
     return (flags & SPEC_AGAIN) != 0 && (flags & (SPEC_PTY | SPEC_LISTEN)) == 0 && run->children_gone &&
            run->control.owners[0].fd >= 0;
@@ -62,7 +62,7 @@ void run_settle(struct run *run, enum drain_end how) {
     };
     output_close(&run->output);
     journal_fact(&run->journal, FACT_DRAINED, &drained, sizeof drained);
-    if (run_can_be_followed(run))
+    if (run_leaves_guard_reusable(run))
         cgroup_keep(&run->cgroup, &run->spec);
     else
         cgroup_remove(&run->cgroup);

@@ -15,7 +15,7 @@ void run_end_drain(struct run *run, enum drain_end how);
 /* Output is drained: writes the last facts. The run has ended. */
 void run_settle(struct run *run, enum drain_end how);
 /* Whether its guard may keep another run: it is as good as new. No child, no terminal, no directory, and an owner. */
-bool run_can_be_followed(const struct run *run);
+bool run_leaves_guard_reusable(const struct run *run);
 /* Writes down what has happened and wakes whoever waits for it. */
 void run_announce(struct run *run);
 

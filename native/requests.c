@@ -180,7 +180,7 @@ void requests_serve(struct run *run, int index) {
 
 void requests_welcome(struct run *run) {
     int index = control_accept(&run->control);
-    if (run->control.deaf)
+    if (run->control.accept_paused)
         timer_set(&run->timers, TIMER_LISTEN, clock_now() + LISTEN_AGAIN_NS);
     if (index < 0)
         return;

@@ -9,7 +9,7 @@
  * The verdict is given exactly when the phase leaves RUNNING (or HELD, when the command is never started): the first
  * decisive fact is in the journal by then and nothing recorded later can come before it. What a fact means is not decided here.
  *
- * In a container the command is the agent's child (inside.h); the leader here is the runtime's client that passes its
+ * In a container the command is the agent's child (agent_link.h); the leader here is the runtime's client that passes its
  * output on. The exit is recorded when the agent tells it; then the run is LINGERING until that client has delivered the rest.
  *
  * Rule for everything that could end a run (a timer, a request, a signal, a lost owner): reap first. An exit that has
@@ -26,7 +26,7 @@
 #include "cgroup.h"
 #include "clock.h"
 #include "control.h"
-#include "inside.h"
+#include "agent_link.h"
 #include "journal.h"
 #include "location.h"
 #include "output.h"
@@ -45,7 +45,7 @@ struct run {
     struct control control;
     struct timers timers;
     struct activity activity;
-    struct inside inside;
+    struct agent_link agent;
     const struct location *location;
     pid_t leader;         /* 0 when it has been reaped or never was */
     bool children_gone;   /* waitpid said ECHILD */

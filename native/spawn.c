@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "kernel.h"
-#include "sharing.h"
+#include "raw_syscall.h"
+#include "fork_sharing.h"
 
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
 
@@ -47,7 +47,7 @@ static struct {
 
 static _Noreturn void leave(int code) {
     for (;;)
-        KERNEL(SYS_exit_group, code);
+        RAW_SYSCALL(SYS_exit_group, code);
 }
 
 static _Noreturn void fail(enum spawn_step step, long error) {
@@ -59,7 +59,7 @@ static _Noreturn void fail(enum spawn_step step, long error) {
 static bool may_go(void) {
     uint32_t word;
     while ((word = atomic_load(&held->word)) == WAIT)
-        KERNEL(SYS_futex, (long)&held->word, FUTEX_WAIT, WAIT);
+        RAW_SYSCALL(SYS_futex, (long)&held->word, FUTEX_WAIT, WAIT);
     return word == GO;
 }
 
@@ -73,8 +73,8 @@ static const char *find_path(char *const *env) {
 
 /* execve says ENOENT both for a missing program and for a missing interpreter of an existing one. Tell them apart. */
 static long try_exec(const char *file, const struct spec *spec, enum spawn_step *step) {
-    const long error = KERNEL(SYS_execve, (long)file, (long)spec->argv, (long)spec->env);
-    if (error == -ENOENT && KERNEL(SYS_faccessat, AT_FDCWD, (long)file, F_OK) == 0)
+    const long error = RAW_SYSCALL(SYS_execve, (long)file, (long)spec->argv, (long)spec->env);
+    if (error == -ENOENT && RAW_SYSCALL(SYS_faccessat, AT_FDCWD, (long)file, F_OK) == 0)
         *step = STEP_INTERPRETER;
     return error;
 }
@@ -118,18 +118,18 @@ static _Noreturn void become_command(const void *context) {
     const struct errand errand = *(const struct errand *)context;
     const struct spec *spec = errand.spec;
     /* Set from the guard's only thread: it fires when that thread, and so the guard, dies. */
-    check(KERNEL(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL), STEP_SETUP);
-    if (KERNEL(SYS_getppid, 0) != errand.guard)
+    check(RAW_SYSCALL(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL), STEP_SETUP);
+    if (RAW_SYSCALL(SYS_getppid, 0) != errand.guard)
         leave(126); /* the guard died before the line above */
-    check(KERNEL(SYS_setpgid, 0, 0), STEP_SETUP);
-    check(KERNEL(SYS_dup3, errand.stdio.out, 1, 0), STEP_STDIO);
-    check(KERNEL(SYS_dup3, errand.stdio.err, 2, 0), STEP_STDIO);
+    check(RAW_SYSCALL(SYS_setpgid, 0, 0), STEP_SETUP);
+    check(RAW_SYSCALL(SYS_dup3, errand.stdio.out, 1, 0), STEP_STDIO);
+    check(RAW_SYSCALL(SYS_dup3, errand.stdio.err, 2, 0), STEP_STDIO);
     if (!may_go())
         leave(126); /* the command does not run */
     const unsigned char none[SIGNAL_SET_SIZE] = {0};
-    KERNEL(SYS_rt_sigprocmask, SIG_SETMASK, (long)none, 0, sizeof none);
+    RAW_SYSCALL(SYS_rt_sigprocmask, SIG_SETMASK, (long)none, 0, sizeof none);
     if (spec->cwd != NULL)
-        check(KERNEL(SYS_chdir, (long)spec->cwd), STEP_CHDIR);
+        check(RAW_SYSCALL(SYS_chdir, (long)spec->cwd), STEP_CHDIR);
     exec_program(spec);
 }
 
@@ -226,7 +226,7 @@ bool spawn_held(struct spawned *spawned, const struct spec *spec, struct cgroup 
         *failure = (struct fact_spawn_failed){STEP_FORK, error};
         return false;
     }
-    cgroup_take(cgroup, spawned->pid);
+    cgroup_add_child(cgroup, spawned->pid);
     return true;
 }
 

@@ -7,10 +7,10 @@
 
 enum { FEW_STRINGS = 256 }; /* their ends included */
 
-static char room[SPEC_SMALL];
-static char *few[FEW_STRINGS];
+static char buffer[SPEC_SMALL];
+static char *few_pointers[FEW_STRINGS];
 
-char *spec_room(void) { return room; }
+char *spec_buffer(void) { return buffer; }
 
 struct part {
     uint16_t type;
@@ -90,8 +90,8 @@ static bool take_part(struct spec *spec, const struct part *part, struct part *l
     case PART_CONTAINER:
         return take_text(&spec->container, part);
     case PART_INSIDE:
-        spec->inside = part->payload;
-        spec->inside_length = part->length;
+        spec->agent_spec = part->payload;
+        spec->agent_spec_length = part->length;
         return true;
     case PART_LADDER:
         return take_ladder(spec, part);
@@ -114,7 +114,7 @@ static bool make_table(struct spec *spec, const struct part *lists) {
     size_t strings = 0;
     for (int i = 0; i < LIST_COUNT; i++)
         strings += count_strings(&lists[i]) + 1;
-    spec->argv = few;
+    spec->argv = few_pointers;
     if (strings > FEW_STRINGS) {
         spec->mapped_pointers = strings * sizeof(char *);
         spec->argv = mmap(NULL, spec->mapped_pointers, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -141,13 +141,13 @@ static bool parse(struct spec *spec) {
         return false;
     if (spec->container != NULL && (lists[LIST_ENTER].length == 0 || lists[LIST_COPY].length == 0 ||
                                     lists[LIST_LOOK].length == 0 || lists[LIST_SWEEP].length == 0 ||
-                                    spec->inside == NULL))
+                                    spec->agent_spec == NULL))
         return false;
     return make_table(spec, lists);
 }
 
-bool spec_take(struct spec *spec, size_t length) {
-    spec->bytes = room;
+bool spec_parse_buffer(struct spec *spec, size_t length) {
+    spec->bytes = buffer;
     spec->length = length;
     return parse(spec);
 }
@@ -157,8 +157,8 @@ bool spec_read(struct spec *spec, int fd) {
     if (fstat(fd, &status) < 0 || status.st_size <= 0)
         return false;
     const size_t length = (size_t)status.st_size;
-    if (length <= sizeof room)
-        return pread(fd, room, length, 0) == (ssize_t)length && spec_take(spec, length);
+    if (length <= sizeof buffer)
+        return pread(fd, buffer, length, 0) == (ssize_t)length && spec_parse_buffer(spec, length);
     spec->length = length;
     spec->bytes = mmap(NULL, length, PROT_READ, MAP_PRIVATE, fd, 0);
     return spec->bytes != MAP_FAILED && parse(spec);
@@ -167,6 +167,6 @@ bool spec_read(struct spec *spec, int fd) {
 void spec_forget(struct spec *spec) {
     if (spec->mapped_pointers > 0)
         munmap(spec->argv, spec->mapped_pointers); /* the ranges are our own: this cannot fail */
-    if (spec->bytes != room)
+    if (spec->bytes != buffer)
         munmap(spec->bytes, spec->length);
 }

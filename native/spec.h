@@ -29,19 +29,19 @@ struct spec {
     char **copy;
     char **look;
     char **sweep;
-    const void *inside;
-    size_t inside_length;
+    const void *agent_spec;
+    size_t agent_spec_length;
     char *bytes;
     size_t length;
     size_t mapped_pointers; /* 0: few enough for a table of the guard's own */
 };
 
 /* Where a small one is put: SPEC_SMALL bytes. */
-char *spec_room(void);
+char *spec_buffer(void);
 /* False: the spec is not one this guard understands. */
 bool spec_read(struct spec *spec, int fd);
 /* The same for one that is in the room. */
-bool spec_take(struct spec *spec, size_t length);
+bool spec_parse_buffer(struct spec *spec, size_t length);
 void spec_forget(struct spec *spec);
 
 #endif

@@ -140,7 +140,7 @@ static void list_tree(void) { walk_tree(&(struct walk){.passes_nested_guards = t
 
 static void list_down_to_nested_guards(void) { walk_tree(&(struct walk){.passes_nested_guards = false}); }
 
-void tree_begin(int pid) { leader = pid; }
+void tree_set_leader(int pid) { leader = pid; }
 
 static int send_checked(const struct process *process, int signal) {
     if (process->parent == getpid())
@@ -217,8 +217,8 @@ struct reach tree_kill(void (*reap)(void *context), void *context) {
     /* The dead are taken away first: a storm of forks leaves thousands, and each walk would meet them all again. */
     do {
         reap(context);
-        reach.pressing = stop_the_new();
-    } while (reach.pressing && clock_now() < until);
+        reach.found_new = stop_the_new();
+    } while (reach.found_new && clock_now() < until);
     madvise(seen, sizeof seen, MADV_DONTNEED); /* zero again, and no longer resident */
     for (size_t i = 0; i < listed; i++)
         send_to(&list[i], SIGKILL, &reach);

@@ -20,7 +20,7 @@
 struct reach {
     int reached;
     int refused;  /* EPERM: a process of another user */
-    bool pressing; /* of tree_kill: the last walk still met somebody new */
+    bool found_new; /* of tree_kill: the last walk still met somebody new */
 };
 
 struct tree_usage {
@@ -30,7 +30,7 @@ struct tree_usage {
 };
 
 /* Whom to signal when there is no /proc. */
-void tree_begin(int leader);
+void tree_set_leader(int leader);
 /*
  * A rung: the signal to every process, parents first, and SIGCONT after it, so that a stopped process can act on it. A
  * nested guard gets it (or SIGTERM, if it is one that guards do not take) but the tree below it does not: the nested

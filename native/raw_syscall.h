@@ -1,17 +1,17 @@
 /*
  * The kernel without a libc in between: the result is what it answered, an error a negative number. For a child that
- * shares our memory until it executes (see sharing.h), and with it errno.
+ * shares our memory until it executes (see fork_sharing.h), and with it errno.
  */
-#ifndef HOLDFAST_KERNEL_H
-#define HOLDFAST_KERNEL_H
+#ifndef HOLDFAST_RAW_SYSCALL_H
+#define HOLDFAST_RAW_SYSCALL_H
 
 #include <stddef.h>
 
-struct arguments {
+struct raw_arguments {
     long at[6];
 };
 
-static inline long kernel(long number, struct arguments given) {
+static inline long raw_syscall(long number, struct raw_arguments given) {
 #if defined(__x86_64__)
     register long d __asm__("r10") = given.at[3];
     register long e __asm__("r8") = given.at[4];
@@ -37,6 +37,6 @@ static inline long kernel(long number, struct arguments given) {
 #endif
 }
 
-#define KERNEL(number, ...) kernel((number), (struct arguments){{__VA_ARGS__}})
+#define RAW_SYSCALL(number, ...) raw_syscall((number), (struct raw_arguments){{__VA_ARGS__}})
 
 #endif

@@ -5,8 +5,8 @@
  * version: a note that is not understood ends the conversation. End of file means that nobody listens any more, and then
  * the agent ends everything it has started.
  */
-#ifndef HOLDFAST_NOTE_H
-#define HOLDFAST_NOTE_H
+#ifndef HOLDFAST_AGENT_NOTE_H
+#define HOLDFAST_AGENT_NOTE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "sharing.h"
+#include "fork_sharing.h"
 
 #include <errno.h>
 #include <stdalign.h>

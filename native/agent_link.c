@@ -1,4 +1,4 @@
-#include "inside.h"
+#include "agent_link.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 
 enum { ENTER_ATTEMPTS = 3, LOOKS_MAX = 8, NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
 
-void inside_none(struct inside *inside) { *inside = (struct inside){.link = -1, .said = -1, .looked = -1}; }
+void agent_link_init(struct agent_link *link) { *link = (struct agent_link){.fd = -1, .runtime_stderr = -1, .look_answer = -1}; }
 
 /* ── children ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
@@ -119,101 +119,101 @@ static int scratch_file(const char *name) {
     return fd;
 }
 
-bool inside_open(struct inside *inside, const struct spec *spec) {
+bool agent_link_open(struct agent_link *link, const struct spec *spec) {
     int ends[2];
     const pid_t guard = getpid();
-    inside->said = scratch_file("holdfast-said");
-    if (inside->said < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+    link->runtime_stderr = scratch_file("holdfast-said");
+    if (link->runtime_stderr < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
         return false;
-    inside->link = ends[0];
-    inside->state = INSIDE_ENTERING;
+    link->fd = ends[0];
+    link->state = AGENT_ENTERING;
     const pid_t pid = fork();
     if (pid == 0) {
         close(ends[0]); /* or the link would stay open as long as the one that enters lives */
-        enter(spec, ends[1], inside->said, guard);
+        enter(spec, ends[1], link->runtime_stderr, guard);
     }
     const int error = errno;
-    inside->entering = pid > 0 ? pid : 0;
+    link->enter_pid = pid > 0 ? pid : 0;
     close(ends[1]);
     errno = error;
-    return pid > 0 && fcntl(inside->link, F_SETFL, O_NONBLOCK) == 0;
+    return pid > 0 && fcntl(link->fd, F_SETFL, O_NONBLOCK) == 0;
 }
 
-void inside_close(struct inside *inside) {
-    if (inside->link >= 0)
-        close(inside->link);
-    inside->link = -1;
+void agent_link_close(struct agent_link *link) {
+    if (link->fd >= 0)
+        close(link->fd);
+    link->fd = -1;
 }
 
 /* ── the link ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 static bool send_whole(int link, const void *data, size_t length) {
-    /* A socket takes far more than INSIDE_UNANSWERED_MAX notes: one that is full leads to somebody who does not read. */
+    /* A socket takes far more than AGENT_UNANSWERED_MAX notes: one that is full leads to somebody who does not read. */
     return send(link, data, length, MSG_NOSIGNAL) == (ssize_t)length;
 }
 
-void inside_say(struct inside *inside, enum note_word word, int signal, int rung) {
+void agent_link_send(struct agent_link *link, enum note_word word, int signal, int rung) {
     const struct note note = {.mark = NOTE_MARK, .word = word, .signal = signal, .rung = rung};
-    if (inside->link < 0)
+    if (link->fd < 0)
         return;
-    if (!send_whole(inside->link, &note, sizeof note))
-        shutdown(inside->link, SHUT_RDWR); /* heard as silence at the next look */
-    inside->unanswered += word != NOTE_GO;
+    if (!send_whole(link->fd, &note, sizeof note))
+        shutdown(link->fd, SHUT_RDWR); /* heard as silence at the next look */
+    link->unanswered += word != NOTE_GO;
 }
 
-void inside_send_spec(struct inside *inside, const struct spec *spec) {
-    const struct note note = {.mark = NOTE_MARK, .word = NOTE_SPEC, .count = (int32_t)spec->inside_length};
-    if (!send_whole(inside->link, &note, sizeof note))
-        shutdown(inside->link, SHUT_RDWR);
-    inside->unsent = spec->inside_length;
-    inside_send_rest(inside, spec);
+void agent_link_send_spec(struct agent_link *link, const struct spec *spec) {
+    const struct note note = {.mark = NOTE_MARK, .word = NOTE_SPEC, .count = (int32_t)spec->agent_spec_length};
+    if (!send_whole(link->fd, &note, sizeof note))
+        shutdown(link->fd, SHUT_RDWR);
+    link->unsent = spec->agent_spec_length;
+    agent_link_send_rest(link, spec);
 }
 
 /* Nothing else is said until the agent has it all and answers. */
-void inside_send_rest(struct inside *inside, const struct spec *spec) {
-    if (inside->unsent == 0 || inside->link < 0)
+void agent_link_send_rest(struct agent_link *link, const struct spec *spec) {
+    if (link->unsent == 0 || link->fd < 0)
         return;
-    const char *rest = (const char *)spec->inside + (spec->inside_length - inside->unsent);
-    ssize_t sent = send(inside->link, rest, inside->unsent, MSG_NOSIGNAL);
-    inside->unsent -= sent > 0 ? (size_t)sent : 0;
+    const char *rest = (const char *)spec->agent_spec + (spec->agent_spec_length - link->unsent);
+    ssize_t sent = send(link->fd, rest, link->unsent, MSG_NOSIGNAL);
+    link->unsent -= sent > 0 ? (size_t)sent : 0;
 }
 
-enum inside_news inside_hear(struct inside *inside, struct note *note) {
-    if (inside->link < 0)
-        return INSIDE_NOTHING;
-    ssize_t got = recv(inside->link, (char *)&inside->note + inside->filled, sizeof *note - inside->filled, 0);
+enum agent_link_news agent_link_receive(struct agent_link *link, struct note *note) {
+    if (link->fd < 0)
+        return AGENT_NOTHING;
+    ssize_t got = recv(link->fd, (char *)&link->note + link->filled, sizeof *note - link->filled, 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
-        return INSIDE_NOTHING;
-    inside->filled += got > 0 ? (size_t)got : 0;
-    if (got <= 0 || (inside->filled == sizeof *note && inside->note.mark != NOTE_MARK)) {
-        inside_close(inside);
-        return INSIDE_SILENCE;
+        return AGENT_NOTHING;
+    link->filled += got > 0 ? (size_t)got : 0;
+    if (got <= 0 || (link->filled == sizeof *note && link->note.mark != NOTE_MARK)) {
+        agent_link_close(link);
+        return AGENT_SILENCE;
     }
-    if (inside->filled < sizeof *note)
-        return INSIDE_NOTHING; /* the rest makes the link readable again */
-    inside->filled = 0;
-    *note = inside->note;
-    return INSIDE_NOTE;
+    if (link->filled < sizeof *note)
+        return AGENT_NOTHING; /* the rest makes the link readable again */
+    link->filled = 0;
+    *note = link->note;
+    return AGENT_NOTE;
 }
 
 /* ── what became of the container ─────────────────────────────────────────────────────────────────────────────── */
 
-void inside_look(struct inside *inside, const struct spec *spec) {
-    if (inside->looking > 0)
+void agent_link_look(struct agent_link *link, const struct spec *spec) {
+    if (link->look_pid > 0)
         return;
-    if (inside->looked < 0)
-        inside->looked = scratch_file("holdfast-looked");
+    if (link->look_answer < 0)
+        link->look_answer = scratch_file("holdfast-looked");
     const pid_t guard = getpid();
-    const pid_t pid = inside->looked < 0 || ftruncate(inside->looked, 0) < 0 ? -1 : fork();
+    const pid_t pid = link->look_answer < 0 || ftruncate(link->look_answer, 0) < 0 ? -1 : fork();
     if (pid == 0) {
-        const int stdio[] = {inside->looked, inside->looked, inside->looked};
-        become_client(inside->looks % 2 == 0 ? spec->look : spec->sweep, spec->env, guard, stdio);
+        const int stdio[] = {link->look_answer, link->look_answer, link->look_answer};
+        become_client(link->looks % 2 == 0 ? spec->look : spec->sweep, spec->env, guard, stdio);
     }
-    inside->looks++;
+    link->looks++;
     if (pid > 0)
-        inside->looking = pid;
+        link->look_pid = pid;
     else
-        inside->state = INSIDE_UNREACHABLE;
+        link->state = AGENT_UNREACHABLE;
 }
 
 static size_t read_text(int fd, char *text, size_t size) {
@@ -232,54 +232,54 @@ static bool says_stopped(const char *answer) {
     return strcasestr(answer, "no such container") != NULL || strcasestr(answer, "no such object") != NULL;
 }
 
-void inside_reaped(struct inside *inside, pid_t pid, int wait_status) {
+void agent_link_reaped(struct agent_link *link, pid_t pid, int wait_status) {
     char answer[512];
-    if (pid == inside->entering)
-        inside->entering = 0;
-    if (pid != inside->looking || pid == 0)
+    if (pid == link->enter_pid)
+        link->enter_pid = 0;
+    if (pid != link->look_pid || pid == 0)
         return;
-    inside->looking = 0;
-    const bool swept = inside->looks % 2 == 0;
-    read_text(inside->looked, answer, sizeof answer);
+    link->look_pid = 0;
+    const bool swept = link->looks % 2 == 0;
+    read_text(link->look_answer, answer, sizeof answer);
     if (!swept && says_stopped(answer))
-        inside->state = INSIDE_STOPPED;
-    else if ((swept && WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) || inside->looks >= LOOKS_MAX)
-        inside->state = INSIDE_UNREACHABLE;
+        link->state = AGENT_STOPPED;
+    else if ((swept && WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) || link->looks >= LOOKS_MAX)
+        link->state = AGENT_UNREACHABLE;
 }
 
-void inside_kill_clients(struct inside *inside) {
-    if (inside->entering > 0)
-        kill(inside->entering, SIGKILL);
-    if (inside->looking > 0)
-        kill(inside->looking, SIGKILL);
+void agent_link_kill_clients(struct agent_link *link) {
+    if (link->enter_pid > 0)
+        kill(link->enter_pid, SIGKILL);
+    if (link->look_pid > 0)
+        kill(link->look_pid, SIGKILL);
 }
 
-bool inside_is_reachable(const struct inside *inside) {
-    return inside->link >= 0 && (inside->state == INSIDE_RUNNING || inside->state == INSIDE_EXITED);
+bool agent_link_is_reachable(const struct agent_link *link) {
+    return link->fd >= 0 && (link->state == AGENT_RUNNING || link->state == AGENT_EXITED);
 }
 
-enum tree_end inside_tree(const struct inside *inside) {
-    switch (inside->state) {
-    case INSIDE_RUNNING:
-    case INSIDE_EXITED:
-        return inside->survivors > 0 ? TREE_SURVIVORS : TREE_UNKNOWN;
-    case INSIDE_LOST:
-    case INSIDE_UNREACHABLE:
+enum tree_end agent_link_tree(const struct agent_link *link) {
+    switch (link->state) {
+    case AGENT_RUNNING:
+    case AGENT_EXITED:
+        return link->survivors > 0 ? TREE_SURVIVORS : TREE_UNKNOWN;
+    case AGENT_LOST:
+    case AGENT_UNREACHABLE:
         return TREE_UNKNOWN;
-    case INSIDE_NONE:
-    case INSIDE_ENTERING: /* up to HELD, the command was never let go */
-    case INSIDE_MET:
-    case INSIDE_HELD:
-    case INSIDE_REFUSED:
-    case INSIDE_GONE:
-    case INSIDE_STOPPED:
+    case AGENT_NONE:
+    case AGENT_ENTERING: /* up to HELD, the command was never let go */
+    case AGENT_MET:
+    case AGENT_HELD:
+    case AGENT_REFUSED:
+    case AGENT_GONE:
+    case AGENT_STOPPED:
     default:
         return TREE_GONE;
     }
 }
 
-size_t inside_last_words(const struct inside *inside, char *text, size_t size) {
-    size_t length = read_text(inside->said, text, size);
+size_t agent_link_last_words(const struct agent_link *link, char *text, size_t size) {
+    size_t length = read_text(link->runtime_stderr, text, size);
     while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == '\r'))
         length--;
     return length;

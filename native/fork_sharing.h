@@ -3,11 +3,11 @@
  * is copied when either writes, and exec has nothing to take down; a fortieth of a short run. We go on meanwhile, unlike
  * with vfork(): a program on a file system that does not answer must not stop our clocks.
  *
- * So the child runs on a stack of its own, writes to no memory but that, and makes its system calls with `KERNEL`, whose
+ * So the child runs on a stack of its own, writes to no memory but that, and makes its system calls with `RAW_SYSCALL`, whose
  * errors are not in errno. There is one such stack: a second child needs the first one gone, or executing.
  */
-#ifndef HOLDFAST_SHARING_H
-#define HOLDFAST_SHARING_H
+#ifndef HOLDFAST_FORK_SHARING_H
+#define HOLDFAST_FORK_SHARING_H
 
 #include <linux/sched.h>
 #include <sys/types.h>
