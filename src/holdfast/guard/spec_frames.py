@@ -15,11 +15,12 @@ from ..journal.facts import MARK
 from ..values.environment import HEARTBEAT, child_environment, environment_block
 from ..values.environment import RUN_ID as RUN_ID_VARIABLE
 from ..values.fast_imports import TYPE_CHECKING, NamedTuple
-from ..values.spec import RunSpec
+from ..values.spec import shared_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ..values.spec import RunSpec
     from .containment import Containment
 
 OPTIONS, ARGV, ENV, CWD, LADDER, RUN_ID, CGROUP, MEMORY_GROUP, PIDS_GROUP = range(32, 41)
@@ -59,7 +60,7 @@ def encode_spec(
     """
     global _known_parts
     known = _known_parts  # read once: another thread may replace it
-    key = (but_for_names(spec), containment, wake_output, window_bytes, listens, again, os.getpid())
+    key = (shared_fields(spec), containment, wake_output, window_bytes, listens, again, os.getpid())
     if known is None or known[0] != key:
         flags = _flags(spec, containment, wake_output, listens) | (AGAIN if again else 0)
         known = _known_parts = (key, _unnamed_parts(spec, containment, flags, window_bytes))
@@ -70,16 +71,6 @@ def encode_spec(
     return known[1] + names + _part(ENV, _environment(spec, heartbeat))
 
 
-def but_for_names(spec: RunSpec) -> tuple[object, ...]:
-    """What a run has in common with others of its kind: all but the command, the id, and since when it was queued.
-
-    A program starts many runs that differ in nothing else, and what is made of these fields is remembered.
-    """
-    return spec[1:_RUN_ID_FIELD] + spec[_RUN_ID_FIELD + 1 : _QUEUED_FIELD] + spec[_QUEUED_FIELD + 1 :]
-
-
-_RUN_ID_FIELD = RunSpec._fields.index("run_id")
-_QUEUED_FIELD = RunSpec._fields.index("queued_at")
 _known_parts: tuple[tuple[object, ...], bytes] | None = None
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 
-from ..guard import spec_frames
 from ..values.fast_imports import TYPE_CHECKING
 from ..values.fields import printable
 from ..values.identity import boot_id
-from ..values.spec import public_spec
+from ..values.spec import public_spec, shared_fields
 from .codec import journal_preamble
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ def beginning(spec: RunSpec) -> bytes:
     """Preamble, header and the spec, without environment values."""
     global _known_json
     known = _known_json  # read once: another thread may replace it
-    key = spec_frames.but_for_names(spec)
+    key = shared_fields(spec)
     if known is None or known[0] != key:
         known = _known_json = (key, _unnamed_json(spec))
     own: dict[str, Any] = {"run_id": spec.run_id, "argv": [printable(argument) for argument in spec.argv]}

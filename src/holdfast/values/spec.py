@@ -187,6 +187,18 @@ def make_spec(
     return spec
 
 
+def shared_fields(spec: RunSpec) -> tuple[object, ...]:
+    """Every field but the command, the run id and `queued_at`: what the runs of one program usually have in common.
+
+    A program starts many runs that differ in nothing else. So the bytes made of these fields are kept for the next one.
+    """
+    return spec[1:_RUN_ID_FIELD] + spec[_RUN_ID_FIELD + 1 : _QUEUED_FIELD] + spec[_QUEUED_FIELD + 1 :]
+
+
+_RUN_ID_FIELD = RunSpec._fields.index("run_id")
+_QUEUED_FIELD = RunSpec._fields.index("queued_at")
+
+
 def public_spec(spec: RunSpec) -> dict[str, Any]:
     """The spec for journals and people, ready for JSON: names of environment variables, never their values."""
     public: dict[str, Any] = spec._asdict()
