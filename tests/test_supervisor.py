@@ -17,7 +17,7 @@ import pytest
 
 import holdfast
 from holdfast import Supervisor
-from holdfast.guard.launch import guard_path
+from holdfast.guard.binary import guard_path
 from holdfast.runs import live, supervisor
 from holdfast.runs import run as run_module
 

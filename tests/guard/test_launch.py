@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import holdfast
-from holdfast.guard import launch as launching
+from holdfast.guard import binary
 from holdfast.runs.live import LiveRun
 from holdfast.values.spec import make_spec
 
@@ -61,7 +61,7 @@ def test_a_missing_guard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 
 
 def test_a_guard_that_is_not_executable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "guard").write_bytes(Path(launching.guard_path()).read_bytes())
+    (tmp_path / "guard").write_bytes(Path(binary.guard_path()).read_bytes())
     monkeypatch.setenv("HOLDFAST_GUARD", str(tmp_path / "guard"))
     with pytest.raises(holdfast.GuardError) as caught:
         holdfast.run(["true"])
@@ -79,7 +79,7 @@ def test_a_guard_that_is_no_program(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def test_the_packaged_guard_is_named_when_it_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("HOLDFAST_GUARD", raising=False)
-    monkeypatch.setattr(launching, "_PACKAGED_GUARD", str(tmp_path / "holdfast-guard"))
+    monkeypatch.setattr(binary, "_PACKAGED_GUARD", str(tmp_path / "holdfast-guard"))
     with pytest.raises(holdfast.GuardError) as caught:
         holdfast.run(["true"])
     assert caught.value.remedy == "build it (make guard) or reinstall holdfast"

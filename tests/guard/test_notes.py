@@ -23,7 +23,7 @@ import pytest
 
 import holdfast
 from holdfast.guard import packets, spec_frames
-from holdfast.guard.launch import guard_path
+from holdfast.guard.binary import guard_path
 from holdfast.journal import facts
 from holdfast.journal.codec import FRAME
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from holdfast.guard.launch import guard_path
+from holdfast.guard.binary import guard_path
 
 from .children import compile_c
 

@@ -12,7 +12,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from ..guard import containment
-from ..guard.launch import guard_path
+from ..guard.binary import guard_path
 from ..state.upkeep.finding import OK, PROBLEM, WARNING, DoctorFinding
 from ..state.upkeep.guard_census import all_pids, read_proc
 from ..values.environment import findings as environment_findings

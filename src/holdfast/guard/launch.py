@@ -35,10 +35,10 @@ from _socket import (
 from fcntl import F_DUPFD_CLOEXEC, fcntl
 
 from ..journal.beginning import beginning
-from ..values.environment import GUARD
-from ..values.errors import RESOURCE_ERRNOS, GuardError, ResourceError, SpecError
+from ..values.errors import RESOURCE_ERRNOS, ResourceError, SpecError
 from ..values.fast_imports import TYPE_CHECKING, NamedTuple
 from . import containment, spec_frames
+from .binary import cannot_start, guard_path
 from .packets import NEXT_SPEC_MAX, go, next_run, stop
 
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ _ROOM_FOR_AN_ID = " " * LONGEST_RUN_ID  # where a guard that is used again shows
 # What the guard takes or waits for must not be ignored; the command's own dispositions the guard resets itself.
 _GUARD_SIGNALS = (1, 2, 15, 17)  # SIGHUP, SIGINT, SIGTERM, SIGCHLD
 _HELD_SIGNALS = (1, 2, 15)  # blocked from its first instruction on: to a guard they are requests, never its death
-_PACKAGED_GUARD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "holdfast-guard")
 
 
 class Durable(NamedTuple):
@@ -84,11 +83,6 @@ class GuardHandle(NamedTuple):
     beginning: bytes  # and this is it, for a journal in memory
     first_run: str  # the first one this guard kept: its cgroup has that name
     look: Look | None = None  # of this process when it started a guard that can be used again, if that can be told
-
-
-def guard_path() -> str:
-    """The guard binary in use: HOLDFAST_GUARD, or the one inside the package."""
-    return os.environ.get(GUARD) or _PACKAGED_GUARD
 
 
 def launch(
@@ -404,13 +398,4 @@ def _open_source(spec: RunSpec) -> int:
 def _raise_typed(error: OSError, spec: RunSpec) -> NoReturn:
     if error.errno in RESOURCE_ERRNOS:
         raise ResourceError.from_os_error(error, doing="start a guard", run_id=spec.run_id) from None
-    path = guard_path()
-    message = f"the guard {path} cannot be started: {error.strerror}"
-    remedy = "reinstall holdfast for this machine"
-    if not os.path.exists(path):
-        remedy = "build it (make guard) or reinstall holdfast"
-    elif not os.access(path, os.X_OK):
-        remedy = f"make it executable (chmod +x {path}), and look whether its file system is mounted noexec"
-    if GUARD in os.environ:
-        remedy = f"{GUARD} points there: unset it, or {remedy}"
-    raise GuardError(message, errno=error.errno, run_id=spec.run_id, remedy=remedy) from None
+    raise cannot_start(error, spec.run_id) from None

@@ -93,8 +93,8 @@ def _unnamed_parts(spec: RunSpec, containment: Containment, flags: int, window_b
 
 
 def _container_parts(spec: RunSpec) -> bytes:
+    from .binary import guard_path
     from .container import command_lines, variables
-    from .launch import guard_path
 
     lines = command_lines(spec, guard_path())
     ladder = b"".join(_RUNG.pack(rung.signal, 0, _ns(rung.wait_s)) for rung in spec.ladder)
