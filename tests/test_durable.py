@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from holdfast import Supervisor
+from holdfast import HoldfastError, Supervisor
 from holdfast.runs import durable
 from holdfast.state import recovery, run_directory
 from holdfast.state.directory import StateDirectory
+from tests.support.descriptors import room_for
 from tests.support.durable import DurableRun, HeldLock
 
 if TYPE_CHECKING:
@@ -101,3 +102,46 @@ async def test_who_comes_after_the_verdict_is_told_at_once(tmp_path: Path, child
         assert run.state == "stopping"  # and not because it was over
         await run.cancel(now=True)
         await run.settled()
+
+
+def refusals_at_every_missing_descriptor(state: StateDirectory) -> list[HoldfastError]:
+    """Start runs with ever more room for descriptors until one starts: the errors of those that did not."""
+    with DurableRun(state, ["true"], idle_counts="heartbeat"):
+        pass  # whatever is opened or imported once per process is there now
+    refused: list[HoldfastError] = []
+    for room in range(24):
+        try:
+            with room_for(room):
+                run = DurableRun(state, ["true"], run_id=f"room-{room}", idle_counts="heartbeat")
+        except HoldfastError as error:
+            refused.append(error)
+        else:
+            with run:
+                break
+    assert len(refused) >= 5, "directory, journal, listener, and what the guard needs: each was the missing one once"
+    assert [error.run_id for error in refused] == [f"room-{room}" for room in range(len(refused))]
+    assert all("Too many open files" in str(error) for error in refused)
+    return refused
+
+
+@pytest.mark.guard
+def test_at_every_descriptor_that_is_missing_a_start_leaves_nothing(tmp_path: Path) -> None:
+    """To list the directory that is to be removed takes a descriptor, too: that OSError hid the first error."""
+    state = StateDirectory.open(str(tmp_path / "state"))
+    refused = refusals_at_every_missing_descriptor(state)
+    left = {name for path in (state.runs_path, state.live_path) for name in os.listdir(path)}
+    assert not [error for error in refused if error.run_id in left or f".new-{error.run_id}" in left]
+    assert not [error for error in refused if "cannot be removed" in str(error)]
+
+
+@pytest.mark.guard
+def test_without_names_to_remove_it_by_a_directory_stays_and_the_error_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = StateDirectory.open(str(tmp_path / "state"))
+    monkeypatch.setattr(run_directory, "_BEFORE_THE_START", ())
+    refused = refusals_at_every_missing_descriptor(state)
+    left = {path for path in map(state.run_path, os.listdir(state.runs_path)) if "room-" in path}
+    named = {path for path in left for error in refused if f"cannot be removed from {path}: " in str(error)}
+    assert named
+    assert left - named == {state.run_path(f"room-{len(refused)}")}  # the one that was started

@@ -15,7 +15,7 @@ from holdfast.daemon import recovery
 from holdfast.daemon.engines.engine import LocalEngine
 from holdfast.daemon.events.event_log import EventLog
 from holdfast.daemon.process.log import Log
-from holdfast.daemon.queue import unstarted
+from holdfast.daemon.queue import scheduler, unstarted
 from holdfast.daemon.queue.admission import keys_of
 from holdfast.daemon.queue.scheduled_run import ScheduledRun
 from holdfast.daemon.queue.scheduler import Scheduler
@@ -30,10 +30,13 @@ from holdfast.state.directory import StateDirectory
 from holdfast.state.index.summary import Filters
 from holdfast.values.errors import ResourceError
 from tests.support.daemons import BOUND_S, Gate
+from tests.support.descriptors import room_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from holdfast.values.spec import RunSpec
 
 pytestmark = pytest.mark.anyio
 SQL = statements("queue")
@@ -138,6 +141,76 @@ async def test_a_run_that_cannot_be_started_still_expires_in_the_queue(
         await made.submit(submission)
         report = await made.wait("r", until="settled", timeout_s=BOUND_S)
         assert (report["status"], report["cause"]) == ("timed_out", "queue")
+
+
+async def test_at_every_descriptor_that_is_missing_a_run_keeps_its_turn_and_starts_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "_RETRY_S", 0.01)
+    async with service(tmp_path / "s", max_runs=1) as made:
+        await made.submit(Submission(argv=["true"], run_id="first"))  # what is opened once per process is open now
+        await made.wait("first", until="settled", timeout_s=BOUND_S)
+        engine, tried = made.scheduler._engine, []  # noqa: SLF001
+        start = engine.start
+
+        async def start_with_little_room(spec: RunSpec) -> Any:
+            tried.append(spec.run_id)
+            if tried.count(spec.run_id) > 1:
+                return await start(spec)
+            with room_for(int(spec.run_id.rpartition("-")[2])):
+                return await start(spec)
+
+        monkeypatch.setattr(engine, "start", start_with_little_room)
+        for room in range(24):
+            await made.submit(Submission(argv=["true"], run_id=f"room-{room}"))
+            report = await made.wait(f"room-{room}", until="settled", timeout_s=BOUND_S)
+            assert report["status"] == "succeeded"
+        assert 5 <= len(tried) - 24 < 24, "some could not be started at once, and some could"
+    assert not [name for name in os.listdir(tmp_path / "s" / "runs") if name.startswith(".")]
+
+
+@pytest.mark.parametrize("error", [OSError(24, "Too many open files"), ArithmeticError("a defect")], ids=repr)
+async def test_whatever_a_start_raises_the_run_gives_its_room_back_and_its_end_is_recorded(
+    tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "_RETRY_S", 0.01)
+    async with service(tmp_path / "s", max_runs=1) as made:
+        engine = made.scheduler._engine  # noqa: SLF001
+        start = engine.start
+
+        async def fails_for_one(spec: RunSpec) -> Any:
+            if spec.run_id == "bad":
+                raise error
+            return await start(spec)
+
+        monkeypatch.setattr(engine, "start", fails_for_one)
+        for run_id in ("bad", "good"):
+            await made.submit(Submission(argv=["true"], run_id=run_id))
+        bad, good = [await made.wait(run_id, until="settled", timeout_s=BOUND_S) for run_id in ("bad", "good")]
+        assert (bad["status"], bad["cause"]) == ("failed", "spawn")
+        assert good["status"] == "succeeded"
+    said = (tmp_path / "log").read_text()
+    assert said.count("could not be started") == 5
+    assert ("this is a defect" in said) == isinstance(error, ArithmeticError)
+
+
+async def test_a_record_that_cannot_be_read_for_want_of_descriptors_is_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "_RETRY_S", 0.01)
+    read, reads = scheduler._read_report, []  # noqa: SLF001
+
+    def fails_once(state: StateDirectory, run_id: str) -> dict[str, Any]:
+        reads.append(run_id)
+        if len(reads) == 1:
+            raise OSError(24, "Too many open files")
+        return read(state, run_id)
+
+    monkeypatch.setattr(scheduler, "_read_report", fails_once)
+    async with service(tmp_path / "s", is_open=False) as made:
+        await made.submit(Submission(argv=["true"], run_id="r", queue_timeout_s=0.01))
+        assert (await made.wait("r", until="settled", timeout_s=BOUND_S))["cause"] == "queue"
+    assert reads == ["r", "r"]
 
 
 async def test_a_run_of_ours_that_is_asked_for_before_recovery_has_found_it_stays_ours(tmp_path: Path) -> None:

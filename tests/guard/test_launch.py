@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,10 +19,10 @@ from holdfast.guard import binary
 from holdfast.runs.live import LiveRun
 from holdfast.values.spec import make_spec
 
+from ..support.descriptors import room_for
 from ..support.leftovers import open_descriptors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any
 
 pytestmark = pytest.mark.guard
@@ -96,24 +94,6 @@ def test_no_process_or_memory_left(code: int, monkeypatch: pytest.MonkeyPatch) -
     assert caught.value.errno == code
     assert caught.value.run_id == "r2"
     assert caught.value.remedy
-
-
-@contextmanager
-def room_for(descriptors: int) -> Iterator[None]:
-    """Leaves this process exactly so many more descriptors."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    fillers = []
-    highest = max(open_descriptors())
-    while (filler := os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)) < highest:
-        fillers.append(filler)  # no holes below: the limit is on the number, not on the count
-    os.close(filler)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1 + descriptors, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
-        for filler in fillers:
-            os.close(filler)
 
 
 @pytest.mark.parametrize("options", [{"stdin": "pipe"}, {"pty": True}, {"idle_counts": "heartbeat"}], ids=str)

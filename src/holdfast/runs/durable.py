@@ -72,10 +72,10 @@ def launch_durable(
 
             check_open(state, spec.session, spec.run_id)
         return launch(spec, wake_output=wake_output, window_size=window_size, durable=durable)
-    except HoldfastError:
+    except HoldfastError as error:
         # Only for what says that no guard was started. Interrupted in any other way there may be one: then the
         # directory stays, and whoever reads it next finds out what became of the run.
-        run_directory.discard(state, spec.run_id)
+        run_directory.take_back(state, spec.run_id, prepared.path, error)
         raise
     finally:
         prepared.close()

@@ -23,10 +23,12 @@ from ..values.fast_imports import TYPE_CHECKING, NamedTuple
 from .directory import StateDirectory, state_error
 
 if TYPE_CHECKING:
+    from ..values.errors import HoldfastError
     from ..values.spec import RunSpec
 
 JOURNAL = "journal"
 SOCKET = "guard.sock"
+_BEFORE_THE_START = (JOURNAL, SOCKET, "heartbeat")  # every file that a run directory can hold before its guard starts
 _GUARD_BYTE, _LAUNCHER_BYTE = 0, 1
 _F_OFD_GETLK, _F_OFD_SETLK = 36, 37
 _F_RDLCK, _F_WRLCK, _F_UNLCK = 0, 1, 2
@@ -51,7 +53,8 @@ class Prepared(NamedTuple):
 def prepare(state: StateDirectory, spec: RunSpec, beginning: bytes) -> Prepared:
     """Make the directory of a run that is about to start.
 
-    RunExistsError: the id is taken. StateError: the directory cannot be written. In each case nothing is left.
+    RunExistsError: the id is taken. StateError: the directory cannot be written. In each case nothing is left, or the
+    error names what could not be removed.
     """
     run_id = spec.run_id
     path, hidden = state.run_path(run_id), state.hidden_path(run_id, "new")
@@ -73,20 +76,35 @@ def prepare(state: StateDirectory, spec: RunSpec, beginning: bytes) -> Prepared:
             os.close(fd)
         if listener is not None:
             listener.close()
-        taken = error.errno in (errno.EEXIST, errno.ENOTEMPTY)
-        if not (taken and not opened):  # somebody else is making this very run: the directory is theirs
-            remove(hidden)
-        if taken:
-            raise RunExistsError(
-                "there is a run of this id already", run_id=run_id, remedy="choose another id, or leave it out"
-            ) from None
-        state.unmark_live(run_id)
-        raise state_error(error, state.path, run_id) from None
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+            failure = state_error(error, state.path, run_id)
+            take_back(state, run_id, hidden, failure)
+            raise failure from None
+        taken = RunExistsError(
+            "there is a run of this id already", run_id=run_id, remedy="choose another id, or leave it out"
+        )
+        if opened:  # else somebody else is making this very run, and the directory is theirs
+            take_back(state, run_id, hidden, taken, unmark=False)  # the mark is that of the run which has the id
+        raise taken from None
     return Prepared(path, journal, listener, directory)
 
 
+def take_back(state: StateDirectory, run_id: str, path: str, failure: HoldfastError, *, unmark: bool = True) -> None:
+    """Remove what was made for a run that cannot be started because of `failure`; raises nothing of its own.
+
+    If something cannot be removed, `failure` names it: the first error stays the one that the caller raises.
+    """
+    try:
+        remove(path)
+        if unmark:
+            state.unmark_live(run_id)
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        failure.message += f"; what was made for it cannot be removed from {path}: {why}"
+
+
 def discard(state: StateDirectory, run_id: str) -> None:
-    """Remove a run that was prepared and never started."""
+    """Remove a run that was prepared and never started. OSError."""
     remove(state.run_path(run_id))
     state.unmark_live(run_id)
 
@@ -95,7 +113,7 @@ def remove(path: str) -> int:
     """Remove a run directory with all that is in it; returns the bytes that were freed. A missing one is fine."""
     freed = 0
     try:
-        for name in os.listdir(path):
+        for name in _names_in(path):
             inner = os.path.join(path, name)
             try:
                 freed += os.lstat(inner).st_blocks * 512
@@ -110,6 +128,18 @@ def remove(path: str) -> int:
     except FileNotFoundError:
         pass
     return freed
+
+
+def _names_in(path: str) -> tuple[str, ...] | list[str]:
+    """What to remove from a run directory."""
+    try:
+        return os.listdir(path)
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        # Listing a directory needs a descriptor, removing a file by its name does not. A start that failed because
+        # there are no descriptors has to be taken back without one.
+        return _BEFORE_THE_START
 
 
 def begin_removal(state: StateDirectory, run_id: str) -> int:

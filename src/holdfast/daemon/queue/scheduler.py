@@ -43,6 +43,7 @@ _SQL = statements("queue")
 _RETRY_S = 1.0
 _LOOK_AGAIN_S = 5.0
 _TRIES = 5  # of a start that fails for a reason that may pass
+_PASSING = (HoldfastError, OSError, RuntimeError)  # the last: no thread can be started
 
 
 class Scheduler:
@@ -118,9 +119,12 @@ class Scheduler:
                 return
             # Somebody else took the id since it was queued: that run is theirs, and this one cannot be told from it.
             self.log.warning(f"not started: {error}", run_id=tracked.run_id)
-            self._end(tracked, await asyncio.to_thread(_read_report, self.state, tracked.run_id))
-        except HoldfastError as error:
+            self._end(tracked, await self._report_on_record(tracked))
+        except (HoldfastError, OSError) as error:
             self._not_started(tracked, waiting, error)
+        except Exception as error:
+            self._not_started(tracked, waiting, error)  # whatever it was, the run does not keep its room
+            raise  # a defect: the log says so
         else:
             await self._started(tracked, run)
 
@@ -138,16 +142,16 @@ class Scheduler:
         self._post(begin, tracked.run_id)
         await self._follow(tracked, run)
 
-    def _not_started(self, tracked: ScheduledRun, waiting: WaitingRun, error: HoldfastError) -> None:
+    def _not_started(self, tracked: ScheduledRun, waiting: WaitingRun, error: Exception) -> None:
         """It stays where it was in the queue and is tried again; in the end it is on record that it cannot be."""
         tries = self._tries[tracked.run_id] = self._tries.get(tracked.run_id, 0) + 1
         self.log.warning(f"could not be started ({tries}): {error}", run_id=tracked.run_id)
+        self.admission.vacate(tracked.run_id)  # also when it is ended now: to record that may take long
         if tries >= _TRIES:
             self._tries.pop(tracked.run_id)
             code = getattr(error, "errno", None)
             self.tasks.begin(self._end_in_queue(tracked, unstarted.not_started(code or 5)))
             return
-        self.admission.vacate(tracked.run_id)
         asyncio.get_running_loop().call_later(_RETRY_S * tries, self._try_again, tracked, waiting)
 
     def _try_again(self, tracked: ScheduledRun, waiting: WaitingRun) -> None:
@@ -165,11 +169,20 @@ class Scheduler:
             try:
                 await asyncio.to_thread(unstarted.record, self.state, spec, ending)
                 break
-            except HoldfastError as error:
+            except _PASSING as error:
                 # Its row stays: a crash now leaves it queued, and it is ended then for the same reason, or started.
                 self.log.warning(f"its end cannot be recorded: {error}", run_id=tracked.run_id)
                 await asyncio.sleep(_RETRY_S)
-        self._end(tracked, await asyncio.to_thread(_read_report, self.state, tracked.run_id))
+        self._end(tracked, await self._report_on_record(tracked))
+
+    async def _report_on_record(self, tracked: ScheduledRun) -> dict[str, Any]:
+        """The report as the run's directory has it; tried again while there is no descriptor or thread to read it."""
+        while True:
+            try:
+                return await asyncio.to_thread(_read_report, self.state, tracked.run_id)
+            except _PASSING as error:
+                self.log.warning(f"its record cannot be read: {error}", run_id=tracked.run_id)
+                await asyncio.sleep(_RETRY_S)
 
     # Runs that take place.
 
@@ -189,10 +202,10 @@ class Scheduler:
             try:
                 report = await self._until_settled(tracked, run)
                 break
-            except HoldfastError as error:
+            except (HoldfastError, OSError) as error:
                 # Its record cannot be read, or its guard is stopped or has no room for us. What is on disk counts.
                 self.log.warning(f"it cannot be followed: {error}", run_id=tracked.run_id)
-                report = await asyncio.to_thread(_read_report, self.state, tracked.run_id)
+                report = await self._report_on_record(tracked)
                 if report["state"] in ("settled", None):
                     break
             await asyncio.sleep(_LOOK_AGAIN_S)
@@ -215,7 +228,7 @@ class Scheduler:
     async def _find_again(self, tracked: ScheduledRun, run: EngineRun) -> EngineRun:
         try:
             found = await self._engine.adopt(tracked.run_id)
-        except HoldfastError:
+        except (HoldfastError, OSError):
             return run  # which says again what is wrong
         run.close()
         tracked.run = found
