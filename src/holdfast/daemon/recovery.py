@@ -31,33 +31,22 @@ from ..values.durations import format_duration
 from ..values.errors import HoldfastError, JournalError, RunNotFoundError, StateError
 from ..values.spec import make_spec
 from .process.tasks import BackgroundTasks
-from .queue import unstarted
+from .queue import queue_rows, unstarted
 from .queue.admission import keys_of
 from .queue.intake import wall_time
+from .queue.queue_rows import ActiveRow
 from .queue.scheduled_run import ScheduledRun
 from .queue.submission import Submission
-from .store.store import statements
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from ..state.directory import StateDirectory
     from ..state.index.summary import RunSummary
     from .process.log import Log
+    from .queue.queue_rows import QueueRow
     from .service.service import Service
 
-_SQL = statements("queue")
 _STARTING_S = 5.0  # a guard that was just started when the last daemon died gets this long for its first fact
 _AGAIN_S = 5.0
-
-
-class QueueRow(NamedTuple):
-    """One row of the queue."""
-
-    sequence: int
-    run_id: str
-    queued_ns: int
-    submission: bytes
 
 
 class RecoveredQueue(NamedTuple):
@@ -82,8 +71,8 @@ class Recovery:
 
     async def run(self, budget_s: float, unless: asyncio.Event) -> RecoveredQueue:
         """Find everything again, unless that is cut short. StateError: the daemon's own file cannot be read."""
-        rows = [QueueRow(*row) for row in await self._service.store.read(lambda c: c.execute(_SQL["all"]).fetchall())]
-        active = await self._service.store.read(lambda c: c.execute(_SQL["active"]).fetchall())
+        rows = await self._service.store.read(queue_rows.queued)
+        active = await self._service.store.read(queue_rows.active)
         for run_id, _queued_ns, key in active:
             self._follow_later(run_id, key)
         self._tasks.begin(self._rows(rows, {run_id for run_id, _, _ in active}))
@@ -162,13 +151,7 @@ class Recovery:
             self._scheduler.announce_queued(ScheduledRun(row.run_id, keys_of(key, None, None), spec=spec))
         except (msgspec.MsgspecError, HoldfastError) as error:
             self._log.warning(f"its entry in the queue cannot be read: {error}", run_id=row.run_id)
-        values = {"run_id": row.run_id, "queued_ns": row.queued_ns, "concurrency_key": key}
-
-        def move(connection: sqlite3.Connection) -> None:
-            connection.execute(_SQL["begin"], values)
-            connection.execute(_SQL["drop"], values)
-
-        await self._service.store.write(move)
+        await self._service.store.write(queue_rows.move_to_active(ActiveRow(row.run_id, row.queued_ns, key)))
         await self._follow(row.run_id, key)
 
     # Runs that were started.
@@ -193,7 +176,7 @@ class Recovery:
                 self._log.warning(f"cannot be followed again: {error}", run_id=run_id)
                 self._scheduler.admission.vacate(run_id)
                 self._scheduler.pump()
-                await self._service.store.write(lambda c: _forget(c, run_id))
+                await self._service.store.write(queue_rows.remove(run_id))
                 return
             except HoldfastError as error:
                 self._log.warning(f"not found again yet: {error}", run_id=run_id)
@@ -272,10 +255,6 @@ def _asked_for(state: StateDirectory, run_id: str) -> dict[str, Any]:
     with RunRecord(state, run_id) as record:
         record.read()
         return record.reader.spec or {}
-
-
-def _forget(connection: sqlite3.Connection, run_id: str) -> None:
-    connection.execute(_SQL["end"], {"run_id": run_id})
 
 
 async def _settled(tracked: ScheduledRun) -> None:

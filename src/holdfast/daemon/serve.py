@@ -33,11 +33,12 @@ from .process.log import Forwarded, Log
 from .process.notify import Notifier
 from .process.signals import Signals
 from .process.tasks import BackgroundTasks
+from .queue import queue_rows
 from .queue.scheduler import Scheduler
 from .recovery import Recovery
 from .service.history import History
 from .service.service import Parts, Service, limits_of
-from .store.store import Store, statements
+from .store.store import Store
 from .webhooks.deliveries import Deliveries
 
 if TYPE_CHECKING:
@@ -50,7 +51,6 @@ FILE = "daemon.sqlite"
 _RETENTION_EVERY_S = 600.0
 _KEYS_S = 30 * 86_400.0  # how long an idempotency key is remembered
 _LAST_TRIES_S = 2.0
-_QUEUE = statements("queue")
 _LOGGERS = ("holdfast", "uvicorn", "asyncio")
 
 
@@ -216,8 +216,8 @@ class _Daemon:
         while True:
             await self._attempt("old runs were not removed", self._prune(service))
             before_ns = time.time_ns() - round(_KEYS_S * 1e9)
-            forget = service.store.write(lambda c, before=before_ns: _forget_keys(c, before))  # type: ignore[misc]
-            await self._attempt("old idempotency keys were not removed", forget)
+            forgetting = service.store.write(queue_rows.forget_keys(before_ns))
+            await self._attempt("old idempotency keys were not removed", forgetting)
             await asyncio.sleep(_RETENTION_EVERY_S)
 
     async def _prune(self, service: Service) -> None:
@@ -254,7 +254,3 @@ class _Daemon:
 def _bounds(config: Config) -> event_log.EventLogBounds:
     keep_s = config.events_age_s
     return event_log.EventLogBounds(config.events_count, 1e9 if keep_s is None else keep_s)
-
-
-def _forget_keys(connection: Any, before_ns: int) -> None:
-    connection.execute(_QUEUE["forget_keys"], {"before_ns": before_ns})

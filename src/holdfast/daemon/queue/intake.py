@@ -14,10 +14,9 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from ...state import sessions
-from ...values.errors import IdempotencyConflictError, QueueFullError, RunExistsError
+from ...values.errors import QueueFullError, RunExistsError
 from ...values.run_id import check_run_id, new_run_id
-from ..store.store import statements
-from . import unstarted
+from . import queue_rows, unstarted
 from .admission import keys_of
 from .scheduled_run import ScheduledRun
 
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from .nesting import Nesting
     from .scheduler import Scheduler
     from .submission import Submission
-
-_SQL = statements("queue")
 
 
 class Taken(NamedTuple):
@@ -64,7 +61,7 @@ class Intake:
     async def used(self, key: str, submission: Submission) -> str | None:
         """The run this key was used for; None: it was not. IdempotencyConflictError: for another spec."""
         digest = submission.digest()
-        run_id = await self._store.read(lambda connection: _use_of(connection, key, digest))
+        run_id = await self._store.read(lambda connection: queue_rows.run_of_key(connection, key, digest))
         return None if run_id is None else await self._arrived(run_id)
 
     async def take(self, submission: Submission, config: Config, key: str | None) -> Taken:
@@ -137,12 +134,12 @@ class Intake:
     ) -> int | str:
         """The place in the queue, or the run that the key was used for."""
         if use is not None:
-            if (used := _use_of(connection, use["key"], use["digest"])) is not None:
+            if (used := queue_rows.run_of_key(connection, use["key"], use["digest"])) is not None:
                 return used
-            connection.execute(_SQL["use_key"], use)
+            queue_rows.use_key(connection, use)
         if submission.on_verdict is not None:
             self._deliveries.insert(connection, row["run_id"], submission.on_verdict.url)
-        return int(connection.execute(_SQL["put"], row).lastrowid or 0)
+        return queue_rows.put(connection, row)
 
     async def _arrived(self, run_id: str) -> str:
         """Its row is written; when it is in the queue, too."""
@@ -178,14 +175,3 @@ def _defaults(config: Config) -> dict[str, Any]:
     named = {name.removeprefix("default_"): value for name, value in config._asdict().items() if name[:8] == "default_"}
     named["queue_timeout_s"] = config.queue_timeout_s
     return {name: value for name, value in named.items() if value is not None}
-
-
-def _use_of(connection: sqlite3.Connection, key: str, digest: str) -> str | None:
-    found = connection.execute(_SQL["key"], {"key": key}).fetchone()
-    if found is None:
-        return None
-    used_digest, run_id = found
-    if used_digest != digest:
-        remedy = "use a new key for a new run"
-        raise IdempotencyConflictError("the idempotency key was used for another spec", run_id=run_id, remedy=remedy)
-    return str(run_id)

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...values.errors import HoldfastError, RunExistsError, SessionClosedError
 from ..process.tasks import BackgroundTasks
-from ..store.store import statements
-from . import unstarted
+from . import queue_rows, unstarted
 from .admission import Admission, WaitingRun
 from .scheduled_run import ScheduledRun
 
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from .admission import AdmissionLimits
     from .unstarted import Ending
 
-_SQL = statements("queue")
 _RETRY_S = 1.0
 _LOOK_AGAIN_S = 5.0
 _TRIES = 5  # of a start that fails for a reason that may pass
@@ -133,13 +131,8 @@ class Scheduler:
         tracked.run, tracked.spec = run, None
         tracked.begun.set()
         self._tries.pop(tracked.run_id, None)
-        values = {"run_id": tracked.run_id, "queued_ns": time.time_ns(), "concurrency_key": tracked.keys.main}
-
-        def begin(connection: sqlite3.Connection) -> None:
-            connection.execute(_SQL["begin"], values)
-            connection.execute(_SQL["drop"], values)
-
-        self._post(begin, tracked.run_id)
+        row = queue_rows.ActiveRow(tracked.run_id, time.time_ns(), tracked.keys.main)
+        self._post(queue_rows.move_to_active(row), tracked.run_id)
         await self._follow(tracked, run)
 
     def _not_started(self, tracked: ScheduledRun, waiting: WaitingRun, error: Exception) -> None:
@@ -254,7 +247,7 @@ class Scheduler:
             self._publish("run.verdict", tracked, report)
         self._publish("run.settled", tracked, report)
         if tracked.managed:
-            self._post(_end_rows(tracked.run_id), tracked.run_id)
+            self._post(queue_rows.remove(tracked.run_id), tracked.run_id)
             for told in self.on_settled:
                 told(tracked)
         if self._all_settled is not None and not self.busy:
@@ -300,14 +293,6 @@ class Scheduler:
                 self.log.warning(f"not written down: {error}", run_id=run_id)
 
         self._store.post(action, done)
-
-
-def _end_rows(run_id: str) -> Callable[[sqlite3.Connection], None]:
-    def end(connection: sqlite3.Connection) -> None:
-        connection.execute(_SQL["drop"], {"run_id": run_id})
-        connection.execute(_SQL["end"], {"run_id": run_id})
-
-    return end
 
 
 def _read_report(state: StateDirectory, run_id: str) -> dict[str, Any]:
