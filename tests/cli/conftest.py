@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .commands import Runs
+from .kept_runs import Runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

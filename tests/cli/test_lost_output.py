@@ -14,7 +14,7 @@ from .console import holdfast, start
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .commands import Runs
+    from .kept_runs import Runs
 
 pytestmark = pytest.mark.guard
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..cli.commands import as_json
 from ..cli.console import holdfast as cli
+from ..cli.kept_runs import as_json
 from ..support.daemons import daemon
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from ..support.processes import wait_exited
 from ..support.readiness import read_ready, until_ready
 
 if TYPE_CHECKING:
-    from ..cli.commands import Runs
+    from ..cli.kept_runs import Runs
     from ..support.containers import Container
 
 pytestmark = pytest.mark.root

@@ -13,7 +13,7 @@ from ..cli.console import holdfast as cli
 from ..support.processes import descendants, wait_exited
 
 if TYPE_CHECKING:
-    from ..cli.commands import Runs
+    from ..cli.kept_runs import Runs
     from ..support.containers import Container
 
 pytestmark = pytest.mark.root

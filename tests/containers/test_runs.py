@@ -12,9 +12,9 @@ import pytest
 
 import holdfast
 
-from ..cli.commands import Runs, one_line
 from ..cli.console import Console
 from ..cli.console import holdfast as cli
+from ..cli.kept_runs import Runs, one_line
 from ..support.processes import descendants
 
 if TYPE_CHECKING:

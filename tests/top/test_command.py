@@ -15,8 +15,8 @@ import pytest
 
 from holdfast.state.directory import StateDirectory
 
-from ..cli.commands import Runs
 from ..cli.console import HOLDFAST, Console, holdfast
+from ..cli.kept_runs import Runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

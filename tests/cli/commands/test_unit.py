@@ -1,0 +1,112 @@
+"""`holdfast unit`: a unit that systemd accepts, with limits that follow the settings."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from configparser import ConfigParser
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ..console import holdfast
+from ..kept_runs import one_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KINDS = ["--user", "--system"]
+
+
+@pytest.fixture(autouse=True)
+def no_settings_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+def unit(*words: str) -> str:
+    done = holdfast("unit", *words)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return done.stdout.decode()
+
+
+def service(text: str) -> dict[str, str]:
+    """The section of the service; strict, so a key that is there twice is an error."""
+    parser = ConfigParser(interpolation=None, delimiters=("=",))
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read_string(text)
+    assert parser.sections() == ["Unit", "Service", "Install"]
+    return dict(parser["Service"])
+
+
+def verify(path: Path, kind: str) -> str:
+    """What systemd says about a unit; nothing when it is right."""
+    environ = {**os.environ, "XDG_RUNTIME_DIR": str(path.parent)}
+    done = subprocess.run(
+        ["systemd-analyze", "verify", kind, str(path)], capture_output=True, text=True, env=environ, check=False
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_systemd_accepts_it(kind: str, tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("allowed: no systemd-analyze here")
+    path = tmp_path / "holdfast.service"
+    path.write_text(unit(kind, "--listen", "127.0.0.1:7300"))
+    assert verify(path, kind) == ""
+    # The control: it does look.
+    path.write_text(path.read_text().replace("Delegate=yes", "Delegated=yes"))
+    assert "Unknown key" in verify(path, kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_matters_is_there(kind: str) -> None:
+    found = service(unit(kind))
+    assert found["Type"] == "notify"
+    assert found["Delegate"] == "yes"
+    assert found["KillMode"] == "process", "guards and runs outlive the daemon when they are meant to"
+    assert found["OOMPolicy"] == "continue"
+    assert found["Restart"] == "on-failure"
+    assert int(found["WatchdogSec"]) > 0
+    assert "HUP" in found["ExecReload"]
+    assert not {"NoNewPrivileges", "PrivateTmp", "ProtectSystem"} & set(found), "runs would inherit it"
+
+
+def test_the_stop_limit_follows_the_drain(state_directory: Path) -> None:
+    state_directory.mkdir(parents=True)
+    (state_directory / "config.toml").write_text("[shutdown]\ndrain = '5m'\n[defaults]\ngrace = 60\n")
+    assert int(service(unit())["TimeoutStopSec"]) > 360
+    assert 60 < int(service(unit("--drain", "60s", "--default-grace", "1s"))["TimeoutStopSec"]) < 120
+
+
+def test_flags_become_flags_of_the_daemon(tmp_path: Path) -> None:
+    start = service(unit("--max-runs=3", "--listen", "[::1]:1", "--listen", "127.0.0.1:2", "--allow-remote"))[
+        "ExecStart"
+    ]
+    program, _, rest = start.partition(" ")
+    assert os.path.isabs(program)
+    assert rest.endswith("serve --max-runs 3 --listen [::1]:1 --listen 127.0.0.1:2 --allow-remote")
+    odd = tmp_path / 'a b%$"\\'
+    odd.mkdir()
+    start = service(unit("--state-dir", str(odd)))["ExecStart"]
+    assert start.endswith(f'--state-dir "{tmp_path}/a b%%$$\\"\\\\"')
+
+
+def test_the_system_unit_has_a_user_and_a_directory_of_its_own() -> None:
+    found = service(unit("--system"))
+    assert (found["User"], found["StateDirectory"], found["StateDirectoryMode"]) == ("holdfast", "holdfast", "0700")
+    assert "--state-dir /var/lib/holdfast" in found["ExecStart"]
+    assert "User" not in service(unit("--user"))
+    assert "StateDirectory" not in service(unit("--system", "--state-dir", "/srv/holdfast"))
+
+
+def test_your_path_is_that_of_the_user_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:/a b%c$d")
+    assert service(unit())["Environment"] == f'"PATH={os.environ["PATH"].replace("%", "%%")}"'
+
+
+def test_mistakes() -> None:
+    assert "--user and --system were both given" in one_line(holdfast("unit", "--user", "--system"))
+    assert "unit takes no 'x'" in one_line(holdfast("unit", "x"))
+    assert "--max-runs 'x' is not a whole number" in one_line(holdfast("unit", "--max-runs", "x"))

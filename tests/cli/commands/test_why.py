@@ -1,0 +1,120 @@
+"""`holdfast why`: the evidence as a story, and every fact in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from holdfast.journal.facts import FACTS, OBSERVED, make_fact
+from holdfast.outcome import decide
+from holdfast.wording.timeline import timeline, words
+
+from ..console import holdfast
+from ..kept_runs import as_json
+
+if TYPE_CHECKING:
+    from ..kept_runs import Runs
+
+
+def test_what_decided_is_marked(runs: Runs) -> None:
+    run_id = runs.ended("sh", "-c", "echo out; exit 3")
+    text = holdfast("why", run_id).stdout.decode()
+    assert "failed, cause exit: exited with code 3" in text
+    (decided,) = [line for line in text.splitlines() if line.startswith("=>      ")]
+    assert decided.endswith("the command exited with code 3")
+    assert "output on stdout: 4B" in text
+
+
+def test_what_came_late_is_marked(runs: Runs) -> None:
+    """Exit 0 after the deadline: the exit is late, and so is what was written on the way out."""
+    command = "trap 'echo last words; exit 0' TERM; echo ready; while :; do sleep 0.01; done"
+    run_id = runs.ended("sh", "-c", command, options=("--timeout", "200ms"))
+    told = as_json(holdfast("why", "--json", run_id))
+    assert (told["status"], told["cause"]) == ("timed_out", "deadline")
+    marks = [(event["fact"], event["mark"]) for event in told["timeline"] if event["mark"]]
+    assert marks[0] == ("deadline", "decided")
+    assert set(marks[1:]) == {("output", "late"), ("exited", "late")}
+    times = [event["at_s"] for event in told["timeline"]]
+    assert times == sorted(times)
+    text = holdfast("why", run_id).stdout.decode()
+    assert "its deadline of 200ms passed" in text
+    assert "SIGTERM sent to" in text
+    assert " ~ came too late to count." in text
+
+
+def test_who_asked_and_why(runs: Runs) -> None:
+    run_id = runs.sleeper()
+    holdfast("cancel", run_id, "--reason", "not needed\x1b[2J")
+    text = holdfast("why", run_id).stdout.decode()
+    assert "asked to stop by process" in text
+    assert "cause user: not needed\\x1b[2J" in text
+
+
+def test_a_live_run_has_a_story_so_far(runs: Runs) -> None:
+    run_id = runs.sleeper()
+    text = holdfast("why", run_id).stdout.decode()
+    assert "running, no verdict yet" in text
+    assert f"The run goes on: holdfast logs -f {run_id} follows it." in text
+
+
+def test_a_run_whose_guard_died(runs: Runs) -> None:
+    run_id = runs.sleeper()
+    runs.kill_guard(run_id)
+    text = holdfast("why", run_id).stdout.decode()
+    assert "lost, cause guard" in text
+    assert "the guard was found dead" in text
+    assert "every process of the run is gone" in text
+
+
+EVERY: dict[str, dict[str, Any]] = {
+    "started": {"pid": 5, "guard_pid": 4, "start_ticks": 1, "containment": "cgroup", "cgroup": None},
+    "warned": {"signal": 10, "reached": 1},
+    "stop_asked": {"cause": "user", "signal": 2, "by_pid": 3, "by_uid": 0, "reason": "r"},
+    "deadline": {"limit_ns": 10**9},
+    "idle": {"limit_ns": 10**9},
+    "queue_expired": {"limit_ns": 10**9},
+    "limit": {"what": "memory", "limit": 1024, "seen": 2048},
+    "oom": {"kills": 1},
+    "signalled": {"signal": 15, "rung": 0, "reached": 2, "refused": 1},
+    "exited": {"wait_status": 0x8B, "user_us": 0, "system_us": 0, "max_rss_kib": 0},
+    "stragglers": {"count": 2, "policy": "kill"},
+    "drained": {"how": "idle", "stdout_bytes": 1, "stderr_bytes": 2, "late_bytes": 0, "dropped_bytes": 3},
+    "tree": {"how": "survivors", "count": 1, "survivors": ({"pid": 7},)},
+    "end": {"user_us": 1, "system_us": 1, "max_rss_kib": 1},
+    "spawn_failed": {"step": "exec", "error": 2},
+    "extended": {"limit_ns": 10**9},
+    "stopped": {"signal": 19},
+    "continued": {},
+    "owner_gone": {"pid": 1, "uid": 0},
+    "owner_came": {"pid": 1, "uid": 0},
+    "recording_failed": {"error": 28},
+    "lost": {"why": "host"},
+    "entered": {"pid": 7, "agent_pid": 6, "start_ticks": 1, "container": "box"},
+    "container_lost": {"why": "gone", "reason": None},
+}
+
+
+@pytest.mark.parametrize("kind", [*(layout.name for layout in FACTS.values()), *OBSERVED])
+def test_every_fact_has_words(kind: str) -> None:
+    if kind in ("header", "spec", "output"):
+        return
+    told = words(make_fact(kind, 1, **EVERY[kind]))
+    assert told
+    assert "{" not in told  # no dump of its fields
+    assert told.isprintable()
+
+
+def test_only_the_policy_to_leave_them_leaves_processes_alone() -> None:
+    tree = make_fact("tree", 1, **EVERY["tree"])
+    for policy, told in (("kill", "could not be ended"), ("wait", "could not be ended"), ("leave", "left alone")):
+        stragglers = make_fact("stragglers", 1, count=1, policy=policy)
+        assert words(tree, {"stragglers": stragglers}) == f"1 process {told}: 7"
+    assert words(tree) == "1 process could not be ended: 7"
+
+
+def test_a_fact_of_a_newer_guard_is_told_by_its_name() -> None:
+    fact = make_fact("continued", 1)._replace(kind="teleported")
+    assert words(fact) == "teleported"
+    (event,) = timeline(None, [fact], decide([fact]), [])
+    assert (event.at_s, event.mark) == (None, "")

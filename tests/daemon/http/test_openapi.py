@@ -1,0 +1,175 @@
+"""The OpenAPI document: complete, valid, the same everywhere; and a fuzzer that goes by it finds nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+
+from holdfast import outcome
+from holdfast.daemon.http import openapi
+from holdfast.daemon.http.app import operations
+from holdfast.daemon.http.routes import meta, output, runs, sessions
+from holdfast.daemon.http.wire import types
+from holdfast.journal.facts import CAUSES
+from holdfast.web import problems
+
+from ...support.daemons import daemon
+from ...support.web import fetch, port_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DOCUMENT: dict[str, Any] = json.loads(openapi.document(operations()[:-1]))
+CONTRACT = {
+    "/v1/runs": {"post", "get"},
+    "/v1/runs/{run_id}": {"get"},
+    "/v1/runs/{run_id}/wait": {"get"},
+    "/v1/runs/{run_id}/output": {"get"},
+    "/v1/runs/{run_id}/evidence": {"get"},
+    "/v1/runs/{run_id}/cancel": {"post"},
+    "/v1/runs/{run_id}/input": {"post"},
+    "/v1/runs/{run_id}/extend": {"post"},
+    "/v1/sessions": {"get"},
+    "/v1/sessions/{session}": {"delete"},
+    "/v1/events": {"get"},
+    "/v1/doctor": {"get"},
+    "/v1/health": {"get"},
+    "/metrics": {"get"},
+}
+POSTED = """
+argv cwd env stdin timeout_s idle_timeout_s idle_counts grace_s ladder drain_s stragglers memory_bytes pids
+max_output_bytes session parent labels name priority queue_timeout_s concurrency_key on_verdict
+"""
+REPORTED = """
+run_id state name argv session parent labels status cause reason exit_code signal pid queued_at started_at
+verdict_at exited_at settled_at duration_s escalated containment tree survivors stragglers output usage evidence
+"""
+
+# Ids that exist: what is made up would only ever be answered with 404.
+RUNS_TO_ASK = '[parameters]\n"path.run_id" = "over"\n' + "".join(
+    f'[[operations]]\ninclude-path = "/v1/runs/{{run_id}}/{what}"\nparameters = {{ "path.run_id" = "live" }}\n'
+    for what in ("extend", "input", "resize", "signal")
+)
+
+
+def references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name == "$ref":
+                yield inner
+            yield from references(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from references(inner)
+
+
+def test_every_route_of_the_contract_is_in_it() -> None:
+    assert DOCUMENT["openapi"].startswith("3.1.")
+    assert {path: set(DOCUMENT["paths"][path]) for path in CONTRACT} == CONTRACT
+
+
+def test_the_names_are_the_contracts() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    assert not set(POSTED.split()) - schemas["Submission"]["properties"].keys()
+    assert schemas["Submission"]["required"] == ["argv"]
+    assert schemas["Report"]["required"] == REPORTED.split()  # always there, null where nothing is known
+
+
+def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    assert {ref.removeprefix("#/components/schemas/") for ref in references(DOCUMENT)} <= schemas.keys()
+    for schema in schemas.values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_every_operation_has_a_name_of_its_own_and_says_what_may_go_wrong() -> None:
+    found = [one for methods in DOCUMENT["paths"].values() for one in methods.values()]
+    names = [one["operationId"] for one in found]
+    assert len(set(names)) == len(names)
+    for one in found:
+        assert {"401", "403", "422"} <= one["responses"].keys()
+        for status, response in one["responses"].items():
+            kind = "application/problem+json" if status >= "4" else None
+            assert kind is None or kind in response["content"]
+    assert "Retry-After" in DOCUMENT["paths"]["/v1/runs"]["post"]["responses"]["503"]["headers"]
+
+
+def test_parameters_that_have_to_be_there_say_so() -> None:
+    needed = {
+        (path, one["name"])
+        for path, methods in DOCUMENT["paths"].items()
+        for operation in methods.values()
+        for one in operation.get("parameters", ())
+        if one["in"] == "query" and one.get("required", False)
+    }
+    assert needed == {("/v1/search", "q")}
+
+
+def test_causes_are_the_same_everywhere() -> None:
+    """Those of stops come from the journal; the sidecar's schema names all of them."""
+    schema = json.loads(resources.files("holdfast.sidecar").joinpath("schema.json").read_text())
+    assert set(get_args(types.Cause)) == set(schema["$defs"]["Cause"]["enum"])
+    assert set(get_args(types.Cause)) == {cause for causes in outcome.STATUSES.values() for cause in causes}
+    assert get_args(types.Status) == tuple(outcome.STATUSES)
+    assert set(get_args(types.Asked)) == set(CAUSES.words.values())
+    parameters = DOCUMENT["paths"]["/v1/runs"]["get"]["parameters"]
+    cause = next(one["schema"] for one in parameters if one["name"] == "cause")
+    assert sorted(cause["items"]["enum"]) == sorted(get_args(types.Cause))
+
+
+def test_it_is_printed_for_those_who_make_clients() -> None:
+    command = [sys.executable, "-m", "holdfast.daemon.http.openapi"]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=60)
+    assert done.stderr == b""
+    assert json.loads(done.stdout)["paths"].keys() == {*DOCUMENT["paths"], "/openapi.json"}
+
+
+def test_the_manual_names_every_route_and_every_problem() -> None:
+    manual = (Path(__file__).parents[3] / "docs" / "http.md").read_text()
+    asked = (*runs.OPERATIONS, *output.OPERATIONS, *sessions.OPERATIONS, *meta.OPERATIONS)  # pages have their own
+    routes = {one.path.replace("{run_id}", "ID").replace("{session}", "NAME") for one in asked}
+    assert not [route for route in routes if route not in manual]
+    kinds = [kind for kind in vars(problems).values() if isinstance(kind, problems.ProblemKind)]
+    assert len(kinds) > 15
+    assert not [kind for kind in kinds if f"`{kind.word}`" not in manual or str(kind.status) not in manual]
+
+
+@pytest.mark.guard
+@pytest.mark.slow
+def test_a_fuzzer_finds_no_failure_and_no_breach_of_contract(tmp_path: Path) -> None:
+    # Not "every request the schema allows is taken": what a schema cannot say (a ladder, a path, a cursor) is a 422.
+    with daemon(tmp_path / "state", "--listen", "127.0.0.1:0", "--queue-limit", "50") as running:
+        port = port_of(running)
+        token = (running.state_dir / "token").read_text().strip()
+        served = fetch(port, "/openapi.json", headers={"Authorization": f"Bearer {token}"})
+        assert served.json["paths"].keys() >= DOCUMENT["paths"].keys()
+        running.wait(running.submit(["sh", "-c", "echo out; echo err >&2; exit 3"], run_id="over")["run_id"])
+        running.submit(["sleep", "600"], run_id="live", stdin="pipe", timeout_s=900)
+        (tmp_path / "schemathesis.toml").write_text(RUNS_TO_ASK)
+        command = [
+            sys.executable,
+            "-m",
+            "schemathesis.cli",
+            "run",
+            f"http://127.0.0.1:{port}/openapi.json",
+            f"--header=Authorization: Bearer {token}",
+            "--max-examples=5",
+            "--exclude-path=/v1/events",  # never ends
+            "--exclude-path=/v1/doctor",  # takes a second each
+            "--exclude-checks=positive_data_acceptance",
+            "--suppress-health-check=all",
+            "--request-timeout=30",
+            "--no-color",
+            "--seed=1",
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+        assert fetch(running, "/v1/health").json["status"] == "ok"
+        assert not [line for line in running.lines if "Traceback" in line or "failed" in line]
