@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.state import run_directory, sessions
 from holdfast.state.index.index import Index
+from holdfast.state.index.session_list import list_sessions
 from holdfast.values.errors import SessionClosedError, SpecError, StateError
 from holdfast.values.spec import make_spec
 from tests.support.durable import DurableRun, journal_bytes, put_run, run_to_end
@@ -113,7 +114,7 @@ class TestClosing:
             run.until_ready()
             sessions.mark_closed(state, "old")
             sessions.mark_closed(state, "empty")
-            found = sessions.list_all(index)
+            found = list_sessions(index)
         assert [(one.name, one.live, one.ended, one.closed is not None) for one in found] == [
             ("both", 1, 1, False),
             ("old", 0, 1, True),

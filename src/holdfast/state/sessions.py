@@ -18,7 +18,6 @@ from .directory import StateDirectory, state_error, write_atomically
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .index.index import Index
     from .parallel_stop import StopResult
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
@@ -32,16 +31,6 @@ class ClosedSession(NamedTuple):
     name: str
     closed_at_ns: int
     reason: str
-
-
-class SessionState(NamedTuple):
-    """A session as lists show it: how many of its runs live, how many have ended, and whether it is closed."""
-
-    name: str
-    live: int
-    ended: int
-    newest_ns: int  # when its newest run was begun; 0: it had none
-    closed: ClosedSession | None
 
 
 class SessionClosing(NamedTuple):
@@ -96,22 +85,6 @@ def list_closed(state: StateDirectory) -> list[ClosedSession]:
         raise state_error(error, state.sessions_path) from None
     found = [_read_mark(os.path.join(state.sessions_path, name), name) for name in names]
     return sorted(found, key=lambda session: session.closed_at_ns, reverse=True)
-
-
-def list_all(index: Index) -> list[SessionState]:
-    """Every session that has runs or is closed, the one with the newest run first. Brings the index up to date."""
-    live: dict[str, list[int]] = {}
-    for entry in index.refresh():
-        if isinstance(name := entry.report.get("session"), str):
-            live.setdefault(name, []).append(entry.begun_ns)
-    ended = index.sessions()
-    closed = {session.name: session for session in list_closed(index.state)}
-    found = []
-    for name in {*live, *ended, *closed}:
-        count, newest_ns = ended.get(name, (0, 0))
-        begun = live.get(name, [])
-        found.append(SessionState(name, len(begun), count, max([newest_ns, *begun]), closed.get(name)))
-    return sorted(found, key=lambda session: (session.newest_ns, session.name), reverse=True)
 
 
 def mark_closed(state: StateDirectory, session: str, reason: str = "") -> None:

@@ -10,10 +10,10 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...state import sessions
 from ...state.index import prune
 from ...state.index.index import Index
 from ...state.index.listing import make_cursor, parse_cursor
+from ...state.index.session_list import list_sessions
 from ...state.index.summary import RunSummary, look
 from ...values.errors import RunNotFoundError
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from ...state.directory import StateDirectory
     from ...state.index.prune import PruneBounds, Pruned
+    from ...state.index.session_list import SessionState
     from ...state.index.summary import Filters
-    from ...state.sessions import SessionState
     from ..process.log import Log
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class History:
 
     async def sessions(self) -> list[SessionState]:
         """Every session that has runs or is closed."""
-        return await self._do(lambda: sessions.list_all(self._index))
+        return await self._do(lambda: list_sessions(self._index))
 
     async def ended_between(self, since_ns: int, until_ns: int) -> tuple[list[Any], bool]:
         """As Index.timings, newest first, and whether there were more than these."""

@@ -18,6 +18,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ...state import run_directory, sessions
+from ...state.index.session_list import SessionState
 from ...state.index.summary import RunSummary
 from ...values.errors import DrainingError, IdempotencyConflictError, RequestError, RunNotFoundError
 from ..queue import unstarted
@@ -320,7 +321,7 @@ class Service:
             if tracked.spec is not None and tracked.spec.session is not None:
                 queued[tracked.spec.session] = queued.get(tracked.spec.session, 0) + 1
         found = {session.name: session for session in await self.history.sessions()}
-        empty = [sessions.SessionState(name, 0, 0, 0, None) for name in queued if name not in found]
+        empty = [SessionState(name, 0, 0, 0, None) for name in queued if name not in found]
         return [
             {
                 "name": session.name,
