@@ -20,8 +20,8 @@ from functools import partial
 
 from holdfast.journal.codec import encode_fact, journal_preamble
 from holdfast.projections.report import report
+from holdfast.sqlite.database import writing
 from holdfast.state.directory import StateDirectory
-from holdfast.state.index.database import writing
 from holdfast.state.index.index import Index
 from holdfast.state.index.summary import Filters, RunSummary
 from holdfast.state.index.summary_rows import put

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..sqlite import database
 from ..state.file_lock import FileLock
-from ..state.index import database
+from ..state.index import index_file
 from ..state.index.index import Index
 from ..state.upkeep.finding import OK, PROBLEM, REAP, WARNING, DoctorFinding, PlannedRepair
 from ..values.errors import StateError
@@ -65,9 +65,9 @@ def survivor_ids(state: StateDirectory) -> list[str]:
 
 
 def _quick_check(path: str) -> str | None:
-    connection = sqlite3.connect(f"{Path(path).as_uri()}?mode=ro", uri=True, timeout=_WAIT_S)
+    connection = database.open_file(path, "ro", busy_s=_WAIT_S)
     try:
-        if connection.execute("PRAGMA application_id").fetchone()[0] != database.APPLICATION_ID:
+        if database.read_pragma(connection, "application_id") != index_file.APPLICATION_ID:
             return "is no index of Holdfast"
         (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         return None if answer == "ok" else f"is damaged: {answer}"

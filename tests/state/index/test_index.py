@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from holdfast.sqlite import database, sql_files
 from holdfast.state import run_directory
-from holdfast.state.index import database, queries, rebuild
 from holdfast.state.index import index as index_module
+from holdfast.state.index import index_file, queries, rebuild
 from holdfast.state.index.index import Index
 from holdfast.state.index.listing import Listing
 from holdfast.state.index.summary import Filters, look
@@ -505,7 +506,7 @@ class TestSchema:
         return {**found, "tables": sorted(strict.fetchall())}
 
     def test_fresh_equals_migrated(self, tmp_path: Path) -> None:
-        fresh = database.create(str(tmp_path / "fresh"))
+        fresh = index_file.create(str(tmp_path / "fresh"))
         migrated = sqlite3.connect(tmp_path / "migrated", isolation_level=None)
         database.migrate(migrated, queries.migrations())
         assert self.shape(fresh) == self.shape(migrated)
@@ -522,19 +523,19 @@ class TestSchema:
         folder.mkdir()
         (folder / "0001_a.sql").write_text("CREATE TABLE a (x);\n-- why\nINSERT INTO a\nVALUES (1);\n")
         connection = sqlite3.connect(tmp_path / "index", isolation_level=None)
-        database.migrate(connection, queries.migrations(str(folder)))
+        database.migrate(connection, sql_files.load_migrations(str(folder)))
         (folder / "0002_b.sql").write_text("ALTER TABLE a ADD COLUMN y;\nINSERT INTO nowhere VALUES (1);\n")
         with pytest.raises(sqlite3.OperationalError):
-            database.migrate(connection, queries.migrations(str(folder)))
+            database.migrate(connection, sql_files.load_migrations(str(folder)))
         assert connection.execute("SELECT * FROM a").fetchall() == [(1,)]
         (folder / "0002_b.sql").write_text("ALTER TABLE a ADD COLUMN y DEFAULT 2;\n")
         for _ in range(2):
-            database.migrate(connection, queries.migrations(str(folder)))
+            database.migrate(connection, sql_files.load_migrations(str(folder)))
         assert connection.execute("SELECT * FROM a").fetchall() == [(1, 2)]
         assert connection.execute("PRAGMA user_version").fetchone() == (2,)
         (folder / "0002_b.sql").rename(folder / "0003_b.sql")
         with pytest.raises(ValueError, match="not numbered"):
-            queries.migrations(str(folder))
+            sql_files.load_migrations(str(folder))
         connection.close()
 
     def test_an_older_index_is_migrated_when_opened(
@@ -553,7 +554,7 @@ class TestSchema:
         path = tmp_path / "queries.sql"
         path.write_text("-- name: a\nSELECT 1;\n-- name: a\nSELECT 2;\n")
         with pytest.raises(ValueError, match="two"):
-            queries.load(str(path))
+            sql_files.load_named(str(path))
 
 
 _REFRESHES = """
@@ -622,7 +623,7 @@ class TestSeveralProcesses:
         put_run(state, "one")
         script = """
 import os, sys
-from holdfast.state import index as module
+from holdfast.state.index import index as module
 from holdfast.state.directory import StateDirectory
 put = module.put
 def put_and_die(connection, entries):

@@ -24,8 +24,8 @@ import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ...state.index import database, queries
-from ...values.errors import StateError, StateVersionError
+from ...sqlite import database, sql_files
+from ...values.errors import StateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,7 +111,7 @@ def _future_of(worker: _Worker, action: Callable[[sqlite3.Connection], T]) -> as
 
 def statements(name: str) -> dict[str, str]:
     """The named statements of `sql/NAME.sql`."""
-    return queries.load(os.path.join(_SQL, f"{name}.sql"))
+    return sql_files.load_named(os.path.join(_SQL, f"{name}.sql"))
 
 
 class _Worker:
@@ -234,10 +234,9 @@ def _tell(answers: list[_Answer], path: str) -> None:
 def _connect(path: str) -> sqlite3.Connection:
     if not os.path.exists(path):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    connection = sqlite3.connect(path, timeout=database.BUSY_S, isolation_level=None, check_same_thread=False)
+    connection = database.open_file(path)
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")  # an answered submit is on disk
+        database.make_durable(connection)  # an answered submit is on disk
         _migrate(connection, path)
     except BaseException:
         connection.close()
@@ -246,16 +245,12 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 def _migrate(connection: sqlite3.Connection, path: str) -> None:
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    application: int = connection.execute("PRAGMA application_id").fetchone()[0]
-    steps = queries.migrations(os.path.join(_SQL, "migrations"))
+    version = database.read_pragma(connection, "user_version")
+    application = database.read_pragma(connection, "application_id")
+    steps = sql_files.load_migrations(os.path.join(_SQL, "migrations"))
     if application not in (0, APPLICATION_ID):
         raise StateError(f"{path} belongs to another program", remedy="move it away")
-    if version > len(steps):
-        raise StateVersionError(
-            f"{path} has version {version}, this Holdfast knows {len(steps)}",
-            remedy="use the Holdfast that made it, or another state directory (--state-dir)",
-        )
+    database.check_version(path, version, len(steps))
     if version < len(steps):
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         database.migrate(connection, steps)
@@ -271,5 +266,5 @@ def _move_aside(path: str) -> str:
 
 
 def _state_error(error: sqlite3.Error, path: str) -> StateError:
-    remedy = database.as_state_error(error, path).remedy
+    remedy = database.remedy_for(error, "move it away: the daemon makes a new one, and the runs queued in it are lost")
     return StateError(f"cannot use the daemon's file {path}: {error}", remedy=remedy)

@@ -18,12 +18,14 @@ import sqlite3
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+from ...sqlite import database
 from ...values.errors import ResourceError, StateError
 from .. import run_directory
 from ..directory import StateDirectory, state_error
 from ..file_lock import FileLock
-from . import database, queries, rebuild
+from . import index_file, rebuild
 from .listing import Listing, make_cursor
+from .queries import STATEMENTS as _SQL
 from .summary import Filters, RunSummary, look, newest_first
 from .summary_rows import entry_of, put
 
@@ -38,7 +40,6 @@ Entries: TypeAlias = list[RunSummary]
 RunIds: TypeAlias = list[str]
 Rows: TypeAlias = list[Any]
 _BATCH = 500  # runs per transaction: bounds memory and how long other writers wait
-_SQL = queries.load()
 
 
 class SummaryPage(NamedTuple):
@@ -168,7 +169,7 @@ class Index:
                 self.close()
                 rebuild.rebuild(self.state)
         except sqlite3.Error as error:
-            raise database.as_state_error(error, self.path) from None
+            raise index_file.as_state_error(error, self.path) from None
         except OSError as error:
             raise state_error(error, self.state.path) from None
         return self.count()
@@ -180,7 +181,7 @@ class Index:
                 for answer in self._try(operation):
                     return answer
         except sqlite3.Error as error:
-            raise database.as_state_error(error, self.path) from None
+            raise index_file.as_state_error(error, self.path) from None
         except OSError as error:
             raise state_error(error, self.state.path) from None
         raise StateError(
@@ -197,7 +198,7 @@ class Index:
                 if _identity(self.path) == seen:
                     return (answer,)
             return ()  # removed behind our back: what was written went with it
-        except database.DamagedIndexError as error:
+        except index_file.DamagedIndexError as error:
             why = str(error)
         except sqlite3.DatabaseError as error:
             if not database.is_damage(error):
@@ -212,7 +213,7 @@ class Index:
     def _connected(self, identity: tuple[int, int] | None) -> sqlite3.Connection:
         if self._connection is None or self._identity != identity:
             self.close()
-            self._connection = database.connect(self.path)
+            self._connection = index_file.connect(self.path)
             self._identity = identity
         return self._connection
 

@@ -13,14 +13,13 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ...values.errors import SpecError
-from . import queries
+from .queries import STATEMENTS as _SQL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from .summary import Filters
 
-_SQL = queries.load()
 _PROBED = 100
 
 

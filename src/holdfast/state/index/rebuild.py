@@ -12,8 +12,9 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...sqlite import database
 from .. import run_directory
-from . import database
+from . import index_file
 from .summary import look
 from .summary_rows import put
 
@@ -53,12 +54,12 @@ def rebuild(state: StateDirectory) -> Rebuilt:
     ended: set[str] = set()
     live = set(state.live_ids())
     try:
-        connection = database.create(aside)
+        connection = index_file.create(aside)
         try:
             run_ids = state.all_ids()
             while batch := list(islice(run_ids, _BATCH)):
                 ended |= _fill(state, connection, batch, live)
-            database.seal(connection, aside)
+            index_file.seal(connection, aside)
         finally:
             connection.close()
     except BaseException:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from . import queries
+from .queries import STATEMENTS as _SQL
 from .summary import RunSummary
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable
 
-_SQL = queries.load()
 _AS_REPORTED = (
     *("name", "session", "parent", "status", "cause", "state", "exit_code", "signal"),
     *("started_at", "verdict_at", "settled_at", "duration_s", "tree", "containment"),

@@ -1,0 +1,1 @@
+"""SQLite files: opening, transactions, migrations, and SQL kept in files of its own."""
