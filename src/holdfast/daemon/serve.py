@@ -22,6 +22,7 @@ from ..runs.supervisor import Supervisor
 from ..state import owner_lock
 from ..state.directory import StateDirectory
 from ..state.index.prune import PruneBounds
+from ..state.token import load_token
 from ..values.errors import HoldfastError
 from .drain import Drain, Phase
 from .engines.engine import LocalEngine
@@ -169,7 +170,7 @@ class _Daemon:
     def _app(self, service: Service) -> Any:
         from .http.app import make_app
         from .http.browser import login, pages
-        from .http.security import Security, load_token
+        from .http.security import Security
 
         token = load_token(self._state.path) if self._config.listen else None
         hosts = [address.rpartition(":")[0] for address in self._config.listen]

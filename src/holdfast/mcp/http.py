@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import anyio
 import uvicorn
-from starlette.datastructures import Headers
 
-from ..daemon.http.security import TOKEN_FILE, Security, load_token
+from ..state.token import TOKEN_FILE, load_token
 from ..values.errors import HoldfastError
 from ..web.problems import ProblemError, ProblemKind, respond
+from ..web.walls import TokenPolicy, Walls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ class HttpTransport:
     def __init__(self, address: tuple[str, int], state: StateDirectory) -> None:
         self._host = address[0]
         self._token_file = os.path.join(state.path, TOKEN_FILE)
-        self._security = Security.of(load_token(state.path), [self._host])
+        self._policy = TokenPolicy.of(load_token(state.path), [self._host])
         self._listener = _listen(address)
 
     @property
@@ -46,10 +46,15 @@ class HttpTransport:
     async def __call__(self, server: MCPServer, stop: anyio.Event) -> None:
         """Serve until `stop`; every request then has a moment to be answered, and its answer an end."""
         answers = _Answers(server.streamable_http_app(host=self._host))
-        app = _Walled(answers, self._security)
+        app = Walls(answers, self._policy)
         # By name: uvicorn would take the faster parser where it is installed, and that one has no bound for a head.
         config = uvicorn.Config(
-            app, http="h11", log_level="warning", timeout_graceful_shutdown=2 * _LAST_ANSWERS_S, access_log=False
+            app,
+            http="h11",
+            ws="none",
+            log_level="warning",
+            timeout_graceful_shutdown=2 * _LAST_ANSWERS_S,
+            access_log=False,
         )
         serving = _Serving(config)
 
@@ -65,23 +70,6 @@ class HttpTransport:
             with self._listener:
                 await serving.serve([self._listener])
             group.cancel_scope.cancel()
-
-
-class _Walled:
-    """Nothing gets past without the token, or from a page of somebody else's."""
-
-    def __init__(self, app: ASGIApp, security: Security) -> None:
-        self._app = app
-        self._security = security
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            try:
-                self._security.check(scope, Headers(scope=scope))
-            except ProblemError as error:
-                await respond(error)(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
 
 
 class _Answers:

@@ -25,6 +25,7 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .problems import MALFORMED, MEDIA_TYPE, PREFIX, TOO_SLOW, Problem
+from .scope import ABORT, CROWDED
 
 if TYPE_CHECKING:
     import asyncio
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 HEAD_S = 10.0  # unless the application says otherwise, in `state.head_s`
 LONGEST_HEAD = 64 << 10  # bytes, or a little more: what comes in one piece is looked at as a whole
-ABORT = "holdfast.abort"  # in the state of each request's scope: cuts the connection, whatever is still to be sent
-CROWDED = "holdfast.crowded"  # there, too: this one came when there were too many
 _PEER = struct.Struct("iII")
 _FIRST_LINE = "begin with a line like `GET /v1/runs HTTP/1.1`, the method in capitals; no TLS or HTTP/2 is spoken here"
 _WHOLE = f"send HTTP/1.1, with one Host and a head of at most {LONGEST_HEAD} bytes"

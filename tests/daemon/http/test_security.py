@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.daemon.http.security import TOKEN_FILE, Security, load_token
+from holdfast.daemon.http.security import Security
+from holdfast.state.token import TOKEN_FILE, load_token
 from holdfast.values.errors import StateError
 from holdfast.web.problems import ProblemError
 
@@ -109,7 +110,7 @@ def test_the_word_bearer_may_be_written_as_one_likes() -> None:
 
 
 def test_a_daemon_without_a_token_lets_nobody_in_over_tcp() -> None:
-    assert refusal(TCP, {"host": "localhost", "authorization": "Bearer "}, Security(None)) == 401
+    assert refusal(TCP, {"host": "localhost", "authorization": "Bearer "}, Security.of(None)) == 401
 
 
 def test_only_named_paths_are_open() -> None:

@@ -17,10 +17,10 @@ from ...values.spec import make_spec
 from ...web import problems
 from ...web.body import BodyBounds, leave_unread
 from ...web.problems import ProblemError, problem_of, problem_of_os_error, respond
+from ...web.walls import Walls
 from . import openapi
 from .browser import login, pages
 from .routes import meta, output, processes, repairs, runs, search, sessions, statistics, timeline
-from .security import Walls
 from .wire.operation import Operation
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def make_app(service: Service, *, security: Security, routes: Sequence[BaseRoute
     bounds = BodyBounds(service.config.request_bytes, service.config.request_timeout_s)
     app = Starlette(
         routes=[*_routes(operations(), service, bounds), *_streams(service), *pages.routes(), *routes],
-        middleware=[Middleware(Walls, security=security)],
+        middleware=[Middleware(Walls, policy=security)],
         exception_handlers={
             ProblemError: _problem,
             HoldfastError: _refused,

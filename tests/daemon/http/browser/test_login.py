@@ -31,7 +31,7 @@ def session_of(logins: Logins) -> str:
 
 
 def refusal(logins: Logins, method: str, headers: dict[str, str]) -> int | None:
-    security = Security(TOKEN, logins=logins)
+    security = Security.of(TOKEN)._replace(logins=logins)
     try:
         security.check({**TCP, "method": method}, {"host": "127.0.0.1:8000", **headers})
     except ProblemError as error:
@@ -92,7 +92,7 @@ def test_a_page_of_another_port_is_told_apart_by_the_browser(site: str) -> None:
 
 def test_a_browser_in_a_tunnel_to_the_socket_may_not_come_by_a_name_of_others() -> None:
     unix = {"type": "http", "server": ("/state/holdfast.sock", None), "path": "/v1/runs", "method": "GET"}
-    Security(TOKEN).check(unix, {"host": "localhost:7300", "sec-fetch-site": "same-origin"})
-    Security(TOKEN).check(unix, {"host": "anything.example"})  # a program, which is at this user's socket
+    Security.of(TOKEN).check(unix, {"host": "localhost:7300", "sec-fetch-site": "same-origin"})
+    Security.of(TOKEN).check(unix, {"host": "anything.example"})  # a program, which is at this user's socket
     with pytest.raises(ProblemError):
-        Security(TOKEN).check(unix, {"host": "rebound.example", "sec-fetch-site": "same-origin"})
+        Security.of(TOKEN).check(unix, {"host": "rebound.example", "sec-fetch-site": "same-origin"})

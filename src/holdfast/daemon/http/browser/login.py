@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Meta
 
 from ....web.problems import FORBIDDEN, REFUSED, UNAUTHORIZED, ProblemError
+from ....web.scope import is_unix
 from ..wire.operation import Operation, OperationCall, answer
 from ..wire.types import Time
 
@@ -129,8 +130,6 @@ class Login(msgspec.Struct):
 
 async def make_link(call: OperationCall) -> Response:
     """A new link. ProblemError: this daemon has no TCP listener, or a session asks (it may not make itself last)."""
-    from ..security import is_unix
-
     logins = logins_of(call)
     if not is_unix(call.request.scope) and "authorization" not in call.request.headers:
         raise ProblemError(FORBIDDEN, "a session cannot make a link", remedy=_OPEN)
@@ -156,8 +155,6 @@ async def exchange(call: OperationCall) -> Response:
 
 async def who(call: OperationCall) -> Response:
     """What the page needs to know before it asks for anything."""
-    from ..security import is_unix
-
     logins, request = logins_of(call), call.request
     if is_unix(request.scope):
         return answer(Login("socket", None))

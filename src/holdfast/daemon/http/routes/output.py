@@ -16,8 +16,8 @@ import msgspec
 from starlette.responses import Response
 
 from ....web.body import BYTES
-from ....web.connection import ABORT
 from ....web.problems import OUT_OF_RANGE, ProblemError
+from ....web.scope import ABORT
 from ..wire.operation import Header, Operation, OperationCall
 from ..wire.types import OutputFrame, OutputQuery, given
 from .ranges import Choice, Maps, OutputMap, Piece, RangeReader

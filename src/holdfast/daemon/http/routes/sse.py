@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from ....values.errors import SpecError
-from ....web.connection import ABORT
+from ....web.scope import ABORT
 from ...events.event import TYPES, Interest
 
 if TYPE_CHECKING:
