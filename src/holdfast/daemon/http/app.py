@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -19,35 +19,28 @@ from ...web.body import BodyBounds, leave_unread
 from ...web.problems import ProblemError, problem_of, problem_of_os_error, respond
 from ...web.walls import Walls
 from . import openapi
-from .browser import login, pages
-from .routes import meta, output, processes, repairs, runs, search, sessions, statistics, timeline
-from .wire.operation import Operation
+from .browser import pages
+from .operations import OPERATIONS
+from .routes import sse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
     from ..service.service import Service
     from .security import Security
+    from .wire.operation import Operation
 
 _log = logging.getLogger("holdfast.http")
-
-
-def operations() -> tuple[Operation, ...]:
-    """Everything that can be asked, the document itself included."""
-    modules = (runs, output, processes, timeline, search, sessions, statistics, meta, repairs, login)
-    found = tuple(operation for module in modules for operation in module.OPERATIONS)
-    handler = meta.document(lambda: openapi.document(found))
-    return (*found, Operation("GET", "/openapi.json", handler, "This document.", dict[str, Any]))
 
 
 def make_app(service: Service, *, security: Security, routes: Sequence[BaseRoute] = ()) -> Starlette:
     """The application for all listeners; `routes` are added behind the same walls (pages, streams)."""
     bounds = BodyBounds(service.config.request_bytes, service.config.request_timeout_s)
     app = Starlette(
-        routes=[*_routes(operations(), service, bounds), *_streams(service), *pages.routes(), *routes],
+        routes=[*_routes(service, bounds), *sse.routes(service), *pages.routes(), *routes],
         middleware=[Middleware(Walls, policy=security)],
         exception_handlers={
             ProblemError: _problem,
@@ -64,15 +57,9 @@ def make_app(service: Service, *, security: Security, routes: Sequence[BaseRoute
     return app
 
 
-def _streams(service: Service) -> list[BaseRoute]:
-    from .routes import sse
-
-    return list(sse.routes(service))
-
-
-def _routes(found: Iterable[Operation], service: Service, bounds: BodyBounds) -> list[BaseRoute]:
+def _routes(service: Service, bounds: BodyBounds) -> list[BaseRoute]:
     paths: dict[str, dict[str, Operation]] = {}
-    for operation in found:
+    for operation in (*OPERATIONS, openapi.OPERATION):
         paths.setdefault(operation.path, {})[operation.method] = operation
     return [Route(path, Place(methods, service, bounds)) for path, methods in paths.items()]
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from starlette.responses import Response
 
 from ...web.problems import MEDIA_TYPE, Problem
-from .wire.operation import list_fields
+from .operations import OPERATIONS
+from .wire.operation import Operation, list_fields
 from .wire.types import OutputFrame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from .wire.operation import Header, Operation
+    from .wire.operation import Header, OperationCall
 
 _PATH_PARAMETERS: dict[str, dict[str, Any]] = {
     "run_id": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,63}$"},
@@ -59,9 +60,10 @@ _EVENTS = {
 }
 
 
-def document(found: Iterable[Operation]) -> bytes:
+@cache
+def document() -> bytes:
     """The document as JSON."""
-    operations = tuple(found)
+    operations = (*OPERATIONS, OPERATION)
     schemas, components = _schemas(operations)
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
@@ -184,11 +186,17 @@ def _with_refusals(described: dict[str, Any], statuses: tuple[int, ...]) -> dict
     return {**described, "responses": {**described["responses"], **refusals}}
 
 
+async def show(_call: OperationCall) -> Response:
+    """The document, made when it is first asked for."""
+    return Response(document(), media_type="application/json")
+
+
+OPERATION = Operation("GET", "/openapi.json", show, "This document.", dict[str, Any])
+
+
 def main() -> None:
     """Print the document."""
-    from .app import operations
-
-    sys.stdout.buffer.write(document(operations()) + b"\n")
+    sys.stdout.buffer.write(document() + b"\n")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,12 @@
-"""About the daemon itself: health, doctor, metrics, and the document that describes all of this."""
+"""About the daemon itself: health, doctor, metrics."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.responses import Response
 
 from ..wire.operation import Operation, OperationCall, answer
 from ..wire.types import Doctor, Health
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 
 async def health(call: OperationCall) -> Response:
@@ -31,18 +26,6 @@ async def metrics(call: OperationCall) -> Response:
     from ...service.metrics import metrics as render
 
     return Response(render(call.service), headers={"Cache-Control": "no-store"}, media_type=CONTENT_TYPE_LATEST)
-
-
-def document(make: Callable[[], bytes]) -> Callable[[OperationCall], Awaitable[Response]]:
-    """A handler for the OpenAPI document, made when it is first asked for."""
-    made: list[bytes] = []
-
-    async def openapi(_call: OperationCall) -> Response:
-        if not made:
-            made.append(make())
-        return Response(made[0], media_type="application/json")
-
-    return openapi
 
 
 OPERATIONS = (

@@ -1,0 +1,17 @@
+"""The table of operations: everything the HTTP API can be asked, from which routes and OpenAPI document are made.
+
+The event stream and the dashboard's files are routes without an operation; the document has an operation of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .browser import login
+from .routes import meta, output, processes, repairs, runs, search, sessions, statistics, timeline
+
+if TYPE_CHECKING:
+    from .wire.operation import Operation
+
+_SUBJECTS = (runs, output, processes, timeline, search, sessions, statistics, meta, repairs, login)
+OPERATIONS: tuple[Operation, ...] = tuple(operation for subject in _SUBJECTS for operation in subject.OPERATIONS)
