@@ -13,6 +13,7 @@ import select
 import sys
 from typing import TYPE_CHECKING, Any
 
+from holdfast.runs.durable import start_durable
 from holdfast.runs.live import LiveRun
 from holdfast.state.directory import StateDirectory
 from holdfast.values.errors import HoldfastError, SessionClosedError
@@ -64,7 +65,7 @@ class Owner:
     def _start(self, order: dict[str, Any]) -> None:
         run_id = order["options"]["run_id"]
         try:
-            live = LiveRun.start(new_spec(order["argv"], order["options"]), state=self.state)
+            live = start_durable(self.state, new_spec(order["argv"], order["options"]))
         except SessionClosedError as error:
             say("refused", run_id, error)
             return

@@ -15,6 +15,7 @@ import pytest
 from holdfast.guard import launch, packets
 from holdfast.guard.inherited_state import fingerprint
 from holdfast.guard.pool import GuardPool
+from holdfast.runs.ephemeral import start_ephemeral
 from holdfast.runs.live import LiveRun
 from holdfast.values.spec import make_spec
 
@@ -44,7 +45,7 @@ def idle() -> Iterator[GuardPool]:
 @contextmanager
 def started(idle: GuardPool, *argv: str) -> Iterator[LiveRun]:
     """A run whose guard may be used again, or is used again."""
-    live = LiveRun.start(make_spec(argv, timeout=60, grace=1), idle=idle)
+    live = start_ephemeral(make_spec(argv, timeout=60, grace=1), pool=idle)
     try:
         yield live
     finally:

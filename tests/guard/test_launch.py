@@ -16,7 +16,7 @@ import pytest
 
 import holdfast
 from holdfast.guard import binary
-from holdfast.runs.live import LiveRun
+from holdfast.runs.ephemeral import start_ephemeral
 from holdfast.values.spec import make_spec
 
 from ..support.descriptors import room_for
@@ -129,7 +129,7 @@ def test_stdin_from_a_fifo_without_a_writer_does_not_block(tmp_path: Path) -> No
 
 
 def test_environment_values_are_not_written_down() -> None:
-    live = LiveRun.start(
+    live = start_ephemeral(
         make_spec(["sh", "-c", 'echo "$SECRET" >/dev/null; cat'], env={"SECRET": "hunter2"}, stdin="pipe")
     )
     try:
@@ -145,7 +145,7 @@ def test_environment_values_are_not_written_down() -> None:
 
 def test_everything_of_ours_is_closed_on_exec() -> None:
     before = set(open_descriptors())
-    live = LiveRun.start(make_spec(["cat"], stdin="pipe", idle_counts="heartbeat"))
+    live = start_ephemeral(make_spec(["cat"], stdin="pipe", idle_counts="heartbeat"))
     try:
         assert [fd for fd in set(open_descriptors()) - before if os.get_inheritable(fd)] == []
     finally:

@@ -25,9 +25,9 @@ import os, signal, sys
 for number in (signal.SIGQUIT, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT):
     signal.signal(number, signal.SIG_IGN)
 from holdfast.values.spec_cache import new_spec
-from holdfast.runs.live import LiveRun
+from holdfast.runs.durable import start_durable
 from holdfast.state.directory import StateDirectory
-live = LiveRun.start(new_spec(sys.argv[2:], {"run_id": "nested", "grace": 20}), state=StateDirectory.open(sys.argv[1]))
+live = start_durable(StateDirectory.open(sys.argv[1]), new_spec(sys.argv[2:], {"run_id": "nested", "grace": 20}))
 while not b"".join(chunk.data for chunk in live.reader.read()).startswith(b"ready"):
     os.sched_yield()
 os.write(1, b"ready guard=%d\\n" % live.guard_pid)

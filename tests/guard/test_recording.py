@@ -16,7 +16,7 @@ import pytest
 
 import holdfast
 from holdfast.guard import packets
-from holdfast.runs import live
+from holdfast.runs import ephemeral
 from holdfast.state.directory import StateDirectory
 from tests.support.driven import Driven, Gate
 from tests.support.evidence import all_of, assert_all_gone, one, outcome_of
@@ -38,7 +38,7 @@ LATE = 8 << 20
 def test_late_output_that_nobody_reads_is_bounded(
     windowed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "WINDOW_BYTES", WINDOW)
+    monkeypatch.setattr(ephemeral, "WINDOW_BYTES", WINDOW)
     gate = Gate(tmp_path / "gate")
     line = f"trap '' TERM; echo ready; read -r _ <{gate.path}; head -c {LATE} /dev/zero; exit 5"
     with Driven(["sh", "-c", line], windowed=windowed, wake_output=True, grace=60) as run:

@@ -85,10 +85,10 @@ def test_a_signal_at_any_moment_is_a_request(tmp_path: Path) -> None:
 
 _LEAVES_A_COPY = """
 import os, sys
-from holdfast.runs.live import LiveRun
+from holdfast.runs.durable import start_durable
 from holdfast.values.spec import make_spec
 from holdfast.state.directory import StateDirectory
-live = LiveRun.start(make_spec(sys.argv[2:], run_id="orphan"), state=StateDirectory.open(sys.argv[1]))
+live = start_durable(StateDirectory.open(sys.argv[1]), make_spec(sys.argv[2:], run_id="orphan"))
 if os.fork() == 0:
     os.write(1, b"%d\\n" % live.guard_pid)
     os.close(1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.journal.reader import JournalReader
-from holdfast.runs.live import LiveRun
+from holdfast.runs.ephemeral import start_ephemeral
 from holdfast.state.directory import StateDirectory
 from holdfast.values.spec import make_spec
 from tests.support.driven import BOUND_S, Driven
@@ -34,7 +34,7 @@ def test_output_recorded_while_the_request_was_on_its_way(*, tells_what_it_has_s
 
     The control pretends to have seen everything, which is what a guard that is told nothing has to assume.
     """
-    live = LiveRun.start(make_spec(["sh", "-c", "read line; echo answer; exec sleep 1000"], stdin="pipe"))
+    live = start_ephemeral(make_spec(["sh", "-c", "read line; echo answer; exec sleep 1000"], stdin="pipe"))
     try:
         reader = JournalReader(live.journal)
         position = 0

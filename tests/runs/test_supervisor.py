@@ -545,11 +545,11 @@ async def test_a_stopped_guard_that_is_asked_is_not_waited_for(
 FORKING = """
 import os, signal, sys
 from holdfast.guard import spec_frames
-from holdfast.runs.live import LiveRun
+from holdfast.runs.ephemeral import start_ephemeral
 from holdfast.values.spec import make_spec
 if sys.argv[1] == "blind":
     spec_frames.os.getpid = lambda: 0
-live = LiveRun.start(make_spec(sys.argv[2:], stdin="pipe", grace=0.1))
+live = start_ephemeral(make_spec(sys.argv[2:], stdin="pipe", grace=0.1))
 if os.fork() == 0:
     os.read(0, 1)  # until the test closes it
     os._exit(0)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.guard import packets
 from holdfast.journal.reader import JournalReader
-from holdfast.runs.live import LiveRun
+from holdfast.runs.durable import start_durable
+from holdfast.runs.ephemeral import start_ephemeral
 from holdfast.values.spec import make_spec
 
 from .evidence import all_of
@@ -45,7 +46,11 @@ class Driven:
         windowed: bool = False,
         **options: Any,
     ) -> None:
-        self.live = LiveRun.start(make_spec(argv, **options), state=state, wake_output=wake_output, windowed=windowed)
+        spec = make_spec(argv, **options)
+        if state is None:
+            self.live = start_ephemeral(spec, wake_output=wake_output, windowed=windowed)
+        else:
+            self.live = start_durable(state, spec, wake_output=wake_output)
         self._tickets = iter(range(1_000_000, 2_000_000))
 
     # What is on record.

@@ -92,7 +92,7 @@ def launch(
     window_bytes: int = 0,
     window_size: tuple[int, int] | None = None,
     durable: Durable | None = None,
-    idle: GuardPool | None = None,
+    pool: GuardPool | None = None,
 ) -> GuardHandle:
     """Start a guard for this spec and return without waiting for anything it does.
 
@@ -100,11 +100,11 @@ def launch(
     there is no guard to start. ResourceError: no descriptors, processes or memory. In each case nothing is left: no
     descriptor, no process.
 
-    `idle`: one of these gets the run if it can have it, and a new guard goes there when it has ended this one.
+    `pool`: one of its guards gets the run if it can have it, and a new guard goes there when it has ended this one.
     """
-    launching = _Launching(spec, durable, again=idle is not None)
+    launching = _Launching(spec, durable, again=pool is not None)
     try:
-        return launching.run(wake_output, window_bytes, window_size, idle)
+        return launching.run(wake_output, window_bytes, window_size, pool)
     except OSError as error:
         launching.abandon()
         _raise_typed(error, spec)
@@ -140,7 +140,7 @@ class _Launching:
         wake_output: bool,
         window_bytes: int,
         window_size: tuple[int, int] | None,
-        idle: GuardPool | None,
+        pool: GuardPool | None,
     ) -> GuardHandle:
         spec = self.spec
         journal_fd, trusted, begun = self.open_journal()
@@ -155,8 +155,8 @@ class _Launching:
             again=self.again,
         )
         input_fd = self.open_stdin(window_size)
-        if idle is not None and (used := idle.take()) is not None:
-            if self.hand_to(used, encoded, idle):
+        if pool is not None and (used := pool.take()) is not None:
+            if self.hand_to(used, encoded, pool):
                 self.close_theirs()
                 return GuardHandle(
                     used.control, journal_fd, used.pidfd, used.pid, input_fd, heartbeat, trusted, begun, used.first_run
@@ -179,7 +179,7 @@ class _Launching:
             control, journal_fd, _pidfd(pid), pid, input_fd, heartbeat, trusted, begun, spec.run_id, look
         )
 
-    def hand_to(self, guard: PooledGuard, spec: bytes, idle: GuardPool) -> bool:
+    def hand_to(self, guard: PooledGuard, spec: bytes, pool: GuardPool) -> bool:
         """Give the run to a guard that has none; False when it cannot have it: then it started nothing, and is gone.
 
         Whether it may have it, is looked at while it forks: it starts nothing before it is told so.
@@ -197,7 +197,7 @@ class _Launching:
                 raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
             rights = (SOL_SOCKET, SCM_RIGHTS, coming)
             guard.control.sendmsg([next_run(spec, bits)], [rights], MSG_DONTWAIT | MSG_NOSIGNAL)
-            if idle.is_current:
+            if pool.is_current:
                 guard.control.send(go(), MSG_DONTWAIT | MSG_NOSIGNAL)
                 return True
         except OSError:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from ..journal.reader import JournalReader
 from ..values.errors import JournalError, RequestError, SpecError
 from ..values.spec_cache import new_spec
-from .live import CHUNKS_BYTES, LiveRun
+from .ephemeral import start_ephemeral
+from .live import CHUNKS_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..journal.reader import Chunk
     from ..values.fields import Text
     from ..values.spec import SpecOptions
+    from .live import LiveRun
     from .result import Result
 
 _KILLED_S = 5.0
@@ -57,7 +59,7 @@ def run(
         message = f"a run of lifetime {spec.lifetime!r} cannot end with the call that started it"
         raise SpecError(message, field="lifetime", run_id=spec.run_id, remedy=remedy)
     streaming = on_output is not None
-    live = LiveRun.start(spec, wake_output=streaming, windowed=streaming)
+    live = start_ephemeral(spec, wake_output=streaming, windowed=streaming)
     try:
         waiting = _Waiting(live, input, on_output)
         waiting.until_settled()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from _socket import AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_SEQPACKET, socketpair
@@ -19,8 +20,10 @@ from .live import LiveRun
 # Starting a run needs none of what reading one back needs; that is imported where it is used.
 if TYPE_CHECKING:
     from _socket import socket
+    from collections.abc import Callable
     from typing import Any
 
+    from ..journal.facts import Fact
     from ..state.directory import StateDirectory
     from ..state.record import RunRecord
     from ..values.spec import RunSpec
@@ -53,6 +56,17 @@ _SAME = (
     "parent",
     "queued_at",
 )
+
+
+def start_durable(
+    state: StateDirectory, spec: RunSpec, *, wake_output: bool = False, window_size: tuple[int, int] | None = None
+) -> LiveRun:
+    """Start a run in a directory of its own. Fails as `launch_durable` does.
+
+    Its journal is a file that keeps everything, so no window ever holds the command up.
+    """
+    handle = launch_durable(state, spec, wake_output=wake_output, window_size=window_size)
+    return LiveRun(spec, handle, _recovery_in(state), wake_output=wake_output)
 
 
 def launch_durable(
@@ -130,7 +144,18 @@ def _owner(state: StateDirectory, spec: RunSpec, record: RunRecord, control: soc
     guard_pid = 0 if started is None else int(started.detail["guard_pid"])
     journal = os.dup(record.fd)
     handle = GuardHandle(control, journal, -1, guard_pid, None, None, 0, b"", spec.run_id)
-    return LiveRun(spec, handle, state=state)
+    return LiveRun(spec, handle, _recovery_in(state))
+
+
+def _recovery_in(state: StateDirectory) -> Callable[[LiveRun], tuple[Fact, ...]]:
+    def recover_lost(live: LiveRun) -> tuple[Fact, ...]:
+        """Finish the record of a run whose guard is lost. RequestError: only our connection was lost."""
+        if not recover(state, live.spec.run_id, guard_pid=live.guard_pid):
+            remedy = "it has all the owners it can take: try again later"
+            raise live.refused("goes on, but its guard has no room for us", errno.EUSERS, remedy)
+        return ()  # they are in its journal
+
+    return recover_lost
 
 
 def _connect(record: RunRecord) -> socket | None:

@@ -24,14 +24,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import time
 from _socket import AF_UNIX, CMSG_SPACE, MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_SEQPACKET, socket
 from itertools import count
 
 from .. import outcome as outcomes
 from ..guard import packets
-from ..guard.launch import launch, set_window_size
-from ..journal.facts import CAUSES, Detail, make_fact
+from ..guard.launch import set_window_size
+from ..journal.facts import CAUSES
 from ..journal.reader import JournalReader
 from ..values.durations import parse_duration
 from ..values.errors import JournalDamagedError, RequestError, SpecError
@@ -39,20 +38,18 @@ from ..values.fast_imports import TYPE_CHECKING, signal
 from .result import Result, report_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from ..guard.launch import GuardHandle
     from ..guard.pool import GuardPool
     from ..journal.facts import Fact
     from ..outcome import Outcome
-    from ..state.directory import StateDirectory
     from ..values.fields import Duration
     from ..values.spec import RunSpec
 
 _NO_SOCKET = socket(AF_UNIX, SOCK_SEQPACKET)  # what a run talks to that has parted from its guard: nobody
 _NO_SOCKET.close()
-WINDOW_BYTES = 16 << 20  # how far a streaming consumer may fall behind before the command is made to wait
-ENDLESS = 1 << 62  # nobody waits, and yet memory can be given back
 CHUNKS_BYTES = 1 << 20  # how much a consumer takes at once
 STOP_CAUSES = tuple(CAUSES.words.values())
 _MARGIN_S = 3.0
@@ -70,6 +67,7 @@ class LiveRun:
 
     __slots__ = (
         "_asked",
+        "_end_lost",
         "_input_ticket",
         "_known_facts",
         "_observed",
@@ -83,13 +81,12 @@ class LiveRun:
         "guard_lost",
         "guard_pid",
         "heartbeat",
-        "idle",
         "input",
         "journal",
         "pidfd",
+        "pool",
         "reader",
         "spec",
-        "state",
         "trusted",
         "windowed",
     )
@@ -98,14 +95,15 @@ class LiveRun:
         self,
         spec: RunSpec,
         handle: GuardHandle,
+        end_lost: Callable[[LiveRun], tuple[Fact, ...]],
         *,
         wake_output: bool = False,
         windowed: bool = False,
-        state: StateDirectory | None = None,
     ) -> None:
+        """`end_lost` ends what a lost guard left, and returns the facts that are then on no record."""
         self.spec = spec
-        self.state = state
-        self.idle: GuardPool | None = None  # where its guard goes when it is over
+        self._end_lost = end_lost
+        self.pool: GuardPool | None = None  # where its guard goes when it is over
         self.control = handle.control
         self.journal = handle.journal
         self.pidfd = handle.pidfd
@@ -128,40 +126,6 @@ class LiveRun:
         self._outcome: Outcome | None = None
         self._known_facts = -1
         self._reported: tuple[tuple[int, int], dict[str, Any]] | None = None
-
-    @classmethod
-    def start(
-        cls,
-        spec: RunSpec,
-        *,
-        wake_output: bool = False,
-        windowed: bool = False,
-        window_size: tuple[int, int] | None = None,
-        state: StateDirectory | None = None,
-        idle: GuardPool | None = None,
-    ) -> LiveRun:
-        """Launch a guard for this spec, in a run directory when there is a state directory, or give it an idle guard.
-
-        Fails as `launch` does, and with StateError when the directory cannot be made; nothing is left then.
-        """
-        if state is not None:
-            from .durable import launch_durable  # here, because an ephemeral run needs none of it
-
-            # Its journal is a file that keeps everything: there is no window to hold the command up.
-            handle = launch_durable(state, spec, wake_output=wake_output, window_size=window_size)
-            return cls(spec, handle, wake_output=wake_output, state=state)
-        window_bytes = WINDOW_BYTES if windowed else ENDLESS
-        if idle is not None and (told := idle.spec_for(spec)) is not None:
-            spec = told
-            handle = launch(spec, wake_output=wake_output, window_bytes=window_bytes, idle=idle)
-        else:
-            idle = None
-            handle = launch(spec, wake_output=wake_output, window_bytes=window_bytes, window_size=window_size)
-        live = cls(spec, handle, wake_output=wake_output, windowed=windowed)
-        if idle is not None:
-            is_new = handle.first_run == spec.run_id
-            live.idle = idle.for_look(handle.look) if is_new else idle
-        return live
 
     # What is known.
 
@@ -361,26 +325,8 @@ class LiveRun:
 
         RequestError: it was only our connection that was lost. StateError, OSError: the end cannot be recorded.
         """
-        if self.state is not None:
-            from .durable import recover
-
-            if recover(self.state, self.spec.run_id, guard_pid=self.guard_pid):
-                self.refresh()
-                return
-            remedy = "it has all the owners it can take: try again later"
-            raise self.refused("goes on, but its guard has no room for us", errno.EUSERS, remedy)
-        from ..guard.containment import probe
-        from ..guard.leftovers import clean_up, leaf_path
-
-        started = self.outcome.started
-        # Not started: its cgroup may have been made all the same, with the child in it that was held.
-        cgroup = leaf_path(probe().cgroup_base, self.first_run) if started is None else started.detail["cgroup"]
-        cleaned = clean_up(self.spec.run_id, cgroup, first_run=self.first_run)
-        at_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        survivors = tuple(Detail(pid=pid) for pid in cleaned.survivors)
-        tree = make_fact("tree", at_ns, how=cleaned.how, count=len(survivors), survivors=survivors)
-        observed = (make_fact("lost", at_ns, why="guard"),)
-        self._observed = observed if self.outcome.tree is not None else (tree, *observed)
+        self._observed = self._end_lost(self)
+        self.refresh()
 
     def reap(self, *, wait: bool = False) -> bool:
         """Take the guard's exit status off the kernel's hands; False while it has not exited yet."""
@@ -417,8 +363,8 @@ class LiveRun:
         """Whether the guard waits for another run, which it does when the tree is gone, and there is room for it."""
         tree = self.outcome.tree
         return (
-            self.idle is not None
-            and self.idle.has_room
+            self.pool is not None
+            and self.pool.has_room
             and self.reader.ended
             and tree is not None
             and tree.detail["how"] == "gone"
@@ -426,9 +372,9 @@ class LiveRun:
 
     def part_from_guard(self) -> None:
         """The guard goes to the idle ones. What is known of the run stays."""
-        assert self.idle is not None
-        self.idle.give(self.control, self.pidfd, self.guard_pid, self.first_run)
-        self.idle, self.control, self.pidfd = None, _NO_SOCKET, -1
+        assert self.pool is not None
+        self.pool.give(self.control, self.pidfd, self.guard_pid, self.first_run)
+        self.pool, self.control, self.pidfd = None, _NO_SOCKET, -1
 
     def close_control(self) -> None:
         """Close what only a live run needs; on a run that has not ended, the guard sees its owner go."""

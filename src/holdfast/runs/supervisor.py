@@ -16,7 +16,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from ..guard.pool import SPARE_S, GuardPool, PooledGuard, end_all
 from ..values.errors import HoldfastError, RunExistsError, SpecError
 from ..values.spec_cache import new_spec
-from .live import LiveRun
+from .ephemeral import start_ephemeral
 from .output import RunOutput
 from .poller import Poller
 from .run import Run
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..state.directory import StateDirectory
     from ..values.fields import Text
     from ..values.spec import RunSpec, SpecOptions
+    from .live import LiveRun
 
 __all__ = ["Run", "RunOutput", "Supervisor"]
 
@@ -54,7 +55,7 @@ class Supervisor:
         `reuse_guards=False`: a new guard for every run.
         """
         self._state = None if state_dir is None else _open_state(state_dir)
-        self._idle = GuardPool() if state_dir is None and reuse_guards else None
+        self._pool = GuardPool() if state_dir is None and reuse_guards else None
         self._runs: dict[int, Run] = {}  # by id(), oldest first; those that are not settled
         self._run_ids: set[str] = set()  # theirs
         self._pump: Poller | None = None
@@ -93,8 +94,8 @@ class Supervisor:
             for run in self.runs:
                 run.abandon()
             end_all(self._going.values())
-            if self._idle is not None:
-                self._idle.close()
+            if self._pool is not None:
+                self._pool.close()
             self._sweeping.cancel()
             with anyio.CancelScope(shield=True):
                 await self._pump.stop()
@@ -141,12 +142,18 @@ class Supervisor:
             raise SpecError(message, field="lifetime", run_id=spec.run_id, remedy=remedy)
         if self._state is None and spec.run_id in self._run_ids:
             raise RunExistsError("there is a live run of this id", run_id=spec.run_id, remedy="leave run_id out")
-        live = LiveRun.start(
-            spec, windowed=not keep_output, window_size=window_size, state=self._state, idle=self._idle
-        )
-        if live.idle is not None:
-            self._idle = live.idle
+        live = self._launch(spec, keep_output=keep_output, window_size=window_size)
         return self._begin(live, self._pump, self._group)
+
+    def _launch(self, spec: RunSpec, *, keep_output: bool, window_size: tuple[int, int] | None) -> LiveRun:
+        if self._state is not None:
+            from .durable import start_durable  # here, because a supervisor without a directory needs none of it
+
+            return start_durable(self._state, spec, window_size=window_size)
+        live = start_ephemeral(spec, windowed=not keep_output, window_size=window_size, pool=self._pool)
+        if live.pool is not None:
+            self._pool = live.pool
+        return live
 
     async def adopt(self, run_id: str) -> Run:
         """Go on with a run of this state directory that somebody else started, or read one that is over.
@@ -183,11 +190,11 @@ class Supervisor:
         """End the idle guards that many runs at once have left behind, once nobody needs them."""
         try:
             with scope:
-                while self._idle is not None and self._idle.has_spare:
+                while self._pool is not None and self._pool.has_spare:
                     await anyio.sleep(SPARE_S)
                     if self._is_closing:
                         break  # woken before it was cancelled: whoever closes ends them all
-                    for guard in self._idle.take_spare():
+                    for guard in self._pool.take_spare():
                         self._let_go(guard, pump)
         finally:
             self._thinning = None
@@ -217,7 +224,7 @@ class Supervisor:
     def _forget(self, run: Run) -> None:
         self._runs.pop(id(run), None)
         self._run_ids.discard(run.run_id)
-        if self._idle is not None and self._idle.has_spare and self._thinning is None and not self._is_closing:
+        if self._pool is not None and self._pool.has_spare and self._thinning is None and not self._is_closing:
             assert self._group is not None
             assert self._pump is not None
             self._thinning = anyio.CancelScope()

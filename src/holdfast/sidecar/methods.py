@@ -8,7 +8,7 @@ from binascii import Error as Base64Error
 from typing import TYPE_CHECKING, Any
 
 from ..projections.json_rpc import json_rpc
-from ..runs.live import WINDOW_BYTES
+from ..runs.ephemeral import WINDOW_BYTES
 from ..values.errors import RunExistsError, SpecError
 from .lines import LONGEST_LINE
 from .protocol import NO_COMMON_PROTOCOL, PROTOCOLS, CallError, outcome_answer

@@ -18,6 +18,7 @@ import pytest
 from holdfast.guard import containment, leaves
 from holdfast.guard.leftovers import clean_up
 from holdfast.journal.reader import JournalReader
+from holdfast.runs.ephemeral import start_ephemeral
 from holdfast.runs.live import LiveRun
 from holdfast.state.recovery import finish
 from holdfast.state.upkeep import orphans
@@ -93,7 +94,7 @@ class TestFinding:
 
     @pytest.mark.guard
     def test_a_run_that_is_in_no_state_directory_has_its_guard(self, contained: str, state: StateDirectory) -> None:
-        live = LiveRun.start(make_spec(LEAVES_ONE, lifetime="owner"), wake_output=True)
+        live = start_ephemeral(make_spec(LEAVES_ONE, lifetime="owner"), wake_output=True)
         try:
             ready = _until_ready(live)
             assert live.spec.run_id in live_guards()

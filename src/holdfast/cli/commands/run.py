@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...runs.live import LiveRun
+    from ...state.directory import StateDirectory
     from ...values.spec import RunSpec, SpecOptions
     from ..starting.report_file import ReportFile
+    from ..starting.storage import StartedRun
     from ..terminal.keyboard import Keyboard
 
 OPTIONS = (
@@ -216,16 +218,16 @@ class _Command:
         early = self.interrupts.take()
         if stops := [number for number in early if number in STOPS]:
             return self._never_start(stops[0])
-        live = self._start()
+        live, state = self._start()
         try:
-            foreground = self._stay(live, early)
+            foreground = self._stay(live, state, early)
             code = self._tell(live, foreground)
-            return code if self.report is None else self._write_report(live.report(), code, kept=live.state is not None)
+            return code if self.report is None else self._write_report(live.report(), code, kept=state is not None)
         finally:
             live.reap(wait=live.ended)
             live.close()
 
-    def _start(self) -> LiveRun:
+    def _start(self) -> StartedRun:
         if not self.spec.pty:
             return start(self.given, self.spec)
         from ..terminal.terminal import window_size
@@ -243,13 +245,13 @@ class _Command:
         code = exit_code(outcome)
         return code if self.report is None else self._write_report(report_of(self.spec, facts), code, kept=False)
 
-    def _stay(self, live: LiveRun, early: bytes) -> Foreground:
+    def _stay(self, live: LiveRun, state: StateDirectory | None, early: bytes) -> Foreground:
         keyboard: Keyboard | None = None
         if self.spec.pty:
             from ..terminal.keyboard import Keyboard
 
             keyboard = Keyboard(live)
-        foreground = Foreground(live, self.interrupts, keyboard, late=self.late, quiet=self.quiet)
+        foreground = Foreground(live, self.interrupts, keyboard, state=state, late=self.late, quiet=self.quiet)
         try:
             if keyboard is not None:
                 keyboard.enter()

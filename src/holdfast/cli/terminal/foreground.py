@@ -27,6 +27,7 @@ from .sink import open_sinks
 
 if TYPE_CHECKING:
     from ...runs.live import LiveRun
+    from ...state.directory import StateDirectory
     from .interrupts import Interrupts
     from .keyboard import Keyboard
 
@@ -42,9 +43,17 @@ class Foreground:
     """One run in the foreground, from just after its start."""
 
     def __init__(
-        self, live: LiveRun, interrupts: Interrupts, keyboard: Keyboard | None, *, late: bool, quiet: bool
+        self,
+        live: LiveRun,
+        interrupts: Interrupts,
+        keyboard: Keyboard | None,
+        *,
+        state: StateDirectory | None,
+        late: bool,
+        quiet: bool,
     ) -> None:
         self.live = live
+        self._state = state  # where the run is kept
         self.interrupts = interrupts
         self.keyboard = keyboard
         self.late = late or live.spec.pty  # a terminal program's last words put the terminal right
@@ -133,7 +142,7 @@ class Foreground:
 
     def _stop(self, reason: str, number: int = 0, *, now: bool = False) -> None:
         try:
-            cause = cause_of_signal(self.live) if number else "user"
+            cause = cause_of_signal(self._state, self.live.spec.parent) if number else "user"
             self._asked.append(self.live.ask_stop(cause, reason, now=now, signal=number))
         except RequestError:
             pass  # it is over: the journal says how

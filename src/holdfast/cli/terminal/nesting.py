@@ -6,16 +6,15 @@ from ...values.errors import HoldfastError
 from ...values.fast_imports import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ...runs.live import LiveRun
+    from ...state.directory import StateDirectory
 
 
-def cause_of_signal(live: LiveRun) -> str:
+def cause_of_signal(state: StateDirectory | None, parent: str | None) -> str:
     """`parent` when the run we were started in is ending, `user` in every other case.
 
     The outer guard signals our guard, which knows, and us, who cannot tell it from a person's `kill`. But it records
     its verdict before it signals anybody, so the outer journal tells.
     """
-    parent, state = live.spec.parent, live.state
     if parent is None or state is None:
         return "user"
     from ...state.record import RunRecord

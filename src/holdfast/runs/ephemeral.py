@@ -1,0 +1,58 @@
+"""Ephemeral runs, whose journal is in memory: starting one, and ending what a lost guard left of it."""
+
+from __future__ import annotations
+
+import time
+
+from ..guard.containment import probe
+from ..guard.launch import launch
+from ..journal.facts import Detail, make_fact
+from ..values.fast_imports import TYPE_CHECKING
+from .live import LiveRun
+
+if TYPE_CHECKING:
+    from ..guard.pool import GuardPool
+    from ..journal.facts import Fact
+    from ..values.spec import RunSpec
+
+WINDOW_BYTES = 16 << 20  # how far a streaming consumer may fall behind before the command is made to wait
+ENDLESS = 1 << 62  # the command never waits, and yet the guard gives memory back when asked to
+
+
+def start_ephemeral(
+    spec: RunSpec,
+    *,
+    wake_output: bool = False,
+    windowed: bool = False,
+    window_size: tuple[int, int] | None = None,
+    pool: GuardPool | None = None,
+) -> LiveRun:
+    """Start a run without a directory, under an idle guard of the pool if that fits, else under a new guard.
+
+    Fails as `launch` does; nothing is left then.
+    """
+    window_bytes = WINDOW_BYTES if windowed else ENDLESS
+    if pool is None or (told := pool.spec_for(spec)) is None:
+        handle = launch(spec, wake_output=wake_output, window_bytes=window_bytes, window_size=window_size)
+        return LiveRun(spec, handle, end_lost, wake_output=wake_output, windowed=windowed)
+    handle = launch(told, wake_output=wake_output, window_bytes=window_bytes, pool=pool)
+    live = LiveRun(told, handle, end_lost, wake_output=wake_output, windowed=windowed)
+    is_new = handle.first_run == spec.run_id
+    live.pool = pool.for_look(handle.look) if is_new else pool
+    return live
+
+
+def end_lost(live: LiveRun) -> tuple[Fact, ...]:
+    """End what the lost guard left of this run, and return the facts that nobody else will record."""
+    from ..guard.leftovers import clean_up, leaf_path  # here, because guards are seldom lost
+
+    started = live.outcome.started
+    # Not started: the guard may have made its cgroup all the same, and may hold the child in it.
+    cgroup = leaf_path(probe().cgroup_base, live.first_run) if started is None else started.detail["cgroup"]
+    cleaned = clean_up(live.spec.run_id, cgroup, first_run=live.first_run)
+    at_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    lost = make_fact("lost", at_ns, why="guard")
+    if live.outcome.tree is not None:
+        return (lost,)
+    survivors = tuple(Detail(pid=pid) for pid in cleaned.survivors)
+    return (make_fact("tree", at_ns, how=cleaned.how, count=len(survivors), survivors=survivors), lost)
