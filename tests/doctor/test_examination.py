@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.doctor import examination, host
+from holdfast.doctor import examination, host, repair
+from holdfast.doctor.finding import OK, PROBLEM, WARNING
 from holdfast.guard import containment, packets
 from holdfast.state import owner_lock, run_directory
 from holdfast.state.directory import StateDirectory
 from holdfast.state.index.index import Index
 from holdfast.state.recovery import finish
-from holdfast.state.upkeep import orphans, repair
-from holdfast.state.upkeep.finding import OK, PROBLEM, WARNING
+from holdfast.state.upkeep import orphans
 from holdfast.values import environment
 from holdfast.values.identity import read_identity
 from holdfast.values.run_id import new_run_id
@@ -33,7 +33,7 @@ from ..state.marked import Marked
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.state.upkeep.finding import Diagnosis, DoctorFinding, Repaired
+    from holdfast.doctor.finding import Diagnosis, DoctorFinding, Repaired
     from tests.support.children import Children
 
 # Orphans are those of the whole host: whoever ends them all and whoever leaves one to be found take turns.

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 from ..guard import leaves
 from ..state import owner_lock, run_directory
 from ..state.directory import StateDirectory, default_path
-from ..state.upkeep import orphans, run_health
-from ..state.upkeep.finding import OK, PROBLEM, REAP, WARNING, Diagnosis, DoctorFinding, PlannedRepair
+from ..state.upkeep import orphans, stale_socket
 from ..state.upkeep.guard_census import GuardCensus
 from ..values.errors import StateError
-from . import host, index_health
+from . import host, index_health, run_health
+from .finding import OK, PROBLEM, REAP, WARNING, Diagnosis, DoctorFinding, PlannedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..state.upkeep.finding import Found
     from ..state.upkeep.orphans import Orphan
+    from .finding import Found
 
 _LITTLE_BYTES = 100 << 20
 _LITTLE_FILES = 1000
@@ -101,8 +101,8 @@ def _leftovers(state: StateDirectory, age_s: float) -> Iterator[Found]:
         remove = PlannedRepair("directory", f"remove the half-written {path}", path=path)
         yield DoctorFinding(WARNING, "leftover", f"{path} was never finished: its maker died", remedy=REAP), remove
     for run_id in state.all_ids():
-        if run_health.has_stale_socket(state, run_id):
-            path = run_health.socket_path(state, run_id)
+        if stale_socket.is_stale(state, run_id):
+            path = stale_socket.socket_path(state, run_id)
             remove = PlannedRepair("socket", f"remove the stale {path}", run_id, path=path)
             yield DoctorFinding(WARNING, "leftover", f"{path} has no guard behind it", run_id, (), REAP), remove
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from ..guard import containment
 from ..guard.binary import guard_path
-from ..state.upkeep.finding import OK, PROBLEM, WARNING, DoctorFinding
 from ..state.upkeep.guard_census import all_pids, read_proc
 from ..values.environment import findings as environment_findings
 from ..values.errors import HoldfastError
+from .finding import OK, PROBLEM, WARNING, DoctorFinding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

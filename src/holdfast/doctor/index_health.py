@@ -10,14 +10,14 @@ from ..sqlite import database
 from ..state.file_lock import FileLock
 from ..state.index import index_file
 from ..state.index.index import Index
-from ..state.upkeep.finding import OK, PROBLEM, REAP, WARNING, DoctorFinding, PlannedRepair
 from ..values.errors import StateError
+from .finding import OK, PROBLEM, REAP, WARNING, DoctorFinding, PlannedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..state.directory import StateDirectory
-    from ..state.upkeep.finding import Found
+    from .finding import Found
 
 _WAIT_S = 5.0
 _AGAIN = PlannedRepair("index", "make the index again from the journals")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...doctor import examination
-from ...state.upkeep import repair
-from ...state.upkeep.finding import Repaired
+from ...doctor import examination, repair
+from ...doctor.finding import Repaired
 from ...wording.plain import plain
 from ..parsing.command import JSON, Command, no_words, put, show_json
 from ..parsing.options import Option, UsageError
@@ -14,7 +13,7 @@ from ..parsing.options import Option, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...state.upkeep.finding import Diagnosis, DoctorFinding, PlannedRepair
+    from ...doctor.finding import Diagnosis, DoctorFinding, PlannedRepair
     from ..parsing.options import Parsed
 
 NOT_HEALTHY = 1

@@ -20,8 +20,8 @@ from ...values.errors import HoldfastError, JournalDamagedError, RunNotFoundErro
 from .. import run_directory
 from ..record import RunRecord
 from . import orphans
-from .repair import finish
-from .run_health import has_stale_socket, socket_path
+from .lost_run import finish
+from .stale_socket import remove_stale, socket_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +83,7 @@ class Sweeper:
         for run_id in self._attempt("list the live runs", None, self.state.live_ids) or []:
             if self._attempt("finish it", run_id, partial(self._finish, run_id)):
                 finished.append(run_id)
-            if self._attempt("remove its socket", run_id, partial(self._remove_socket, run_id)):
+            if self._attempt("remove its socket", run_id, partial(remove_stale, self.state, run_id)):
                 removed.append(socket_path(self.state, run_id))
         return finished, removed
 
@@ -99,12 +99,6 @@ class Sweeper:
         confirmed, what = finish(self.state, run_id)
         self._warn(f"its guard was lost: {what}", run_id)
         return confirmed
-
-    def _remove_socket(self, run_id: str) -> bool:
-        if not has_stale_socket(self.state, run_id):
-            return False
-        os.unlink(socket_path(self.state, run_id))
-        return True
 
     def _half_written(self) -> list[str]:
         removed = []

@@ -87,7 +87,7 @@ def _examine(path: str) -> dict[str, Any]:
 
 
 def _carry_out(state: Any, names: list[str]) -> Reaped:
-    from ....state.upkeep import repair
+    from ....doctor import repair
 
     found = _examine(state.path)
     wanted = {name: found[name] for name in names if name in found}

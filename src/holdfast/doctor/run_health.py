@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
-from ...values.errors import HoldfastError, RunNotFoundError
-from ...values.identity import ProcessIdentity, is_alive, is_stopped
-from .. import run_directory
-from ..record import RunRecord
+from ..state.record import RunRecord
+from ..state.upkeep.guard_census import token_of
+from ..state.upkeep.orphans import Orphan, uid_of
+from ..values.errors import HoldfastError, RunNotFoundError
+from ..values.identity import ProcessIdentity, is_alive, is_stopped
 from .finding import OK, PROBLEM, REAP, WARNING, DoctorFinding, PlannedRepair
-from .guard_census import token_of
-from .orphans import Orphan, uid_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..directory import StateDirectory
+    from ..state.directory import StateDirectory
     from .finding import Found
 
 _ALIVE = {True: "alive", False: "gone", None: "not known"}
@@ -36,24 +34,6 @@ def examine(state: StateDirectory, run_id: str, left: Sequence[Orphan]) -> Itera
     except OSError as error:
         what = f"it cannot be read: {error.strerror or error}"
         yield DoctorFinding(PROBLEM, "run", what, run_id=run_id, remedy="look at its directory"), None
-
-
-def has_stale_socket(state: StateDirectory, run_id: str) -> bool:
-    """Whether nobody listens there any more: the run has an end and no guard. An unfinished one is another matter."""
-    if not os.path.lexists(socket_path(state, run_id)):
-        return False
-    try:
-        with RunRecord(state, run_id) as record:
-            record.read()
-            # The end is on record a moment before the guard takes its socket away and goes: ask the lock, too.
-            return record.reader.ended and run_directory.guard_state(record.fd, has_facts=True) == "gone"
-    except (HoldfastError, OSError):
-        return False
-
-
-def socket_path(state: StateDirectory, run_id: str) -> str:
-    """Where the guard of this run listens."""
-    return os.path.join(state.run_path(run_id), run_directory.SOCKET)
 
 
 def _examine(record: RunRecord, left: Sequence[Orphan]) -> Iterator[Found]:

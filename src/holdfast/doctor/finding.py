@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from ...guard.leaves import Leaf
-    from .orphans import Orphan
+    from ..guard.leaves import Leaf
+    from ..state.upkeep.orphans import Orphan
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 REAP = "holdfast doctor --reap"

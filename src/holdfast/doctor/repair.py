@@ -9,18 +9,18 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from ...guard import leaves
-from ...values.errors import HoldfastError
-from .. import owner_lock, recovery, run_directory
-from ..record import RunRecord
-from . import orphans, run_health
+from ..guard import leaves
+from ..state import owner_lock, run_directory
+from ..state.index.index import Index
+from ..state.upkeep import lost_run, orphans, stale_socket
+from ..state.upkeep.guard_census import GuardCensus
+from ..values.errors import HoldfastError
 from .finding import Repaired
-from .guard_census import GuardCensus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ..directory import StateDirectory
+    from ..state.directory import StateDirectory
     from .finding import PlannedRepair
 
 _log = logging.getLogger("holdfast")
@@ -32,24 +32,6 @@ def carry_out(state: StateDirectory | None, repairs: Iterable[PlannedRepair]) ->
     if state is not None:
         _refresh(state)
     return done
-
-
-def finish(state: StateDirectory, run_id: str) -> tuple[bool, str]:
-    """Write the end of a run whose guard is gone; whether it is over, with all its processes, and what was done.
-
-    HoldfastError, OSError: it could not be done.
-    """
-    recovered = recovery.finish(state, run_id)
-    if recovered is None:
-        with RunRecord(state, run_id) as record:
-            ended = record.read().reader.ended
-        return ended, "somebody else finished it" if ended else "its guard is there, or somebody else is finishing it"
-    damage = "" if recovered.damage is None else f"; its journal was damaged, and is kept as {recovery.DAMAGED}"
-    if recovered.how == "survivors":
-        pids = ", ".join(map(str, recovered.survivors))
-        return False, f"its end is on record, but process {pids} is still alive{damage}"
-    seen = "all its processes are gone" if recovered.how == "gone" else "no process with its mark is left"
-    return True, f"its end is on record; {seen}{damage}"
 
 
 def _carry_out(state: StateDirectory | None, repair: PlannedRepair) -> Repaired:
@@ -65,7 +47,7 @@ def _carry_out(state: StateDirectory | None, repair: PlannedRepair) -> Repaired:
 def _finish(state: StateDirectory | None, repair: PlannedRepair) -> tuple[bool, str]:
     assert state is not None
     assert repair.run_id is not None
-    return finish(state, repair.run_id)
+    return lost_run.finish(state, repair.run_id)
 
 
 def _kill(_state: StateDirectory | None, repair: PlannedRepair) -> tuple[bool, str]:
@@ -77,8 +59,7 @@ def _kill(_state: StateDirectory | None, repair: PlannedRepair) -> tuple[bool, s
 def _remove_socket(state: StateDirectory | None, repair: PlannedRepair) -> tuple[bool, str]:
     assert state is not None
     assert repair.run_id is not None
-    if run_health.has_stale_socket(state, repair.run_id):
-        os.unlink(run_health.socket_path(state, repair.run_id))
+    stale_socket.remove_stale(state, repair.run_id)
     return not os.path.lexists(repair.path or ""), "removed"
 
 
@@ -107,8 +88,6 @@ def _clear_owner(state: StateDirectory | None, _repair: PlannedRepair) -> tuple[
 
 def _make_index(state: StateDirectory | None, _repair: PlannedRepair) -> tuple[bool, str]:
     assert state is not None
-    from ..index.index import Index
-
     with Index.open(state) as index:
         return True, f"made from {index.rebuild()} ended runs"
 
@@ -120,8 +99,6 @@ def _refresh_index(state: StateDirectory | None, repair: PlannedRepair) -> tuple
 
 
 def _refresh(state: StateDirectory) -> None:
-    from ..index.index import Index
-
     try:
         with Index.open(state) as index:
             index.refresh()
