@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from holdfast import doctor
 from holdfast.doctor import examination, host, repair
 from holdfast.doctor.finding import OK, PROBLEM, WARNING
 from holdfast.guard import containment, packets
@@ -405,11 +406,9 @@ class TestProcesses:
     ) -> None:
         monkeypatch.setenv(environment.STATE_DIR, str(tmp_path / "not-there"))
         pid = marked(new_run_id())
-        diagnosis = examination.examine(trial=False)
+        diagnosis = doctor.examine(trial=False)
         assert only(diagnosis).pids == (pid,)
-        assert [done.confirmed for done in repair.carry_out(examination.open_for_repair(None), diagnosis.repairs)] == [
-            True
-        ]
+        assert [done.confirmed for done in doctor.carry_out(doctor.open_for_repair(), diagnosis.repairs)] == [True]
 
 
 class TestLeftovers:

@@ -47,7 +47,7 @@ def examine(path: str | None = None, *, trial: bool = True, age_s: float = 60.0)
     return Diagnosis(tuple(finding for finding, _ in found), tuple(repair for _, repair in found if repair is not None))
 
 
-def open_for_repair(path: str | None) -> StateDirectory | None:
+def open_for_repair(path: str | None = None) -> StateDirectory | None:
     """The state directory that was examined; None when there is none to repair anything in."""
     try:
         return StateDirectory.open(path, create=False)

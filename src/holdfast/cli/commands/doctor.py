@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...doctor import examination, repair
+from ...doctor import carry_out, examine, open_for_repair
 from ...doctor.finding import Repaired
 from ...wording.plain import plain
 from ..parsing.command import JSON, Command, no_words, put, show_json
@@ -24,13 +24,13 @@ def act(given: Parsed) -> int:
     if given.has("--dry-run") and not given.has("--reap"):
         raise UsageError("--dry-run is about --reap", remedy="without --reap nothing is changed anyway")
     path = given.last("--state-dir")
-    diagnosis = examination.examine(path)
+    diagnosis = examine(path)
     done: Sequence[PlannedRepair | Repaired] = ()
     if given.has("--dry-run"):
         done = diagnosis.repairs
     elif given.has("--reap") and diagnosis.repairs:
-        done = repair.carry_out(examination.open_for_repair(path), diagnosis.repairs)
-        diagnosis = examination.examine(path, trial=False)  # what is true now; the guard was tried a moment ago
+        done = carry_out(open_for_repair(path), diagnosis.repairs)
+        diagnosis = examine(path, trial=False)  # what is true now; the guard was tried a moment ago
     _tell(diagnosis, done, given)
     return 0 if diagnosis.healthy else NOT_HEALTHY
 

@@ -358,9 +358,9 @@ class Service:
 
     async def doctor(self) -> dict[str, Any]:
         """What `holdfast doctor --json` says, and the daemon's own state."""
-        from ...doctor import examination
+        from ...doctor import examine
 
-        found = await asyncio.to_thread(examination.examine, self.state.path, trial=False)
+        found = await asyncio.to_thread(examine, self.state.path, trial=False)
         return {
             "healthy": found.healthy,
             "findings": [finding.as_dict() for finding in found.findings],

@@ -81,17 +81,17 @@ async def reap(call: OperationCall) -> Response:
 
 
 def _examine(path: str) -> dict[str, Any]:
-    from ....doctor import examination
+    from ....doctor import examine
 
-    return {name_of(one.as_dict()): one for one in examination.examine(path, trial=False).repairs}
+    return {name_of(one.as_dict()): one for one in examine(path, trial=False).repairs}
 
 
 def _carry_out(state: Any, names: list[str]) -> Reaped:
-    from ....doctor import repair
+    from ....doctor import carry_out
 
     found = _examine(state.path)
     wanted = {name: found[name] for name in names if name in found}
-    done = repair.carry_out(state, wanted.values()) if wanted else []
+    done = carry_out(state, wanted.values()) if wanted else []
     told = [
         Done(name, one.repair.what, one.repair.run_id, one.confirmed, one.what)
         for name, one in zip(wanted, done, strict=True)
