@@ -171,7 +171,7 @@ async def _serve(directory: str, subscribers: int, rate: float, events: int) -> 
     from starlette.applications import Starlette
 
     from holdfast.daemon.events.event_log import EventLog
-    from holdfast.daemon.http.routes import sse
+    from holdfast.daemon.http.routes import events as event_routes
     from holdfast.daemon.store.store import Store
     from holdfast.web.connection import Connection
 
@@ -179,7 +179,7 @@ async def _serve(directory: str, subscribers: int, rate: float, events: int) -> 
     store = Store.open(os.path.join(directory, "daemon.sqlite"))
     log = EventLog(store)
     await log.start()
-    app = Starlette(routes=sse.routes(cast("Service", SimpleNamespace(events=log))))
+    app = Starlette(routes=event_routes.routes(cast("Service", SimpleNamespace(events=log))))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(os.path.join(directory, "sock"))
     listener.listen(256)

@@ -169,12 +169,12 @@ class _Daemon:
 
     def _app(self, service: Service) -> Any:
         from .http.app import make_app
-        from .http.browser import login, pages
+        from .http.browser import dashboard, login
         from .http.security import Security
 
         token = load_token(self._state.path) if self._config.listen else None
         hosts = [address.rpartition(":")[0] for address in self._config.listen]
-        public = pages.paths() | login.PUBLIC
+        public = dashboard.paths() | login.PUBLIC
         return make_app(service, security=Security.of(token, [*hosts, *self._config.allowed_hosts], public))
 
     async def _recover(self, service: Service, recovery: Recovery, drain: Drain) -> None:

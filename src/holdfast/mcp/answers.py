@@ -8,8 +8,8 @@ import anyio
 from mcp_types import CallToolResult, TextContent
 
 from ..projections.mcp import mcp_result
-from .models import ListAnswer, OutputAnswer, RunAnswer, RunLine
-from .output import read_page, read_tail
+from .answer_models import ListAnswer, OutputAnswer, RunAnswer, RunLine
+from .output_pages import read_page, read_tail
 
 if TYPE_CHECKING:
     from typing import Any

@@ -13,7 +13,7 @@ from mcp.server.stdio import stdio_server
 from ..runs.supervisor import Supervisor
 from ..state.directory import StateDirectory
 from ..values.run_id import new_run_id
-from .exchange import Exchange
+from .message_relay import Exchange
 from .runs import Runs
 from .stdio import take_standard_streams
 from .tasks import TasksExtension

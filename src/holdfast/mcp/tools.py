@@ -14,9 +14,9 @@ from pydantic import Field
 from ..projections.mcp import mcp_result
 from ..values.errors import HoldfastError, RequestError, SpecError
 from . import limits
+from .answer_models import InputAnswer, ListAnswer, OutputAnswer, RunAnswer
 from .answers import list_answer, output_answer, run_answer, tool_result
-from .arguments import StrictTool
-from .models import InputAnswer, ListAnswer, OutputAnswer, RunAnswer
+from .strict_tool import StrictTool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -26,9 +26,9 @@ import anyio
 from ..runs.supervisor import Supervisor
 from ..values.errors import HoldfastError
 from . import protocol
+from .lazy_supervisor import OnDemand
 from .lines import LONGEST_LINE, LineSplitter
 from .methods import Methods
-from .on_demand import OnDemand
 from .protocol import CallError, Invalid, Message, RpcCall
 from .runs import SidecarRuns
 from .schema import check_params

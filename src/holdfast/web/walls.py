@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-from .body import leave_unread
 from .problems import CLOSE, CROWD, FORBIDDEN, UNAUTHORIZED, ProblemError, respond, retry_after
+from .request_body import leave_unread
 from .scope import CROWDED
 
 if TYPE_CHECKING:

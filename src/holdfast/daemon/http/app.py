@@ -15,13 +15,13 @@ from ...values.errors import HoldfastError
 from ...values.run_id import check_run_id
 from ...values.spec import make_spec
 from ...web import problems
-from ...web.body import BodyBounds, leave_unread
 from ...web.problems import ProblemError, problem_of, problem_of_os_error, respond
+from ...web.request_body import BodyBounds, leave_unread
 from ...web.walls import Walls
 from . import openapi
-from .browser import pages
+from .browser import dashboard
 from .operations import OPERATIONS
-from .routes import sse
+from .routes import events
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,7 @@ def make_app(service: Service, *, security: Security, routes: Sequence[BaseRoute
     """The application for all listeners; `routes` are added behind the same walls (pages, streams)."""
     bounds = BodyBounds(service.config.request_bytes, service.config.request_timeout_s)
     app = Starlette(
-        routes=[*_routes(service, bounds), *sse.routes(service), *pages.routes(), *routes],
+        routes=[*_routes(service, bounds), *events.routes(service), *dashboard.routes(), *routes],
         middleware=[Middleware(Walls, policy=security)],
         exception_handlers={
             ProblemError: _problem,

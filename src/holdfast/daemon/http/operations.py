@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .browser import login
-from .routes import meta, output, processes, repairs, runs, search, sessions, statistics, timeline
+from .routes import doctor, health, output, processes, runs, search, sessions, statistics, timeline
 
 if TYPE_CHECKING:
     from .wire.operation import Operation
 
-_SUBJECTS = (runs, output, processes, timeline, search, sessions, statistics, meta, repairs, login)
+_SUBJECTS = (runs, output, processes, timeline, search, sessions, statistics, health, doctor, login)
 OPERATIONS: tuple[Operation, ...] = tuple(operation for subject in _SUBJECTS for operation in subject.OPERATIONS)

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import msgspec
 from starlette.responses import Response
 
-from ....web.body import BYTES
 from ....web.problems import OUT_OF_RANGE, ProblemError
+from ....web.request_body import BYTES
 from ....web.scope import ABORT
 from ..wire.operation import Header, Operation, OperationCall
 from ..wire.types import OutputFrame, OutputQuery, given
-from .ranges import Choice, Maps, OutputMap, Piece, RangeReader
+from .output_map import Choice, Maps, OutputMap, Piece, RangeReader
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,8 +10,8 @@ import msgspec
 from ....projections.http import http_headers
 from ....projections.report import outcome_of
 from ....state.index.summary import Filters
-from ....web.body import BYTES, JSON
 from ....web.problems import INVALID, ProblemError
+from ....web.request_body import BYTES, JSON
 from ...queue.submission import Submission
 from ..wire.operation import Header, Operation, OperationCall, answer
 from ..wire.types import (

@@ -21,7 +21,7 @@ from ...events.event import wall_time
 from ..wire.operation import Operation, OperationCall, answer
 from ..wire.types import Filter, RunsQuery, Time, given
 from .output import map_of
-from .ranges import Choice, OutputMap, RangeReader
+from .output_map import Choice, OutputMap, RangeReader
 from .runs import filters_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from ....web import body as bodies
+from ....web import request_body as bodies
 from ....web.problems import INVALID, ProblemError
 
 if TYPE_CHECKING:

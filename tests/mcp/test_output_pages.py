@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.mcp.output import read_page, read_tail
+from holdfast.mcp.output_pages import read_page, read_tail
 from holdfast.state.directory import StateDirectory
 
 from ..support.durable import DurableRun, run_to_end

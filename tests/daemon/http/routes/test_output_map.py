@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.daemon.http.routes import ranges
-from holdfast.daemon.http.routes.ranges import Choice, Maps, OutputMap, RangeReader
+from holdfast.daemon.http.routes import output_map
+from holdfast.daemon.http.routes.output_map import Choice, Maps, OutputMap, RangeReader
 from holdfast.journal.codec import encode, encode_fact, journal_preamble
 from holdfast.journal.facts import LATE, OUTPUT
 
@@ -29,7 +29,7 @@ Written = list[tuple[int, bool, bytes]]
 def dense() -> Iterator[None]:
     """A mark for every hundred bytes: many of them in a small journal."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ranges, "_EVERY", 100)
+        patched.setattr(output_map, "_EVERY", 100)
         yield
 
 
@@ -146,16 +146,16 @@ def test_times_of_frames_have_the_wall_clock_of_the_header() -> None:
 def test_a_number_that_becomes_another_journals_while_it_is_read_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    scan = ranges._Surveyor.scan  # noqa: SLF001
+    scan = output_map._Surveyor.scan  # noqa: SLF001
     with Journal() as ours, Journal() as theirs:
         ours.add([(1, False, b"ours")])
         theirs.add([(1, False, b"not ours at all")])
 
-        def reused(self: ranges._Surveyor) -> None:
+        def reused(self: output_map._Surveyor) -> None:
             os.dup2(theirs.fd, ours.fd, inheritable=False)  # who asked is gone, and has closed it
             scan(self)
 
-        monkeypatch.setattr(ranges._Surveyor, "scan", reused)  # noqa: SLF001
+        monkeypatch.setattr(output_map._Surveyor, "scan", reused)  # noqa: SLF001
         found = OutputMap("run")
         found.extend(ours.fd)
         assert found.total(Choice("all", late=False)) == len(b"ours")

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from holdfast.client.sse import EventParser
 from holdfast.daemon.events.event import Interest
 from holdfast.daemon.events.event_log import EventLog, EventLogBounds
-from holdfast.daemon.http.routes import sse
+from holdfast.daemon.http.routes import events
 from holdfast.daemon.store.store import Store
 from holdfast.values.errors import SpecError
 
@@ -60,7 +60,7 @@ async def up(directory: Path, bounds: EventLogBounds = EventLogBounds()) -> Asyn
     store = Store.open(str(directory / "daemon.sqlite"))
     log = WatchedLog(store, bounds)
     await log.start()
-    routes = sse.routes(cast("Service", SimpleNamespace(events=log)))
+    routes = events.routes(cast("Service", SimpleNamespace(events=log)))
     try:
         async with serving(directory / "sock", routes) as server:
             yield Up(log, server, directory / "sock")
@@ -239,7 +239,7 @@ async def test_head_is_answered_without_a_stream(tmp_path: Path) -> None:
 
 def ask(query: str, **headers: str) -> tuple[int | None, Interest]:
     given = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    return sse.read_query(Request({"type": "http", "query_string": query.encode(), "headers": given}))
+    return events.read_query(Request({"type": "http", "query_string": query.encode(), "headers": given}))
 
 
 def test_what_can_be_asked_for() -> None:
