@@ -13,7 +13,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 import holdfast
 from holdfast.mcp.limits import ServerLimits
-from holdfast.mcp.runs import Runs
+from holdfast.mcp.runs import McpRuns
 from holdfast.mcp.server import make_server
 from holdfast.state.directory import StateDirectory
 from holdfast.state.record import RunRecord
@@ -84,7 +84,7 @@ async def in_process(state: Path, *, session: str) -> AsyncIterator[Caller]:
     """A client and a server in this process, for what does not depend on the wire."""
     directory = StateDirectory.open(str(state))
     async with holdfast.Supervisor(state_dir=state) as supervisor:
-        runs = Runs(supervisor, directory, ServerLimits(("/",)), session=session)
+        runs = McpRuns(supervisor, directory, ServerLimits(("/",)), session=session)
         await runs.adopt_session()
         async with Client(make_server(runs)) as client:
             yield Caller(client)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from holdfast.mcp.stdio import LineReader, Writer
+from holdfast.mcp.stdio import LineReader, TextWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,7 +68,7 @@ async def test_a_slow_reader_is_waited_for_and_the_pipe_stays_as_it_was() -> Non
     reading, writing = os.pipe()
     text = "0123456789abcde\n" * 20_000  # more than a pipe takes
     async with anyio.create_task_group() as group:
-        group.start_soon(Writer(writing).write, text)
+        group.start_soon(TextWriter(writing).write, text)
         await anyio.wait_all_tasks_blocked()
         seen = b""
         while len(seen) < len(text):
@@ -77,14 +77,14 @@ async def test_a_slow_reader_is_waited_for_and_the_pipe_stays_as_it_was() -> Non
     assert seen.decode() == text
     assert os.get_blocking(writing)
     os.close(reading)
-    await Writer(writing).write(text)  # nobody reads any more: that is no error here
+    await TextWriter(writing).write(text)  # nobody reads any more: that is no error here
     os.close(writing)
 
 
 async def test_files_will_do(tmp_path: Path) -> None:
     path = tmp_path / "file"
     fd = os.open(path, os.O_RDWR | os.O_CREAT)
-    await Writer(fd).write("one\ntwo\n")
+    await TextWriter(fd).write("one\ntwo\n")
     os.lseek(fd, 0, os.SEEK_SET)
     assert [line async for line in LineReader(fd)] == ["one", "two"]
     os.close(fd)

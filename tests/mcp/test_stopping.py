@@ -16,7 +16,7 @@ from mcp_types import CallToolResult
 
 from holdfast import Supervisor
 from holdfast.mcp.limits import ServerLimits
-from holdfast.mcp.runs import Runs
+from holdfast.mcp.runs import McpRuns
 from holdfast.mcp.server import make_server
 from holdfast.state.directory import StateDirectory
 from mcp import Client
@@ -164,7 +164,7 @@ async def test_waiting_calls_are_answered_over_stdio(tmp_path: Path) -> None:
 async def test_detached_runs_go_on_and_nothing_is_started_any_more(tmp_path: Path) -> None:
     state = StateDirectory.open(str(tmp_path / "state"))
     async with Supervisor(state_dir=state.path) as supervisor:
-        runs = Runs(supervisor, state, ServerLimits(("/",)), session="s", detached=True)
+        runs = McpRuns(supervisor, state, ServerLimits(("/",)), session="s", detached=True)
         async with Client(make_server(runs)) as client:
             call = Caller(client)
             run_id = (await call("exec", argv=["sleep", "600"], wait_s=0))["run_id"]

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.sidecar import protocol
 from holdfast.sidecar.lines import LineSplitter
-from holdfast.sidecar.methods import _NOT_OF_THE_SPEC, Methods, spec_options
+from holdfast.sidecar.methods import _NOT_OF_THE_SPEC, SidecarMethods, spec_options
 from holdfast.sidecar.schema import WORDS, check_params, schema
 from holdfast.values.errors import SpecError
 from holdfast.values.spec import RunSpec, make_spec
@@ -66,7 +66,7 @@ def test_a_line_that_is_too_long_is_skipped_and_not_kept() -> None:
 )
 def test_what_is_no_request_has_an_answer(line: bytes, code: int) -> None:
     (invalid,) = protocol.parse(line).calls
-    assert isinstance(invalid, protocol.Invalid)
+    assert isinstance(invalid, protocol.InvalidCall)
     assert invalid.error["code"] == code
     protocol.encode(protocol.failure(invalid.id, invalid.error))
 
@@ -79,7 +79,7 @@ def test_any_bytes_have_an_answer() -> None:
         for _ in range(chance.randint(1, 5)):
             data[chance.randrange(len(data))] = chance.randrange(256)
         for call in protocol.parse(bytes(data)).calls:
-            assert isinstance(call, (protocol.RpcCall, protocol.Invalid))
+            assert isinstance(call, (protocol.RpcCall, protocol.InvalidCall))
 
 
 def test_a_call_and_a_notification() -> None:
@@ -159,7 +159,7 @@ def test_our_check_agrees_with_a_real_one() -> None:
 
 
 def test_the_schema_has_every_method_and_every_option() -> None:
-    methods = Methods(None, None, None, None)  # type: ignore[arg-type]
+    methods = SidecarMethods(None, None, None, None)  # type: ignore[arg-type]
     assert set(schema()["methods"]) == {*methods.in_order, *methods.at_once, "shutdown"}
     assert not methods.in_order.keys() & methods.at_once.keys()
     posted = set(schema()["methods"]["start"]["params"]["properties"])

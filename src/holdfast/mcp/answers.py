@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from ..runs.supervisor import Run
     from ..state.directory import StateDirectory
-    from .runs import Runs
+    from .runs import McpRuns
 
 
-async def run_answer(runs: Runs, run: Run, max_bytes: int) -> CallToolResult:
+async def run_answer(runs: McpRuns, run: Run, max_bytes: int) -> CallToolResult:
     """The run as it is now with the last bytes of its output; an error result when it ended as anything but a success.
 
     RunNotFoundError, JournalError: it cannot be read (any more).

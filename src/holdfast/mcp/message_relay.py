@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Incoming = SessionMessage | Exception
 
 
-class Exchange:
+class MessageRelay:
     """One client's messages, from the wire to the server and back."""
 
     def __init__(self) -> None:

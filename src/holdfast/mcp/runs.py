@@ -32,7 +32,7 @@ _PROGRESS_S = 1.0
 _SETTLE_S = 1.0  # after the verdict: mostly all is over in milliseconds, and the answer can say so
 
 
-class Runs:
+class McpRuns:
     """What the tools work on."""
 
     def __init__(

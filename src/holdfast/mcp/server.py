@@ -13,11 +13,11 @@ from mcp.server.stdio import stdio_server
 from ..runs.supervisor import Supervisor
 from ..state.directory import StateDirectory
 from ..values.run_id import new_run_id
-from .message_relay import Exchange
-from .runs import Runs
+from .message_relay import MessageRelay
+from .runs import McpRuns
 from .stdio import take_standard_streams
 from .tasks import TasksExtension
-from .tools import Tools
+from .tools import McpTools
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,7 +34,7 @@ Runs commands as processes that always end: on time, with everything they starte
 Read `status` (succeeded, failed, timed_out, cancelled, lost) and `cause`, not only the exit code."""
 
 
-class Settings(NamedTuple):
+class McpSettings(NamedTuple):
     """How a server is started. `listen`: host and port, or None for the standard streams."""
 
     state_dir: str | None
@@ -44,20 +44,20 @@ class Settings(NamedTuple):
     listen: tuple[str, int] | None = None
 
 
-def make_server(runs: Runs) -> MCPServer:
+def make_server(runs: McpRuns) -> MCPServer:
     """The tools and the tasks extension as a server, without a transport."""
     return MCPServer(
         "holdfast",
         title="Holdfast",
         instructions=_INSTRUCTIONS,
         version=version("holdfast"),
-        tools=Tools(runs).all(),
+        tools=McpTools(runs).all(),
         extensions=[TasksExtension(runs)],
         log_level="WARNING",
     )
 
 
-async def serve(settings: Settings) -> None:
+async def serve(settings: McpSettings) -> None:
     """Serve until end of file (stdio), SIGTERM or SIGINT; then end the runs, unless they are detached.
 
     StateError: the state directory or the token cannot be used. HoldfastError: the address cannot be.
@@ -66,13 +66,13 @@ async def serve(settings: Settings) -> None:
     transport: Transport = _stdio if settings.listen is None else _http(settings, state)
     session = settings.session or f"mcp-{new_run_id()}"
     async with Supervisor(state_dir=state.path) as supervisor:
-        runs = Runs(supervisor, state, settings.limits, session=session, detached=settings.detached)
+        runs = McpRuns(supervisor, state, settings.limits, session=session, detached=settings.detached)
         if settings.session is not None:
             await runs.adopt_session()
         await _until_signal(transport, runs)
 
 
-async def _until_signal(transport: Transport, runs: Runs) -> None:
+async def _until_signal(transport: Transport, runs: McpRuns) -> None:
     stop = anyio.Event()
     async with anyio.create_task_group() as group:
 
@@ -90,7 +90,7 @@ async def _until_signal(transport: Transport, runs: Runs) -> None:
 
 async def _stdio(server: MCPServer, stop: anyio.Event) -> None:
     reader, writer = take_standard_streams()
-    exchange = Exchange()
+    relay = MessageRelay()
     low = server._lowlevel_server  # noqa: SLF001 - the public way brings its own streams, which cannot be interrupted
     async with anyio.create_task_group() as group:
 
@@ -98,16 +98,16 @@ async def _stdio(server: MCPServer, stop: anyio.Event) -> None:
             await stop.wait()
             group.cancel_scope.deadline = anyio.current_time() + 2 * _LAST_ANSWERS_S  # its client may not be reading
             with anyio.move_on_after(_LAST_ANSWERS_S):
-                await exchange.wait_answered()
+                await relay.wait_answered()
             reader.end()
 
         group.start_soon(end_at_stop)
         async with stdio_server(reader, writer) as (incoming, outgoing):  # type: ignore[arg-type]
-            await exchange.serve(low, incoming, outgoing)
+            await relay.serve(low, incoming, outgoing)
         group.cancel_scope.cancel()
 
 
-def _http(settings: Settings, state: StateDirectory) -> Transport:
+def _http(settings: McpSettings, state: StateDirectory) -> Transport:
     from .http import HttpTransport
 
     assert settings.listen is not None

@@ -66,7 +66,7 @@ class LineReader:
         return data
 
 
-class Writer:
+class TextWriter:
     """Writes text to a descriptor, waiting when its reader is slow. One that nobody reads any more takes everything."""
 
     def __init__(self, fd: int) -> None:
@@ -89,11 +89,11 @@ class Writer:
         """Nothing is held back."""
 
 
-def take_standard_streams() -> tuple[LineReader, Writer]:
+def take_standard_streams() -> tuple[LineReader, TextWriter]:
     """The wire; from here on 0 reads nothing and what goes to 1 goes to stderr."""
     fds = []
     for fd, instead in ((0, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)), (1, os.dup(2))):
         fds.append(os.dup(fd))  # not inherited by commands, as every descriptor Python makes
         os.dup2(instead, fd)
         os.close(instead)
-    return LineReader(fds[0]), Writer(fds[1])
+    return LineReader(fds[0]), TextWriter(fds[1])

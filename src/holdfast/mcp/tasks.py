@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mcp_types import CallToolRequestParams
 
     from ..runs.supervisor import Run
-    from .runs import Runs
+    from .runs import McpRuns
 
 IDENTIFIER = "io.modelcontextprotocol/tasks"
 _MODERN = frozenset(MODERN_PROTOCOL_VERSIONS)
@@ -48,7 +48,7 @@ class TasksExtension(Extension):
 
     identifier = IDENTIFIER
 
-    def __init__(self, runs: Runs) -> None:
+    def __init__(self, runs: McpRuns) -> None:
         self._runs = runs
 
     def methods(self) -> Sequence[MethodBinding]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ..runs.supervisor import Run
     from ..values.spec import SpecOptions
-    from .runs import Runs
+    from .runs import McpRuns
 
 RunId = Annotated[str, Field(description="the run_id of an earlier answer")]
 WaitSeconds = Annotated[
@@ -50,10 +50,10 @@ def told_to_the_model() -> Iterator[None]:
         raise ToolError(str(error)) from error
 
 
-class Tools:
+class McpTools:
     """The tools of one server."""
 
-    def __init__(self, runs: Runs) -> None:
+    def __init__(self, runs: McpRuns) -> None:
         self._runs = runs
 
     def all(self) -> list[Tool]:

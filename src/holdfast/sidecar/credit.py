@@ -7,7 +7,7 @@ import anyio
 MOST = 1 << 53  # what JavaScript counts exactly; more is not more
 
 
-class Credit:
+class OutputCredit:
     """Given in bytes by the client, taken as output is sent. One taker."""
 
     def __init__(self, bytes_: int = 0) -> None:

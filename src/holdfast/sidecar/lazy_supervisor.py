@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..runs.supervisor import Supervisor
 
 
-class OnDemand:
+class LazySupervisor:
     """A supervisor that is opened when it is first wanted, by the task that will leave it, as task groups need it."""
 
     def __init__(self, stack: AsyncExitStack, make: Callable[[], Supervisor]) -> None:

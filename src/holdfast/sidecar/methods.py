@@ -36,7 +36,7 @@ def spec_options(params: Params) -> SpecOptions:
     return options  # type: ignore[no-any-return]
 
 
-class Methods:
+class SidecarMethods:
     """The methods, by name. `kept` gives the supervisor whose runs have directories; the other's have none."""
 
     def __init__(

@@ -37,17 +37,17 @@ class RpcCall(NamedTuple):
     wants_answer: bool
 
 
-class Invalid(NamedTuple):
+class InvalidCall(NamedTuple):
     """Something that is no request, and the answer to it."""
 
     id: Id
     error: dict[str, Any]
 
 
-class Message(NamedTuple):
+class RpcMessage(NamedTuple):
     """What one line says; the answers to a batch go back together."""
 
-    calls: list[RpcCall | Invalid]
+    calls: list[RpcCall | InvalidCall]
     is_batch: bool
 
 
@@ -64,40 +64,40 @@ def error(code: int, message: str, data: dict[str, Any] | None = None) -> dict[s
     return {"code": code, "message": message} | ({"data": data} if data else {})
 
 
-def parse(line: bytes) -> Message:
+def parse(line: bytes) -> RpcMessage:
     """The calls of a line; whatever the bytes are, there is an answer and never an exception."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as problem:  # not JSON, not UTF-8, a number of a million digits, or too deep
         return _refused(PARSE_ERROR, f"this line is not JSON: {str(problem)[:200]}")
     if not isinstance(value, list):
-        return Message([_call(value)], is_batch=False)
+        return RpcMessage([_call(value)], is_batch=False)
     if not value or len(value) > MOST_IN_BATCH:
         return _refused(INVALID_REQUEST, f"a batch has 1 to {MOST_IN_BATCH} requests")
-    return Message([_call(item) for item in value], is_batch=True)
+    return RpcMessage([_call(item) for item in value], is_batch=True)
 
 
-def too_long(longest: int) -> Message:
+def too_long(longest: int) -> RpcMessage:
     """What is said to a line that was not kept."""
     return _refused(INVALID_REQUEST, f"the line is longer than {longest} bytes: send large input in pieces")
 
 
-def _refused(code: int, message: str) -> Message:
-    return Message([Invalid(None, error(code, message))], is_batch=False)
+def _refused(code: int, message: str) -> RpcMessage:
+    return RpcMessage([InvalidCall(None, error(code, message))], is_batch=False)
 
 
-def _call(value: Any) -> RpcCall | Invalid:
+def _call(value: Any) -> RpcCall | InvalidCall:
     if not isinstance(value, dict):
-        return Invalid(None, error(INVALID_REQUEST, "a request is an object"))
+        return InvalidCall(None, error(INVALID_REQUEST, "a request is an object"))
     number = value.get("id")
     known = number if isinstance(number, (str, int, float)) and not isinstance(number, bool) else None
     if "id" in value and known is None and number is not None:
-        return Invalid(None, error(INVALID_REQUEST, "an id is text or a number"))
+        return InvalidCall(None, error(INVALID_REQUEST, "an id is text or a number"))
     method, params = value.get("method"), value.get("params", {})
     if value.get("jsonrpc") != "2.0" or not isinstance(method, str):
-        return Invalid(known, error(INVALID_REQUEST, 'a request has "jsonrpc": "2.0" and a method'))
+        return InvalidCall(known, error(INVALID_REQUEST, 'a request has "jsonrpc": "2.0" and a method'))
     if not isinstance(params, dict):
-        return Invalid(known, error(INVALID_PARAMS, "params are given by name, as an object"))
+        return InvalidCall(known, error(INVALID_PARAMS, "params are given by name, as an object"))
     return RpcCall(method, params, known, wants_answer="id" in value)
 
 

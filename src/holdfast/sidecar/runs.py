@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from ..values.errors import HoldfastError, RequestError, RunNotFoundError
-from .credit import Credit
+from .credit import OutputCredit
 from .protocol import encode, notification
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class SidecarRun:
         self.is_over = False
         self.is_subscribed = False
         self.delivered = anyio.Event()  # or thrown away
-        self._credit = Credit()
+        self._credit = OutputCredit()
 
     async def deliver(self, writer: LineWriter, *, late: bool) -> None:
         """Send the output as notifications, as far as the credit goes."""

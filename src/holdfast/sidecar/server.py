@@ -26,10 +26,10 @@ import anyio
 from ..runs.supervisor import Supervisor
 from ..values.errors import HoldfastError
 from . import protocol
-from .lazy_supervisor import OnDemand
+from .lazy_supervisor import LazySupervisor
 from .lines import LONGEST_LINE, LineSplitter
-from .methods import Methods
-from .protocol import CallError, Invalid, Message, RpcCall
+from .methods import SidecarMethods
+from .protocol import CallError, InvalidCall, RpcCall, RpcMessage
 from .runs import SidecarRuns
 from .schema import check_params
 from .stdio import LineWriter, hung_up, pieces
@@ -53,7 +53,7 @@ def log(text: str) -> None:
         pass
 
 
-class Server:
+class SidecarServer:
     """The conversation with one host."""
 
     def __init__(self, writer: LineWriter, tasks: TaskGroup, state_dir: str | None) -> None:
@@ -73,8 +73,8 @@ class Server:
         """Read and do until the end, and end what is left."""
         async with AsyncExitStack() as stack:
             ephemeral = await stack.enter_async_context(Supervisor())
-            kept = OnDemand(stack, lambda: Supervisor(state_dir=_state_path(self._state_dir)))
-            self._methods = Methods(self._runs, ephemeral, kept.get, self._state_dir)
+            kept = LazySupervisor(stack, lambda: Supervisor(state_dir=_state_path(self._state_dir)))
+            self._methods = SidecarMethods(self._runs, ephemeral, kept.get, self._state_dir)
             self._tasks.start_soon(self._watch_host, input_fd)
             self._tasks.start_soon(self._read_until_over, input_fd, kept)
             await kept.serve()
@@ -125,7 +125,7 @@ class Server:
             either.start_soon(no_writer)
         self._reading.cancel()
 
-    async def _read_until_over(self, input_fd: int, kept: OnDemand) -> None:
+    async def _read_until_over(self, input_fd: int, kept: LazySupervisor) -> None:
         with self._reading:
             await self._read(input_fd)
         self._is_ending = True
@@ -144,7 +144,7 @@ class Server:
         if lines.is_begun:
             log("the host stopped in the middle of a line; that line is ignored")
 
-    async def _take(self, message: Message) -> None:
+    async def _take(self, message: RpcMessage) -> None:
         if message.is_batch:
             await self._take_batch(message.calls)
             return
@@ -155,13 +155,13 @@ class Server:
             else:
                 await self._answer(await self._do(call))
 
-    def _may_wait(self, call: RpcCall | Invalid) -> TypeGuard[RpcCall]:
+    def _may_wait(self, call: RpcCall | InvalidCall) -> TypeGuard[RpcCall]:
         """Whether this is a call that gets a task of its own, and there is room for it."""
         if not isinstance(call, RpcCall) or call.method not in self._methods.at_once:
             return False
         return self._calls < _ROOM.get(call.method, MOST_CALLS)
 
-    async def _take_batch(self, calls: list[RpcCall | Invalid]) -> None:
+    async def _take_batch(self, calls: list[RpcCall | InvalidCall]) -> None:
         """In order where order matters; the answers go back together when the last one is there."""
         answers: list[dict[str, Any] | None] = [None] * len(calls)
         waiting = []
@@ -199,9 +199,9 @@ class Server:
         if answer is not None:
             await self._writer.send(protocol.encode(answer))
 
-    async def _do(self, call: RpcCall | Invalid, *, has_task: bool = False) -> dict[str, Any] | None:
+    async def _do(self, call: RpcCall | InvalidCall, *, has_task: bool = False) -> dict[str, Any] | None:
         """The answer; None when none is wanted."""
-        if isinstance(call, Invalid):
+        if isinstance(call, InvalidCall):
             return protocol.failure(call.id, call.error)
         try:
             if call.method in self._methods.at_once and not has_task:
@@ -248,7 +248,7 @@ async def serve(state_dir: str | None = None, input_fd: int = 0, output_fd: int 
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writer.run)
-            server = Server(writer, tasks, state_dir)
+            server = SidecarServer(writer, tasks, state_dir)
             tasks.start_soon(_take_signals, server)
             await server.serve(input_fd)
             tasks.cancel_scope.cancel()
@@ -256,7 +256,7 @@ async def serve(state_dir: str | None = None, input_fd: int = 0, output_fd: int 
         writer.close()
 
 
-async def _take_signals(server: Server) -> None:
+async def _take_signals(server: SidecarServer) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async for number in signals:
             server.stop(number.name)

@@ -117,7 +117,7 @@ def test_causes_are_the_same_everywhere() -> None:
     assert set(get_args(types.Cause)) == set(schema["$defs"]["Cause"]["enum"])
     assert set(get_args(types.Cause)) == {cause for causes in outcome.STATUSES.values() for cause in causes}
     assert get_args(types.Status) == tuple(outcome.STATUSES)
-    assert set(get_args(types.Asked)) == set(CAUSES.words.values())
+    assert set(get_args(types.StopCause)) == set(CAUSES.words.values())
     parameters = DOCUMENT["paths"]["/v1/runs"]["get"]["parameters"]
     cause = next(one["schema"] for one in parameters if one["name"] == "cause")
     assert sorted(cause["items"]["enum"]) == sorted(get_args(types.Cause))

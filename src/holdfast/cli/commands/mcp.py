@@ -31,12 +31,12 @@ def act(given: Parsed) -> int:
     try:
         import anyio
 
-        from ...mcp.server import Settings, serve
+        from ...mcp.server import McpSettings, serve
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] == "holdfast":
             raise
         raise HoldfastError(f"this needs {error.name}", remedy="pip install 'holdfast[mcp]'") from None
-    settings = Settings(
+    settings = McpSettings(
         state_dir=given.last("--state-dir"),
         limits=limits,
         session=given.last("--session"),

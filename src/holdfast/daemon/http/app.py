@@ -61,10 +61,10 @@ def _routes(service: Service, bounds: BodyBounds) -> list[BaseRoute]:
     paths: dict[str, dict[str, Operation]] = {}
     for operation in (*OPERATIONS, openapi.OPERATION):
         paths.setdefault(operation.path, {})[operation.method] = operation
-    return [Route(path, Place(methods, service, bounds)) for path, methods in paths.items()]
+    return [Route(path, PathEndpoint(methods, service, bounds)) for path, methods in paths.items()]
 
 
-class Place:
+class PathEndpoint:
     """One path and what can be asked there. One route per path: so 405 knows all of its methods."""
 
     def __init__(self, methods: dict[str, Operation], service: Service, bounds: BodyBounds) -> None:

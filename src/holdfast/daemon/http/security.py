@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...web.scope import is_unix
 from ...web.walls import TokenPolicy
-from .browser.login import Logins
+from .browser.login import BrowserLogins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,13 +25,13 @@ class Security(NamedTuple):
     """The daemon's policy: the walls of TCP clients, the sessions of browsers, and the paths that need neither."""
 
     tcp: TokenPolicy
-    logins: Logins
+    logins: BrowserLogins
     public: frozenset[str] = frozenset()  # paths without secrets, such as a page that then asks for the token
 
     @classmethod
     def of(cls, token: str | None, listen_hosts: Iterable[str] = (), public: Iterable[str] = ()) -> Security:
         """The policy for listeners on these hosts."""
-        return cls(TokenPolicy.of(token, listen_hosts), Logins(token), frozenset(public))
+        return cls(TokenPolicy.of(token, listen_hosts), BrowserLogins(token), frozenset(public))
 
     def check(self, scope: Scope, headers: Mapping[str, str]) -> None:
         """Let it pass or raise ProblemError: 403 for a wrong Host or Origin, 401 for a wrong token."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.daemon.http.browser.login import CODE_S, CSRF, SESSION_S, Logins
+from holdfast.daemon.http.browser.login import CODE_S, CSRF, SESSION_S, BrowserLogins
 from holdfast.daemon.http.security import Security
 from holdfast.web.problems import ProblemError
 
@@ -24,13 +24,13 @@ class Clock:
         return self.now
 
 
-def session_of(logins: Logins) -> str:
+def session_of(logins: BrowserLogins) -> str:
     session = logins.exchange(logins.make_code()[0])
     assert session is not None
     return session
 
 
-def refusal(logins: Logins, method: str, headers: dict[str, str]) -> int | None:
+def refusal(logins: BrowserLogins, method: str, headers: dict[str, str]) -> int | None:
     security = Security.of(TOKEN)._replace(logins=logins)
     try:
         security.check({**TCP, "method": method}, {"host": "127.0.0.1:8000", **headers})
@@ -41,7 +41,7 @@ def refusal(logins: Logins, method: str, headers: dict[str, str]) -> int | None:
 
 def test_a_code_is_used_once_and_not_for_long() -> None:
     clock = Clock()
-    logins = Logins(TOKEN, clock)
+    logins = BrowserLogins(TOKEN, clock)
     code, _ = logins.make_code()
     assert logins.exchange("wrong") is None
     assert logins.exchange(code) is not None
@@ -53,20 +53,20 @@ def test_a_code_is_used_once_and_not_for_long() -> None:
 
 def test_a_session_outlives_the_daemon_but_not_its_time_nor_the_token() -> None:
     clock = Clock()
-    session = session_of(Logins(TOKEN, clock))
-    assert Logins(TOKEN, clock).holds(session)
-    assert not Logins(TOKEN + "2", clock).holds(session)
-    assert not Logins(None, clock).holds(session)
+    session = session_of(BrowserLogins(TOKEN, clock))
+    assert BrowserLogins(TOKEN, clock).holds(session)
+    assert not BrowserLogins(TOKEN + "2", clock).holds(session)
+    assert not BrowserLogins(None, clock).holds(session)
     expires, nonce, mac = session.split(".")
-    assert not Logins(TOKEN, clock).holds(f"{int(expires) + 1}.{nonce}.{mac}")
-    assert not Logins(TOKEN, clock).holds(f"{expires}.{nonce}x.{mac}")
-    assert not any(Logins(TOKEN, clock).holds(text) for text in ("", ".", "..", "é.é.é", "9" * 400 + ".a.b"))
+    assert not BrowserLogins(TOKEN, clock).holds(f"{int(expires) + 1}.{nonce}.{mac}")
+    assert not BrowserLogins(TOKEN, clock).holds(f"{expires}.{nonce}x.{mac}")
+    assert not any(BrowserLogins(TOKEN, clock).holds(text) for text in ("", ".", "..", "é.é.é", "9" * 400 + ".a.b"))
     clock.now += SESSION_S
-    assert not Logins(TOKEN, clock).holds(session)
+    assert not BrowserLogins(TOKEN, clock).holds(session)
 
 
 def test_reading_needs_the_session_and_acting_the_csrf_token_too() -> None:
-    logins = Logins(TOKEN)
+    logins = BrowserLogins(TOKEN)
     session = session_of(logins)
     cookie = {"cookie": f"other=1; {logins.cookie}={session}"}
     csrf = {CSRF: logins.csrf(session)}
@@ -82,7 +82,7 @@ def test_reading_needs_the_session_and_acting_the_csrf_token_too() -> None:
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 def test_a_page_of_another_port_is_told_apart_by_the_browser(site: str) -> None:
-    logins = Logins(TOKEN)
+    logins = BrowserLogins(TOKEN)
     session = session_of(logins)
     headers = {"cookie": f"{logins.cookie}={session}", CSRF: logins.csrf(session)}
     assert refusal(logins, "GET", {**headers, "sec-fetch-site": site}) == 403

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.daemon.http.routes import output_map
-from holdfast.daemon.http.routes.output_map import Choice, Maps, OutputMap, RangeReader
+from holdfast.daemon.http.routes.output_map import OutputChoice, OutputMap, OutputMaps, RangeReader
 from holdfast.journal.codec import encode, encode_fact, journal_preamble
 from holdfast.journal.facts import LATE, OUTPUT
 
@@ -19,7 +19,7 @@ from ....support.durable import USAGE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CHOICES = [Choice(stream, late) for stream in ("all", "stdout", "stderr") for late in (False, True)]
+CHOICES = [OutputChoice(stream, late) for stream in ("all", "stdout", "stderr") for late in (False, True)]
 PREAMBLE = journal_preamble("run", "boot", 1_700_000_000_000_000_000, 5, b'{"argv": ["x"]}')
 FRAMES = st.lists(st.tuples(st.sampled_from((1, 2)), st.booleans(), st.binary(max_size=300)), max_size=30)
 Written = list[tuple[int, bool, bytes]]
@@ -54,12 +54,12 @@ class Journal:
         os.close(self.fd)
 
 
-def expected(written: Written, choice: Choice) -> bytes:
+def expected(written: Written, choice: OutputChoice) -> bytes:
     names = {1: "stdout", 2: "stderr"}
     return b"".join(data for stream, late, data in written if choice.takes(names[stream], late=late))
 
 
-def read(fd: int, found: OutputMap, choice: Choice, start: int, end: int | None) -> bytes:
+def read(fd: int, found: OutputMap, choice: OutputChoice, start: int, end: int | None) -> bytes:
     reader = RangeReader(fd, "run", choice, found.mark_before(choice, start))
     got = b""
     while (pieces := reader.read(start, end)) is not None:
@@ -91,7 +91,7 @@ def test_every_range_is_a_slice_of_the_whole(first: Written, then: Written, star
 
 
 def test_a_late_range_is_read_from_the_mark_before_it() -> None:
-    choice = Choice("stdout", late=False)
+    choice = OutputChoice("stdout", late=False)
     with Journal() as journal:
         journal.add([(1, False, b"%06d" % number) for number in range(10_000)])
         found = OutputMap("run")
@@ -104,7 +104,7 @@ def test_a_late_range_is_read_from_the_mark_before_it() -> None:
 
 
 def test_another_file_under_the_same_name_is_looked_through_anew() -> None:
-    choice = Choice("all", late=False)
+    choice = OutputChoice("all", late=False)
     found = OutputMap("run")
     for text in (b"the first one, which is longer", b"the second"):
         with Journal() as journal:
@@ -117,16 +117,16 @@ def test_another_file_under_the_same_name_is_looked_through_anew() -> None:
 def test_a_reader_knows_when_only_late_output_can_come() -> None:
     with Journal() as journal:
         journal.add([(1, False, b"a"), (1, True, b"b")])
-        stdout = RangeReader(journal.fd, "run", Choice("stdout", late=False), (0, 0))
-        both = RangeReader(journal.fd, "run", Choice("all", late=False), (0, 0))
-        late = RangeReader(journal.fd, "run", Choice("stdout", late=True), (0, 0))
+        stdout = RangeReader(journal.fd, "run", OutputChoice("stdout", late=False), (0, 0))
+        both = RangeReader(journal.fd, "run", OutputChoice("all", late=False), (0, 0))
+        late = RangeReader(journal.fd, "run", OutputChoice("stdout", late=True), (0, 0))
         assert [bool(reader.read(0, None)) for reader in (stdout, both, late)] == [True] * 3
         # stderr may have been in its pipe at the verdict, and is on time then, whatever stdout did.
         assert [reader.is_fenced for reader in (stdout, both, late)] == [True, False, False]
 
 
 def test_the_maps_of_the_runs_asked_for_last_are_kept() -> None:
-    maps = Maps()
+    maps = OutputMaps()
     first = maps.of("first")
     others = [maps.of(f"run-{number}") for number in range(63)]
     assert maps.of("first") is first
@@ -146,16 +146,16 @@ def test_times_of_frames_have_the_wall_clock_of_the_header() -> None:
 def test_a_number_that_becomes_another_journals_while_it_is_read_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    scan = output_map._Surveyor.scan  # noqa: SLF001
+    scan = output_map._MarkingReader.scan  # noqa: SLF001
     with Journal() as ours, Journal() as theirs:
         ours.add([(1, False, b"ours")])
         theirs.add([(1, False, b"not ours at all")])
 
-        def reused(self: output_map._Surveyor) -> None:
+        def reused(self: output_map._MarkingReader) -> None:
             os.dup2(theirs.fd, ours.fd, inheritable=False)  # who asked is gone, and has closed it
             scan(self)
 
-        monkeypatch.setattr(output_map._Surveyor, "scan", reused)  # noqa: SLF001
+        monkeypatch.setattr(output_map._MarkingReader, "scan", reused)  # noqa: SLF001
         found = OutputMap("run")
         found.extend(ours.fd)
-        assert found.total(Choice("all", late=False)) == len(b"ours")
+        assert found.total(OutputChoice("all", late=False)) == len(b"ours")

@@ -37,7 +37,7 @@ _MOST_CODES = 100
 _OPEN = "run `holdfast open` on the daemon's host, and use the link it prints"
 
 
-class Logins:
+class BrowserLogins:
     """Codes that were given out, and sessions. Without a token there is no TCP listener, and nobody to log in."""
 
     def __init__(self, token: str | None, now: Callable[[], float] = time.time) -> None:
@@ -171,9 +171,9 @@ async def leave(call: OperationCall) -> Response:
     return response
 
 
-def logins_of(call: OperationCall) -> Logins:
+def logins_of(call: OperationCall) -> BrowserLogins:
     """The logins of this application."""
-    found: Logins = call.request.app.state.logins
+    found: BrowserLogins = call.request.app.state.logins
     return found
 
 

@@ -20,7 +20,7 @@ from ....web.request_body import BYTES
 from ....web.scope import ABORT
 from ..wire.operation import Header, Operation, OperationCall
 from ..wire.types import OutputFrame, OutputQuery, given
-from .output_map import Choice, Maps, OutputMap, Piece, RangeReader
+from .output_map import OutputChoice, OutputMap, OutputMaps, OutputPiece, RangeReader
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ NEXT = "Holdfast-Next-Offset"
 START = "Holdfast-Offset"
 COMPLETE = "Holdfast-Complete"
 STALLED_S = 60.0
-_maps = Maps()
+_maps = OutputMaps()
 
 
 def map_of(run_id: str) -> OutputMap:
@@ -53,7 +53,7 @@ async def output(call: OperationCall) -> Response:
 
 
 async def _ranged(call: OperationCall, query: OutputQuery, fd: int, *, framed: bool) -> Response:
-    choice, found = Choice(query.stream, query.late), _maps.of(call.run_id)
+    choice, found = OutputChoice(query.stream, query.late), _maps.of(call.run_id)
     try:
         if fd >= 0:
             await asyncio.to_thread(found.extend, fd)
@@ -72,7 +72,7 @@ async def _ranged(call: OperationCall, query: OutputQuery, fd: int, *, framed: b
     end = None if limit is None else start + limit
     if not query.follow:
         end = total if end is None else min(total, end)
-    asked = Asked(call.service, call.run_id, choice, start, end)
+    asked = OutputRange(call.service, call.run_id, choice, start, end)
     return OutputStream(asked, fd, found, follow=query.follow, framed=framed)
 
 
@@ -83,12 +83,12 @@ def _headers(start: int, end: int | None, *, complete: bool) -> dict[str, str]:
     return headers
 
 
-class Asked(msgspec.Struct, frozen=True):
+class OutputRange(msgspec.Struct, frozen=True):
     """What to send."""
 
     service: Service
     run_id: str
-    choice: Choice
+    choice: OutputChoice
     start: int
     end: int | None
 
@@ -96,7 +96,7 @@ class Asked(msgspec.Struct, frozen=True):
 class OutputStream(Response):
     """Sends the pieces as the client takes them; owns the journal's descriptor."""
 
-    def __init__(self, asked: Asked, fd: int, found: OutputMap, *, follow: bool, framed: bool) -> None:
+    def __init__(self, asked: OutputRange, fd: int, found: OutputMap, *, follow: bool, framed: bool) -> None:
         self._asked = asked
         self._fd = fd
         self._map = found
@@ -143,7 +143,7 @@ class OutputStream(Response):
             elif pieces:
                 yield b"".join(piece.chunk.data for piece in pieces)
 
-    async def _pieces(self) -> AsyncIterator[list[Piece]]:
+    async def _pieces(self) -> AsyncIterator[list[OutputPiece]]:
         asked, more = self._asked, True
         if self._fd < 0:
             await self._until_started()
@@ -175,7 +175,7 @@ class OutputStream(Response):
         if self._fd >= 0:
             await asyncio.to_thread(self._map.extend, self._fd)
 
-    def _frame(self, piece: Piece) -> bytes:
+    def _frame(self, piece: OutputPiece) -> bytes:
         offset_ns = self._map.wall_offset_ns
         chunk = piece.chunk
         at = None if offset_ns is None else _wall(chunk.at_ns + offset_ns)

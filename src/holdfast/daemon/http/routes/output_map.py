@@ -30,7 +30,7 @@ _EVERY = 1 << 20
 _KEPT = 64
 
 
-class Choice(NamedTuple):
+class OutputChoice(NamedTuple):
     """Which bytes: of `stdout`, `stderr` or `all`, with late ones or without."""
 
     stream: str
@@ -46,7 +46,7 @@ class Choice(NamedTuple):
         return sum(size for size, (stream, late) in zip(counts, kinds, strict=True) if self.takes(stream, late=late))
 
 
-class _Surveyor(JournalReader):
+class _MarkingReader(JournalReader):
     """Steps over output and counts it by kind; sets a mark now and then."""
 
     def __init__(self, fd: int, run_id: str) -> None:
@@ -74,7 +74,7 @@ class OutputMap:
         self._run_id = run_id
         self._lock = threading.Lock()
         self._identity: tuple[int, int] | None = None
-        self._surveyor = _Surveyor(-1, run_id)
+        self._reader = _MarkingReader(-1, run_id)
 
     def extend(self, fd: int) -> None:
         """Take in what is new. JournalError: it is no journal."""
@@ -88,36 +88,36 @@ class OutputMap:
     def _extend(self, fd: int) -> None:
         found = os.fstat(fd)
         identity = found.st_dev, found.st_ino
-        if identity != self._identity or found.st_size < self._surveyor.position:
+        if identity != self._identity or found.st_size < self._reader.position:
             # Another file: a damaged journal that was replaced, or a new run of an id that was pruned.
-            self._identity, self._surveyor = identity, _Surveyor(fd, self._run_id)
-        self._surveyor.move_to(fd)
+            self._identity, self._reader = identity, _MarkingReader(fd, self._run_id)
+        self._reader.move_to(fd)
         try:
-            self._surveyor.scan()
+            self._reader.scan()
         finally:
-            self._surveyor.move_to(-1)
+            self._reader.move_to(-1)
 
-    def total(self, choice: Choice) -> int:
+    def total(self, choice: OutputChoice) -> int:
         """How many bytes there are, as far as `extend` has seen."""
-        return choice.count(tuple(self._surveyor.counts))
+        return choice.count(tuple(self._reader.counts))
 
     @property
     def ended(self) -> bool:
         """Whether nothing more will come."""
-        return self._surveyor.ended
+        return self._reader.ended
 
     @property
     def wall_offset_ns(self) -> int | None:
         """What makes wall-clock time of a journal's time; None when it does not say."""
-        header = self._surveyor.header or {}
+        header = self._reader.header or {}
         wall_ns, begin_ns = header.get("wall_ns"), header.get("boottime_ns")
         return wall_ns - begin_ns if isinstance(wall_ns, int) and isinstance(begin_ns, int) else None
 
-    def mark_before(self, choice: Choice, offset: int) -> tuple[int, int]:
+    def mark_before(self, choice: OutputChoice, offset: int) -> tuple[int, int]:
         """The last mark not beyond `offset`: its place in the journal, and how many bytes come before it."""
         # Without the lock, which is held as long as a large journal is looked through: the event loop calls this.
         # A row is there when its last column is.
-        marks = self._surveyor.marks
+        marks = self._reader.marks
         rows = range(len(marks[-1]))
         number = bisect_right(rows, offset, key=lambda row: choice.count(_row(marks, row))) - 1
         return (0, 0) if number < 0 else (marks[0][number], choice.count(_row(marks, number)))
@@ -127,7 +127,7 @@ def _row(marks: list[array[int]], number: int) -> tuple[int, ...]:
     return tuple(column[number] for column in marks[1:])
 
 
-class Maps:
+class OutputMaps:
     """The maps of the runs that were asked about last."""
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ class Maps:
         return found
 
 
-class Piece(NamedTuple):
+class OutputPiece(NamedTuple):
     """A chunk that was asked for, and where it begins in the sequence."""
 
     chunk: Chunk
@@ -152,13 +152,13 @@ class Piece(NamedTuple):
 class RangeReader:
     """Reads a choice from an offset on, as far as the journal goes; can be asked again when that has grown."""
 
-    def __init__(self, fd: int, run_id: str, choice: Choice, place: tuple[int, int]) -> None:
+    def __init__(self, fd: int, run_id: str, choice: OutputChoice, place: tuple[int, int]) -> None:
         self.reader = JournalReader(fd, run_id=run_id)
         self.reader.position, self.offset = place
         self._choice = choice
         self._fenced: set[str] = set()
 
-    def read(self, start: int, end: int | None) -> list[Piece] | None:
+    def read(self, start: int, end: int | None) -> list[OutputPiece] | None:
         """The next pieces within start..end; an empty list when none of the frames that were read was wanted.
 
         None: there is no more for now.
@@ -166,7 +166,7 @@ class RangeReader:
         chunks = self.reader.read(BLOCK)
         return list(self._cut(chunks, start, end)) if chunks else None
 
-    def _cut(self, chunks: list[Chunk], start: int, end: int | None) -> Iterator[Piece]:
+    def _cut(self, chunks: list[Chunk], start: int, end: int | None) -> Iterator[OutputPiece]:
         for chunk in chunks:
             if chunk.late:
                 self._fenced.add(chunk.stream)
@@ -175,7 +175,7 @@ class RangeReader:
             at, self.offset = self.offset, self.offset + len(chunk.data)
             low, high = max(start, at), self.offset if end is None else min(end, self.offset)
             if low < high:
-                yield Piece(chunk._replace(data=chunk.data[low - at : high - at]), low)
+                yield OutputPiece(chunk._replace(data=chunk.data[low - at : high - at]), low)
 
     @property
     def is_fenced(self) -> bool:

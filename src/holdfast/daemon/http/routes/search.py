@@ -21,7 +21,7 @@ from ...events.event import wall_time
 from ..wire.operation import Operation, OperationCall, answer
 from ..wire.types import Filter, RunsQuery, Time, given
 from .output import map_of
-from .output_map import Choice, OutputMap, RangeReader
+from .output_map import OutputChoice, OutputMap, RangeReader
 from .runs import filters_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _OF_EACH = 5  # lines, when many runs are searched
 _MOST_BYTES = 64 << 20  # of one run among many
 _SHOWN = 500  # characters of a line
 _LONGEST_LINE = 1 << 20
-_ALL = Choice("all", late=True)
+_ALL = OutputChoice("all", late=True)
 
 
 class SearchQuery(RunsQuery, kw_only=True):
@@ -107,15 +107,15 @@ def _in_one(
     try:
         known = map_of(run_id)
         known.extend(fd)
-        looking = Looking(query.q, case=query.case, run_id=run_id, known=known)
-        return looking.through(fd, query.skip, most or query.limit, most_bytes)
+        search = OutputSearch(query.q, case=query.case, run_id=run_id, known=known)
+        return search.through(fd, query.skip, most or query.limit, most_bytes)
     except HoldfastError:
         return [], None  # its record is broken: the report says so
     finally:
         os.close(fd)
 
 
-class Looking:
+class OutputSearch:
     """One pass through the output of a run. Lines of the two streams are put together apart from each other."""
 
     def __init__(self, text: str, *, case: bool, run_id: str, known: OutputMap) -> None:

@@ -49,7 +49,7 @@ class Timeline(msgspec.Struct):
     now_s: float | None  # how far it has come, while it is live
 
 
-class _Places(JournalReader):
+class _OutputPlaces(JournalReader):
     """Remembers where each piece of output is, and nothing of it."""
 
     def __init__(self, fd: int, run_id: str) -> None:
@@ -72,7 +72,7 @@ async def show(call: OperationCall) -> Response:
 
 def _read(fd: int, run_id: str) -> Timeline:
     try:
-        reader = _Places(fd, run_id)
+        reader = _OutputPlaces(fd, run_id)
         reader.scan()
         events = tell(reader.header, reader.facts, outcomes.decide(reader.facts), ())
         begin_ns = (reader.header or {}).get("boottime_ns", 0)
@@ -88,7 +88,7 @@ def _since(begin_ns: int) -> float:
     return round((time.clock_gettime_ns(time.CLOCK_BOOTTIME) - begin_ns) / 1e9, 3)
 
 
-def _activity(fd: int, reader: _Places, begin_ns: int) -> list[Activity]:
+def _activity(fd: int, reader: _OutputPlaces, begin_ns: int) -> list[Activity]:
     """Bytes by slices of time. Of very many pieces only some are looked at, each for those around it."""
     step = max(1, len(reader.places) // _LOOKS)
     seen: list[tuple[float, int, bool]] = []
