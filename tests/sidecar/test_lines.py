@@ -10,9 +10,9 @@ import jsonschema  # type: ignore[import-untyped,unused-ignore]
 import pytest
 
 from holdfast.sidecar import protocol
-from holdfast.sidecar.lines import LineSplitter
 from holdfast.sidecar.methods import _NOT_OF_THE_SPEC, SidecarMethods, spec_options
 from holdfast.sidecar.schema import WORDS, check_params, schema
+from holdfast.sidecar.stdio import LineSplitter
 from holdfast.values.errors import SpecError
 from holdfast.values.spec import RunSpec, make_spec
 

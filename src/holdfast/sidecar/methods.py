@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ..projections.json_rpc import json_rpc
 from ..runs.ephemeral import WINDOW_BYTES
 from ..values.errors import RunExistsError, SpecError
-from .lines import LONGEST_LINE
 from .protocol import NO_COMMON_PROTOCOL, PROTOCOLS, CallError, outcome_answer
+from .stdio import LONGEST_LINE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

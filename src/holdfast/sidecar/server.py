@@ -27,12 +27,11 @@ from ..runs.supervisor import Supervisor
 from ..values.errors import HoldfastError
 from . import protocol
 from .lazy_supervisor import LazySupervisor
-from .lines import LONGEST_LINE, LineSplitter
 from .methods import SidecarMethods
 from .protocol import CallError, InvalidCall, RpcCall, RpcMessage
 from .runs import SidecarRuns
 from .schema import check_params
-from .stdio import LineWriter, hung_up, pieces
+from .stdio import LONGEST_LINE, LineSplitter, LineWriter, hung_up, pieces
 
 if TYPE_CHECKING:
     from typing import TypeGuard

@@ -1,4 +1,4 @@
-"""The sidecar's two streams: stdin as pieces of bytes, stdout as a queue of lines with one writer.
+"""The sidecar's two streams: stdin as lines of bounded length, stdout as a queue of lines with one writer.
 
 Neither descriptor is made non-blocking in place: the flag belongs to the open file, which may be the host's terminal
 or our own stderr. Reading waits for readiness first; writing goes through an open file of our own, or, to a socket,
@@ -20,6 +20,7 @@ from anyio.lowlevel import checkpoint
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+LONGEST_LINE = 8 << 20
 _PIECE = 64 << 10
 _QUEUED = 256 << 10  # beyond this, whoever has something to say waits
 
@@ -54,6 +55,39 @@ async def _readable(fd: int) -> None:
         await anyio.wait_readable(fd)
     except PermissionError:  # epoll knows no files, which are always ready
         await checkpoint()
+
+
+class LineSplitter:
+    """Feed it bytes and get the lines that are complete; None stands for one that was too long and is not kept."""
+
+    def __init__(self, longest: int = LONGEST_LINE) -> None:
+        self._longest = longest
+        self._begun = bytearray()
+        self._is_skipping = False
+
+    def feed(self, data: bytes) -> list[bytes | None]:
+        """The lines these bytes complete, without their line ends."""
+        found: list[bytes | None] = []
+        *complete, rest = data.split(b"\n")
+        for piece in complete:
+            self._add(piece)
+            found.append(None if self._is_skipping else bytes(self._begun).removesuffix(b"\r"))
+            self._begun.clear()
+            self._is_skipping = False
+        self._add(rest)
+        return found
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is the beginning of a line whose end has not come."""
+        return bool(self._begun) or self._is_skipping
+
+    def _add(self, piece: bytes) -> None:
+        if len(self._begun) + len(piece) > self._longest:
+            self._is_skipping = True
+            self._begun.clear()
+        if not self._is_skipping:
+            self._begun += piece
 
 
 class LineWriter:

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast import outcome
 from holdfast.daemon.http import openapi
-from holdfast.daemon.http.routes import health, output, runs, sessions
+from holdfast.daemon.http.routes import doctor, health, output, runs, sessions
 from holdfast.daemon.http.wire import types
 from holdfast.journal.facts import CAUSES
 from holdfast.web import problems
@@ -132,7 +132,13 @@ def test_it_is_printed_for_those_who_make_clients() -> None:
 
 def test_the_manual_names_every_route_and_every_problem() -> None:
     manual = (Path(__file__).parents[3] / "docs" / "http.md").read_text()
-    asked = (*runs.OPERATIONS, *output.OPERATIONS, *sessions.OPERATIONS, *health.OPERATIONS)  # pages have their own
+    asked = (
+        *runs.OPERATIONS,
+        *output.OPERATIONS,
+        *sessions.OPERATIONS,
+        *health.OPERATIONS,
+        *doctor.OPERATIONS,
+    )  # pages have their own
     routes = {one.path.replace("{run_id}", "ID").replace("{session}", "NAME") for one in asked}
     assert not [route for route in routes if route not in manual]
     kinds = [kind for kind in vars(problems).values() if isinstance(kind, problems.ProblemKind)]

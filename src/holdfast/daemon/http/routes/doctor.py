@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from ..wire.operation import Operation, OperationCall, answer
+from ..wire.types import Doctor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +69,11 @@ def name_of(repair: Mapping[str, Any]) -> str:
     return hashlib.sha256(msgspec.json.encode(sorted(repair.items()))).hexdigest()[:24]
 
 
+async def examine(call: OperationCall) -> Response:
+    """What is wrong here."""
+    return answer(msgspec.convert(await call.service.doctor(), Doctor))
+
+
 async def plan(call: OperationCall) -> Response:
     """What would be done."""
     found = await asyncio.to_thread(_examine, call.service.state.path)
@@ -100,6 +106,7 @@ def _carry_out(state: Any, names: list[str]) -> Reaped:
 
 
 OPERATIONS = (
+    Operation("GET", "/v1/doctor", examine, "Look for everything that is wrong.", Doctor, errors=(503,)),
     Operation("GET", "/v1/doctor/repairs", plan, "What reaping would do: the dry run.", Plan, errors=(503,)),
     Operation("POST", "/v1/doctor/repairs", reap, "Do what a dry run has named.", Reaped, body=Reap, errors=(503,)),
 )

@@ -6,17 +6,12 @@ import msgspec
 from starlette.responses import Response
 
 from ..wire.operation import Operation, OperationCall, answer
-from ..wire.types import Doctor, Health
+from ..wire.types import Health
 
 
 async def health(call: OperationCall) -> Response:
     """Always answered while the daemon lives; draining is a status of its own."""
     return answer(msgspec.convert(call.service.health(), Health))
-
-
-async def doctor(call: OperationCall) -> Response:
-    """What is wrong here."""
-    return answer(msgspec.convert(await call.service.doctor(), Doctor))
 
 
 async def metrics(call: OperationCall) -> Response:
@@ -30,6 +25,5 @@ async def metrics(call: OperationCall) -> Response:
 
 OPERATIONS = (
     Operation("GET", "/v1/health", health, "How the daemon is.", Health),
-    Operation("GET", "/v1/doctor", doctor, "Look for everything that is wrong.", Doctor, errors=(503,)),
     Operation("GET", "/metrics", metrics, "Numbers for Prometheus.", gives=("text/plain",)),
 )
