@@ -14,6 +14,7 @@ import pytest
 from holdfast.state import run_directory, sessions
 from holdfast.state.index.index import Index
 from holdfast.state.index.session_list import list_sessions
+from holdfast.state.index.summary import Filters
 from holdfast.values.errors import SessionClosedError, SpecError, StateError
 from holdfast.values.spec import make_spec
 from tests.support.durable import DurableRun, journal_bytes, put_run, run_to_end
@@ -105,7 +106,11 @@ class TestClosing:
             assert sessions.close(state, "s").runs == ()
         with Index.open(state) as index:
             index.refresh()
-            assert set(index.by_session("s")) == {ended, first.run_id, second.run_id}
+            assert {entry.run_id for entry in index.list(Filters(session="s")).entries} == {
+                ended,
+                first.run_id,
+                second.run_id,
+            }
 
     def test_are_listed_with_their_runs(self, state: StateDirectory) -> None:
         run_to_end(state, session="old")

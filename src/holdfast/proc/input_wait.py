@@ -51,11 +51,6 @@ class Stdin(NamedTuple):
         detail = outcome.started.detail
         return cls(kind, ProcessIdentity(detail["pid"], detail["start_ticks"], (header or {}).get("boot_id")))
 
-    @property
-    def may_be_waited_for(self) -> bool:
-        """Whether a look could find anything."""
-        return self.leader is not None and self.kind in ("pty", "pipe")
-
     def is_waited_for(self) -> bool | None:
         """The look. None as well when the run is not live: then there is nothing to know."""
         if self.leader is None or self.kind == "unknown":

@@ -329,7 +329,7 @@ class TestListing:
         assert index.find_prefix("r0") == [f"r0{number}" for number in range(10)]
         assert index.find_prefix("r0", limit=2) == ["r00", "r01"]
         assert index.find_prefix("%") == index.find_prefix("r0_") == []
-        assert index.by_session("s0") == [f"r{number:02}" for number in reversed(range(0, 30, 3))]
+        assert ids(index, Filters(session="s0")) == [f"r{number:02}" for number in reversed(range(0, 30, 3))]
         assert {name: count for name, (count, _) in index.sessions().items()} == {"s0": 10, "s1": 10, "s2": 10}
         index.forget(["r00", "r01", "not there"])
         assert index.count() == 28

@@ -128,10 +128,6 @@ class Index:
         parameters = {"low": text, "high": text + "\U0010ffff", "limit": limit}
         return [run_id for (run_id,) in self._select(_SQL["prefix"], parameters)]
 
-    def by_session(self, session: str) -> RunIds:
-        """The ids of a session's ended runs, newest first."""
-        return [run_id for (run_id,) in self._select(_SQL["session_runs"], {"session": session})]
-
     def sessions(self) -> dict[str, tuple[int, int]]:
         """Each session with ended runs: how many, and when the newest was begun."""
         return {session: (count, newest_ns) for session, count, newest_ns in self._select(_SQL["sessions"], {})}

@@ -29,9 +29,6 @@ WHERE runs.run_id = :run_id;
 -- name: prefix
 SELECT run_id FROM runs WHERE run_id >= :low AND run_id < :high ORDER BY run_id LIMIT :limit;
 
--- name: session_runs
-SELECT run_id FROM runs WHERE session = :session ORDER BY begun_ns DESC, run_id DESC;
-
 -- name: sessions
 SELECT session, count(*), max(begun_ns) FROM runs WHERE session IS NOT NULL GROUP BY session;
 
