@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.state import run_directory
+from holdfast.state import removal, run_directory
 from holdfast.state.directory import StateDirectory
 from holdfast.values.errors import RunExistsError, StateError
 from holdfast.values.spec import make_spec
@@ -139,8 +139,8 @@ rundir.prepare(state, spec, bytes.fromhex(sys.argv[3]))
             assert Path(state.run_path("one"), "journal").stat().st_size > 100
         else:
             assert not state.has("one")
-            assert run_directory.abandoned(state, older_than_s=-1) == [state.hidden_path("one", "new")]
-            assert run_directory.abandoned(state) == []
+            assert removal.find_abandoned(state, older_than_s=-1) == [state.hidden_path("one", "new")]
+            assert removal.find_abandoned(state) == []
 
     def test_a_deep_state_directory(self, tmp_path: Path) -> None:
         deep = tmp_path.joinpath(*["d" * 60] * 6)  # a socket's address has 108 bytes

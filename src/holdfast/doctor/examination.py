@@ -11,7 +11,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from ..guard import leaves
-from ..state import owner_lock, run_directory
+from ..state import owner_lock, removal
 from ..state.directory import StateDirectory, default_path
 from ..state.upkeep import orphans, stale_socket
 from ..state.upkeep.guard_census import GuardCensus
@@ -97,7 +97,7 @@ def _directory(state: StateDirectory) -> Iterator[DoctorFinding]:
 
 
 def _leftovers(state: StateDirectory, age_s: float) -> Iterator[Found]:
-    for path in run_directory.abandoned(state, age_s):
+    for path in removal.find_abandoned(state, age_s):
         remove = PlannedRepair("directory", f"remove the half-written {path}", path=path)
         yield DoctorFinding(WARNING, "leftover", f"{path} was never finished: its maker died", remedy=REAP), remove
     for run_id in state.all_ids():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
 import platform
 import resource
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..guard import containment
 from ..guard.binary import guard_path
+from ..state.byte_lock import is_locked
 from ..state.upkeep.guard_census import all_pids, read_proc
 from ..values.environment import findings as environment_findings
 from ..values.errors import HoldfastError
@@ -25,7 +25,6 @@ _CLONE3, _CLOSE_RANGE = 435, 436  # the same on every architecture
 _CLONE_INTO_CGROUP = 0x200000000
 _NO_DESCRIPTOR = 0x7FFFFFFE
 _PR_GET_CHILD_SUBREAPER = 37
-_F_OFD_GETLK = 36
 _FEW_DESCRIPTORS = 256  # three or four for each run of one owner
 _FEW_PROCESSES = 128
 
@@ -86,7 +85,7 @@ def _has_file_locks() -> bool:
     except OSError:
         return False
     try:
-        fcntl.fcntl(fd, _F_OFD_GETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+        is_locked(fd, 0)
     except OSError:
         return False
     finally:

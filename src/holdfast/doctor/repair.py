@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ..guard import leaves
-from ..state import owner_lock, run_directory
+from ..state import owner_lock, removal, run_directory
 from ..state.index.index import Index
 from ..state.upkeep import lost_run, orphans, stale_socket
 from ..state.upkeep.guard_census import GuardCensus
@@ -66,7 +66,7 @@ def _remove_socket(state: StateDirectory | None, repair: PlannedRepair) -> tuple
 def _remove_directory(state: StateDirectory | None, repair: PlannedRepair) -> tuple[bool, str]:
     assert state is not None
     assert repair.path is not None
-    if repair.path in run_directory.abandoned(state, 0):  # its maker may have come back from being stopped
+    if repair.path in removal.find_abandoned(state, 0):  # its maker may have come back from being stopped
         run_directory.remove(repair.path)
     return not os.path.lexists(repair.path), "removed" if not os.path.lexists(repair.path) else "it is in use"
 

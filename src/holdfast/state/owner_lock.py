@@ -25,9 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..values.errors import StateError
 from ..values.identity import boot_id, read_identity
+from .byte_lock import is_locked, lock
 from .directory import state_error
-from .run_directory import _is_locked as is_locked
-from .run_directory import _lock as lock
 
 if TYPE_CHECKING:
     from types import TracebackType

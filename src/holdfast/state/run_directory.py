@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import errno
 import os
-import struct
-import time
 from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_SEQPACKET, socket
-from fcntl import fcntl
 
 from ..values.errors import RunExistsError
 from ..values.fast_imports import TYPE_CHECKING, NamedTuple
+from .byte_lock import is_locked, lock
 from .directory import StateDirectory, state_error
 
 if TYPE_CHECKING:
@@ -30,9 +28,6 @@ JOURNAL = "journal"
 SOCKET = "guard.sock"
 _BEFORE_THE_START = (JOURNAL, SOCKET, "heartbeat")  # every file that a run directory can hold before its guard starts
 _GUARD_BYTE, _LAUNCHER_BYTE = 0, 1
-_F_OFD_GETLK, _F_OFD_SETLK = 36, 37
-_F_RDLCK, _F_WRLCK, _F_UNLCK = 0, 1, 2
-_FLOCK = struct.Struct("hhqqi4x")  # type, whence, start, length, pid: as fcntl(2) on 64-bit Linux
 
 
 class Prepared(NamedTuple):
@@ -66,7 +61,7 @@ def prepare(state: StateDirectory, spec: RunSpec, beginning: bytes) -> Prepared:
         opened.append(directory)
         journal = os.open(os.path.join(hidden, JOURNAL), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         opened.append(journal)
-        _lock(journal, _LAUNCHER_BYTE)
+        lock(journal, _LAUNCHER_BYTE)
         write_whole(journal, beginning, 0)
         listener = _listen(directory)
         state.mark_live(run_id)
@@ -142,54 +137,6 @@ def _names_in(path: str) -> tuple[str, ...] | list[str]:
         return _BEFORE_THE_START
 
 
-def begin_removal(state: StateDirectory, run_id: str) -> int:
-    """Take an ended run away: from here on it is not found any more; returns the bytes that were freed. OSError.
-
-    Its mark is set first, so whoever reads `live` next finishes what a crash leaves: the rest of the directory, the row
-    in the index, the mark (`finish_removal`).
-    """
-    state.mark_live(run_id)
-    gone = state.hidden_path(run_id, "gone")
-    remove(gone)  # of somebody who died here
-    try:
-        os.rename(state.run_path(run_id), gone)
-    except FileNotFoundError:
-        return 0
-    return remove(gone)
-
-
-def finish_removal(state: StateDirectory, run_id: str) -> None:
-    """The index has no row of this missing run any more."""
-    remove(state.hidden_path(run_id, "gone"))
-    state.unmark_missing(run_id)
-
-
-def abandoned(state: StateDirectory, older_than_s: float = 60.0) -> list[str]:
-    """Directories that were never finished: their maker died. The names, to be removed with `remove`."""
-    limit = time.time() - older_than_s  # its maker may be between two steps; nobody is for a minute
-    with os.scandir(state.runs_path) as entries:
-        hidden = [entry.path for entry in entries if entry.name.startswith(".new-")]
-    return [path for path in hidden if _is_older(path, limit) and not _is_being_made(path)]
-
-
-def _is_older(path: str, limit: float) -> bool:
-    try:
-        return os.lstat(path).st_mtime < limit
-    except FileNotFoundError:
-        return False  # finished meanwhile
-
-
-def _is_being_made(path: str) -> bool:
-    try:
-        journal = open_journal(path)
-    except OSError:
-        return False
-    try:
-        return _is_locked(journal, _LAUNCHER_BYTE)
-    finally:
-        os.close(journal)
-
-
 def disk_bytes(path: str) -> int:
     """What a run directory takes on disk, as far as it is there: a socket or all of it may go while we look."""
     total = 0
@@ -211,19 +158,19 @@ def open_journal(path: str, *, write: bool = False) -> int:
 
 def guard_state(journal: int, *, has_facts: bool) -> str:
     """`alive`, `starting` or `gone`. `has_facts`: whether the journal holds any fact of a guard, read *before* this."""
-    if _is_locked(journal, _GUARD_BYTE):
+    if is_locked(journal, _GUARD_BYTE):
         return "alive"
     return "starting" if is_starting(journal, has_facts=has_facts) else "gone"
 
 
 def is_starting(journal: int, *, has_facts: bool) -> bool:
     """Whether a launcher, or the guard it has just started, is still on its way to the first fact."""
-    return not has_facts and _is_locked(journal, _LAUNCHER_BYTE)
+    return not has_facts and is_locked(journal, _LAUNCHER_BYTE)
 
 
 def take_over(journal: int) -> bool:
     """Take the guard's lock for as long as this (writable) descriptor is open; False while somebody else has it."""
-    return _lock(journal, _GUARD_BYTE)
+    return lock(journal, _GUARD_BYTE)
 
 
 def drop_socket(path: str) -> bool:
@@ -239,7 +186,7 @@ def drop_socket(path: str) -> bool:
     except OSError:
         return True  # no run any more: it is being removed, socket and all
     try:
-        if _is_locked(journal, _GUARD_BYTE):
+        if is_locked(journal, _GUARD_BYTE):
             return False
         os.unlink(name)
     except OSError:
@@ -290,20 +237,3 @@ def write_whole(fd: int, data: bytes, offset: int) -> None:
     """Write all of it there. OSError: also when only a part had room."""
     if os.pwrite(fd, data, offset) != len(data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def _lock(fd: int, byte: int) -> bool:
-    """An open-file-description lock: it goes with the descriptor (and whoever inherits it), not with the process."""
-    try:
-        fcntl(fd, _F_OFD_SETLK, _FLOCK.pack(_F_WRLCK, os.SEEK_SET, byte, 1, 0))
-    except OSError as error:
-        if error.errno in (errno.EAGAIN, errno.EACCES):
-            return False
-        raise
-    return True
-
-
-def _is_locked(fd: int, byte: int) -> bool:
-    answer = fcntl(fd, _F_OFD_GETLK, _FLOCK.pack(_F_WRLCK, os.SEEK_SET, byte, 1, 0))
-    kind: int = _FLOCK.unpack(answer)[0]
-    return kind != _F_UNLCK

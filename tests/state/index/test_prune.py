@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.state import run_directory
+from holdfast.state import removal, run_directory
 from holdfast.state.index.index import Index
 from holdfast.state.index.prune import PruneBounds, plan, prune
 from holdfast.values.errors import SpecError
@@ -194,9 +194,9 @@ class TestAround:
         def prune_first(self: Index, ended: list[Any], gone: list[str]) -> None:
             racing.setattr(Index, "_write", write)
             with Index.open(state) as other:
-                run_directory.begin_removal(state, "r00")
+                removal.begin(state, "r00")
                 other.forget(["r00"])
-                run_directory.finish_removal(state, "r00")
+                removal.finish(state, "r00")
             write(self, ended, gone)
 
         with monkeypatch.context() as racing:

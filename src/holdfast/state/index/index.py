@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ...sqlite import database
 from ...values.errors import ResourceError, StateError
-from .. import run_directory
+from .. import removal, run_directory
 from ..directory import StateDirectory, state_error
 from ..file_lock import FileLock
 from . import index_file, rebuild
@@ -101,7 +101,7 @@ class Index:
             if run_directory.drop_socket(self.state.run_path(entry.run_id)):
                 self.state.unmark_live(entry.run_id)
         for run_id in [*missing, *removed]:
-            run_directory.finish_removal(self.state, run_id)
+            removal.finish(self.state, run_id)
         return [entry for entry in found.values() if entry is not None and not entry.final]
 
     def forget(self, run_ids: Iterable[str]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...values.errors import HoldfastError, SpecError
 from ...values.identity import ProcessIdentity, is_alive
-from .. import run_directory
+from .. import removal, run_directory
 from ..record import RunRecord
 
 if TYPE_CHECKING:
@@ -79,15 +79,15 @@ def prune(index: Index, bounds: PruneBounds) -> Pruned:
                 if (why_not := _still_needed(index, candidate.run_id)) is not None:
                     kept.append((candidate.run_id, why_not))
                     continue
-                freed += run_directory.begin_removal(index.state, candidate.run_id)
+                freed += removal.begin(index.state, candidate.run_id)
                 batch.append(candidate.run_id)
             except OSError as error:
                 kept.append((candidate.run_id, f"it cannot be removed: {error.strerror}"))
         index.forget(batch)
         for run_id in batch:
-            run_directory.finish_removal(index.state, run_id)
+            removal.finish(index.state, run_id)
         removed += batch
-    for path in run_directory.abandoned(index.state):
+    for path in removal.find_abandoned(index.state):
         freed += run_directory.remove(path)
     return Pruned(tuple(removed), freed, tuple(kept))
 

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ...values.errors import HoldfastError, JournalDamagedError, RunNotFoundError
-from .. import run_directory
+from .. import removal, run_directory
 from ..record import RunRecord
 from . import orphans
 from .lost_run import finish
@@ -102,7 +102,7 @@ class Sweeper:
 
     def _half_written(self) -> list[str]:
         removed = []
-        abandoned = partial(run_directory.abandoned, self.state, self.age_s)
+        abandoned = partial(removal.find_abandoned, self.state, self.age_s)
         for path in self._attempt("look for half-written runs", None, abandoned) or []:
             run_id = os.path.basename(path).removeprefix(".new-")
             if self._attempt("remove what its maker left", run_id, partial(_remove, path)):
