@@ -120,7 +120,7 @@ class TestMaking:
         script = """
 import os, sys
 from holdfast.values.spec import make_spec
-from holdfast.state import rundir
+from holdfast.state import run_directory
 from holdfast.state.directory import StateDirectory
 state = StateDirectory.open(sys.argv[1])
 spec = make_spec(["x"], run_id="one")
@@ -130,7 +130,7 @@ def dies(*arguments):
     real(*arguments)
     os.kill(os.getpid(), 9)
 setattr(owner, sys.argv[2], dies)
-rundir.prepare(state, spec, bytes.fromhex(sys.argv[3]))
+run_directory.prepare(state, spec, bytes.fromhex(sys.argv[3]))
 """
         argv = [sys.executable, "-c", script, state.path, step, journal_bytes("one", []).hex()]
         assert subprocess.run(argv, check=False).returncode == -9

@@ -126,7 +126,7 @@ class TestNeverALiveOne:
 class TestCrashes:
     SCRIPT = """
 import os, sys
-from holdfast.state import index as index_module, prune as module, rundir
+from holdfast.state.index import index as index_module, prune as module
 from holdfast.state.directory import StateDirectory
 state = StateDirectory.open(sys.argv[1])
 step = sys.argv[2]
@@ -148,7 +148,7 @@ dies_at("before the row", index_module.Index, "forget", False)
 dies_at("after the row", index_module.Index, "forget", True)
 dies_at("unmarked", StateDirectory, "unmark_live", True)
 index = index_module.Index.open(state)
-module.prune(index, module.Bounds(runs=1))
+module.prune(index, module.PruneBounds(runs=1))
 """
 
     @pytest.mark.parametrize(
