@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from ..guard import containment
 from ..guard.binary import guard_path
+from ..proc.process_table import all_pids, read_proc
 from ..state.byte_lock import is_locked
-from ..state.upkeep.guard_census import all_pids, read_proc
 from ..values.environment import findings as environment_findings
 from ..values.errors import HoldfastError
 from .finding import OK, PROBLEM, WARNING, DoctorFinding

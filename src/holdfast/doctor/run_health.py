@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..proc.process_table import uid_of
 from ..state.record import RunRecord
 from ..state.upkeep.guard_census import token_of
-from ..state.upkeep.orphans import Orphan, uid_of
+from ..state.upkeep.orphans import Orphan
 from ..values.errors import HoldfastError, RunNotFoundError
 from ..values.identity import ProcessIdentity, is_alive, is_stopped
 from .finding import OK, PROBLEM, REAP, WARNING, DoctorFinding, PlannedRepair

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ...guard.leftovers import environment_of
+from ...proc.process_table import all_pids, read_proc
 from ...values.environment import RUN_ID
 from ...values.errors import JournalError, RunNotFoundError, SpecError
 from ...values.run_id import check_run_id
@@ -58,20 +59,6 @@ def token_of(pid: int) -> str | None:
         return check_run_id(os.fsdecode(rest.partition(b"\0")[0])) if found else None
     except SpecError:
         return None  # somebody else's variable
-
-
-def all_pids() -> list[int]:
-    """The processes that can be seen."""
-    return sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
-
-
-def read_proc(name: str) -> bytes:
-    """A small file of /proc; empty when it is gone or hidden."""
-    try:
-        with open(f"/proc/{name}", "rb", buffering=0) as file:
-            return file.read(65536) or b""
-    except OSError:
-        return b""
 
 
 def _account(state: StateDirectory | None, run_id: str) -> str:

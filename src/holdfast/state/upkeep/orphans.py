@@ -26,9 +26,10 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...guard.leaves import runs_by_member
+from ...proc.process_table import all_pids, read_proc, uid_of, with_ancestors
 from ...values.identity import ProcessIdentity, is_alive, is_safe_target, is_same, read_identity
 from ...values.run_id import ALPHABET
-from .guard_census import GuardCensus, all_pids, live_guards, read_proc, token_of
+from .guard_census import GuardCensus, live_guards, token_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -138,19 +139,11 @@ def _counts(seen: _Seen, run_id: str, accounts: GuardCensus) -> bool:
 
 
 def _is_rooted_in(seen: _Seen, run_id: str) -> bool:
-    return token_of(_family(seen.identity.pid)[-1]) == run_id
+    return token_of(with_ancestors(seen.identity.pid)[-1]) == run_id
 
 
 def _own_family() -> frozenset[int]:
-    return frozenset(_family(os.getpid()))
-
-
-def _family(pid: int) -> list[int]:
-    """The process and its ancestors, up to the last one that can be seen."""
-    found = [pid]
-    while (parent := _number(found[-1], b"PPid:")) > 0 and parent not in found:  # they come and go while we climb
-        found.append(parent)
-    return found
+    return frozenset(with_ancestors(os.getpid()))
 
 
 def _refusal(orphan: Orphan, guards: frozenset[str], ours: frozenset[int]) -> str | None:
@@ -199,16 +192,3 @@ def _wait_gone(orphan: Orphan, pidfd: int, deadline: float) -> ReapedOrphan:
     gone = bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
     os.close(pidfd)
     return ReapedOrphan(orphan, "gone") if gone else ReapedOrphan(orphan, "survivor", "SIGKILL did not end it")
-
-
-def uid_of(pid: int) -> int:
-    """The user a process belongs to; -1, who is nobody, when it is gone."""
-    return _number(pid, b"Uid:")
-
-
-def _number(pid: int, field: bytes) -> int:
-    """A number from /proc/PID/status; -1 when it is not there."""
-    for line in read_proc(f"{pid}/status").splitlines():
-        if line.startswith(field):
-            return int(line.split()[1])
-    return -1
