@@ -6,9 +6,8 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..cli.printing.table import Cell
 from ..wording.plain import command_line, plain, size, span
-from ..wording.rows import WAITING, nested, state_cell
+from ..wording.rows import WAITING, Cell, nested, state_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -10,7 +10,7 @@ from textual.widgets import DataTable
 from .listing import COLUMNS
 
 if TYPE_CHECKING:
-    from ..cli.printing.table import Cell
+    from ..wording.rows import Cell
     from .listing import RunRow
 
 _STYLES = {"good": "green", "bad": "red", "busy": "yellow", "dim": "dim", "": ""}

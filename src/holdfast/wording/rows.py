@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from ..cli.printing.table import TONES, Cell
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 T = TypeVar("T")
 WAITING = "waiting for input"  # said instead of `running`
+_TONES = {"succeeded": "good", "failed": "bad", "timed_out": "bad", "cancelled": "dim", "lost": "bad"}
+
+
+class Cell(NamedTuple):
+    """Text with a meaning: `good`, `bad`, `busy`, `dim` or none. Colour only repeats what the text says."""
+
+    text: str
+    tone: str = ""
 
 
 def state_cell(report: Mapping[str, Any]) -> Cell:
@@ -20,7 +26,7 @@ def state_cell(report: Mapping[str, Any]) -> Cell:
     if report["status"] is None:
         return Cell(WAITING if report.get("waiting_for_input") else report["state"], "busy")
     text = f"{report['status']}/{report['cause']}"
-    return Cell(text if report["state"] == "settled" else f"{report['state']} ({text})", TONES[report["status"]])
+    return Cell(text if report["state"] == "settled" else f"{report['state']} ({text})", _TONES[report["status"]])
 
 
 def nested(runs: Iterable[T], report_of: Callable[[T], Mapping[str, Any]]) -> list[tuple[T, str]]:

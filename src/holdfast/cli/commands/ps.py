@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from ...state.directory import StateDirectory
     from ...state.index.summary import Filters, RunSummary
+    from ...wording.rows import Cell
     from ..parsing.options import Parsed
-    from ..printing.table import Cell
 
 _CAUSES = tuple(dict.fromkeys(cause for causes in STATUSES.values() for cause in causes))
 _COLUMNS = (

@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...wording.plain import plain
+from ...wording.rows import Cell
 from ..parsing.command import put
-from ..terminal.terminal import window_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,15 +26,7 @@ class Column(NamedTuple):
     gives_way: bool = False
 
 
-class Cell(NamedTuple):
-    """Text with a meaning: `good`, `bad`, `busy`, `dim` or none. Colour only repeats what the text says."""
-
-    text: str
-    tone: str = ""
-
-
 _STYLES = {"good": "green", "bad": "red", "busy": "yellow", "dim": "dim", "title": "bold", "": ""}
-TONES = {"succeeded": "good", "failed": "bad", "timed_out": "bad", "cancelled": "dim", "lost": "bad"}
 
 
 def show_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
@@ -77,8 +69,10 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[i
     from rich.cells import cell_len
 
     widths = [max(cell_len(row[at].text) for row in rows) for at in range(len(columns))]
-    window = window_size((1,))
-    over = sum(widths) + len(_GAP) * (len(columns) - 1) - window[1] if window else 0
+    try:
+        over = sum(widths) + len(_GAP) * (len(columns) - 1) - os.get_terminal_size(1).columns
+    except OSError:
+        over = 0  # the terminal hung up a moment ago
     return [
         max(_NARROWEST, width - over) if column.gives_way and over > 0 else width
         for column, width in zip(columns, widths, strict=True)

@@ -65,9 +65,9 @@ class Terminal:
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
 
-def window_size(fds: tuple[int, ...] = (0, 1, 2)) -> tuple[int, int] | None:
-    """Rows and columns of the first of these that is a terminal; None when there is none."""
-    for fd in fds:
+def window_size() -> tuple[int, int] | None:
+    """Rows and columns of the first standard stream that is a terminal; None when none is."""
+    for fd in (0, 1, 2):
         try:
             size = os.get_terminal_size(fd)
         except OSError:
