@@ -6,10 +6,12 @@ import time
 from typing import TYPE_CHECKING
 
 from ...journal.reader import JournalReader
+from ...outcome import lost_output
 from ...projections.exit_code import OWN_FAILURE
 from ...runs.live import CHUNKS_BYTES
 from ...values.durations import parse_duration
 from ...values.errors import SpecError, StateError
+from ...wording.sentences import output_lost
 from ..lookup.followed_run import FollowedRun
 from ..lookup.selection import damage_of, find, only_run, queued_id, read_record
 from ..parsing.command import Command, die_with_reader, open_state, put
@@ -50,8 +52,8 @@ def act(given: Parsed) -> int:
         if follow:
             _follow(state, run_id, reader, printer)
         printer.end()
-        lost = messages.lost(reader.facts)
-        missing = damage_of(record) or (f"{lost}; run {run_id}" if lost else None)
+        lost = lost_output(reader.facts)
+        missing = damage_of(record) or (f"{output_lost(lost)}; run {run_id}" if lost else None)
     if missing is None:
         return 0
     messages.say(missing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from ...outcome import decide
+from ...outcome import decide, lost_output
 from ...projections.exit_code import OWN_FAILURE, exit_code
 from ...values.environment import STATE_DIR
 from ...values.fast_imports import TYPE_CHECKING
@@ -19,6 +19,7 @@ from ..terminal.interrupts import STOPS, Interrupts
 if TYPE_CHECKING:
     from typing import Any
 
+    from ...outcome import Outcome
     from ...runs.live import LiveRun
     from ...state.directory import StateDirectory
     from ...values.spec import RunSpec, SpecOptions
@@ -203,6 +204,12 @@ def _report_file(given: Parsed) -> ReportFile | None:
     return ReportFile(path)
 
 
+def _is_plain_end(outcome: Outcome) -> bool:
+    """Whether the exit code says everything. Most runs end so, and do not import the sentences."""
+    gone = outcome.tree is not None and outcome.tree.detail["how"] == "gone"
+    return outcome.cause in ("exit", "signal") and outcome.stragglers is None and gone
+
+
 class _Command:
     """One foreground run from start to exit code."""
 
@@ -270,17 +277,25 @@ class _Command:
         failures = [f"{name}: {os.strerror(number)}" for name, number in broken.items()]
         if foreground.undelivered and live.outcome.cause == "exit" and not foreground.given_up_by:
             failures.append("its reader did not read in time")
-        lost = None if reader_gone else messages.lost(live.facts)
+        lost = None if reader_gone else lost_output(live.facts)
         if lost:
-            messages.say(f"{lost}; run {self.spec.run_id}")
+            from ...wording.sentences import output_lost
+
+            messages.say(f"{output_lost(lost)}; run {self.spec.run_id}")
         if failures and not reader_gone:
             messages.say(f"output could not be passed on: {', '.join(failures)}; run {self.spec.run_id}")
             return OWN_FAILURE
-        if not self.quiet and not reader_gone and (line := messages.verdict(live.outcome, self.spec)):
-            messages.say(line)
+        if not self.quiet and not reader_gone and not _is_plain_end(live.outcome):
+            self._say_end(live.outcome)
         if foreground.given_up_by:
             return 128 + foreground.given_up_by
         return OWN_FAILURE if lost and live.outcome.cause == "exit" else exit_code(live.outcome)
+
+    def _say_end(self, outcome: Outcome) -> None:
+        from ...wording.sentences import ended
+
+        if (sentence := ended(outcome, self.spec)) is not None:
+            messages.say(sentence)
 
     def _write_report(self, report: dict[str, Any], code: int, *, kept: bool) -> int:
         assert self.report is not None

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import os
 
-from ...outcome import lost_output
 from ...values.fast_imports import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ...journal.facts import Fact
-    from ...outcome import Outcome
     from ...values.errors import HoldfastError
-    from ...values.spec import RunSpec
 
 # The library speaks of Python values; on the command line there are none.
 _IN_OPTIONS = (
@@ -47,48 +41,6 @@ def describe(error: HoldfastError) -> str:
     for python, options in _IN_OPTIONS:
         text = text.replace(python, options)
     return text
-
-
-def verdict(outcome: Outcome, spec: RunSpec) -> str | None:
-    """The line about a settled run; None when its exit code says everything."""
-    told = _told(outcome, spec)
-    survivors = _survivors(outcome)
-    if told is None and survivors is None:
-        return None
-    return "; ".join(filter(None, (told or outcome.reason, survivors, f"run {spec.run_id}")))
-
-
-def _told(outcome: Outcome, spec: RunSpec) -> str | None:
-    reason = outcome.reason or "no reason is known"
-    match outcome.status, outcome.cause:
-        case "failed", "spawn":
-            return f"cannot run {spec.argv[0]!r}: {reason}"
-        case ("succeeded", _) | ("failed", "exit" | "signal"):
-            # Processes that were ended although the command was done: who is used to `&` must be told.
-            return reason if outcome.stragglers is not None and spec.stragglers == "kill" else None
-        case "cancelled", _:
-            return reason
-        case _:
-            return f"{(outcome.status or 'lost').replace('_', ' ')}: {reason}"
-
-
-def _survivors(outcome: Outcome) -> str | None:
-    if outcome.tree is None or outcome.tree.detail["how"] != "survivors":
-        return None
-    pids = [str(survivor["pid"]) for survivor in outcome.tree.detail["survivors"]]
-    left = outcome.stragglers is not None and outcome.stragglers.detail["policy"] == "leave"
-    return f"{'left alone' if left else 'could not be ended'}: process {', '.join(pids)}"
-
-
-def lost(facts: Iterable[Fact]) -> str | None:
-    """What a journal that could not be written has cost, in words; None when nothing was lost."""
-    found = lost_output(facts)
-    return None if found is None else f"output could not be kept: {found}"
-
-
-def stopping(run_id: str) -> str:
-    """For somebody who pressed Ctrl-C and waits."""
-    return f"stopping, its grace is running; press Ctrl-C once more to kill it now; run {run_id}"
 
 
 def _one_line(text: str) -> str:

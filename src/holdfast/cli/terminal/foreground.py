@@ -20,7 +20,7 @@ from ...journal.reader import JournalReader
 from ...runs.live import CHUNKS_BYTES
 from ...values.errors import RequestError
 from ...values.fast_imports import TYPE_CHECKING, signal
-from ..printing.messages import say, stopping
+from ..printing.messages import say
 from .interrupts import PASSED_ON, STOPS
 from .nesting import cause_of_signal
 from .sink import open_sinks
@@ -184,7 +184,8 @@ class Foreground:
             return
         self._notice_at = None
         if not self.live.ended:
-            say(stopping(self.live.spec.run_id))
+            how = "stopping, its grace is running; press Ctrl-C once more to kill it now"
+            say(f"{how}; run {self.live.spec.run_id}")
 
     def _suspend(self, *, group: bool) -> None:
         if self.keyboard is not None:
