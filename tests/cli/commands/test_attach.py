@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from holdfast.cli.following.attached_input import parse_key
 from holdfast.cli.parsing.options import UsageError
-from holdfast.cli.terminal.attached_input import parse_key
 
 from ..console import HOLDFAST, Console, holdfast, read_until, start
 from ..kept_runs import one_line

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.cli.commands.wait import WaitedRuns
-from holdfast.cli.lookup import queued
+from holdfast.cli.following import queued_run
+from holdfast.cli.following.waited_runs import WaitedRuns
 from holdfast.cli.lookup.daemon import DaemonQuestion
 from holdfast.state.directory import StateDirectory
 
@@ -125,9 +125,9 @@ def test_whoever_follows_a_queued_run_is_told_when_it_begins(
             super().__init__(state, call)
             sent.set()
 
-    monkeypatch.setattr(queued, "DaemonQuestion", Told)
+    monkeypatch.setattr(queued_run, "DaemonQuestion", Told)
     state = StateDirectory.open(str(state_directory))
-    waiting = threading.Thread(target=queued.wait_begun, args=(state, busy.second))
+    waiting = threading.Thread(target=queued_run.wait_begun, args=(state, busy.second))
     waiting.start()
     assert sent.wait(60)
     assert not state.has(busy.second)

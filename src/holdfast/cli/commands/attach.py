@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from ...projections.exit_code import exit_code
 from ...values.durations import parse_size
-from ..lookup.followed_run import FollowedRun
-from ..lookup.selection import find, only_run, read_record
+from ..following.attached_input import parse_key
+from ..following.attachment import Attachment
+from ..following.followed_run import FollowedRun
+from ..lookup.records import read_record
+from ..lookup.selection import find, only_run
 from ..parsing.command import Command, open_state, write_all
 from ..parsing.options import Option
 from ..printing import messages
-from ..terminal.attached_input import parse_key
-from ..terminal.attachment import Attachment
 from ..terminal.interrupts import Interrupts
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from ...projections.exit_code import OWN_FAILURE
 from ...state.guard_connection import GuardConnection
 from ...state.parallel_stop import stop_all
 from ...values.errors import HoldfastError, JournalError, RequestError
+from ..lookup.records import read_record
 from ..lookup.selection import (
     LABEL,
     SESSION,
@@ -17,7 +18,6 @@ from ..lookup.selection import (
     has_daemon,
     live_entries,
     queued_entries,
-    read_record,
 )
 from ..parsing.command import JSON, Command, open_state, put, show_json
 from ..parsing.options import Option, UsageError

@@ -8,7 +8,8 @@ from ...runs.live import EXTENSION_REFUSED
 from ...state.guard_connection import extend
 from ...values.durations import format_duration, parse_duration
 from ...values.errors import RequestError
-from ..lookup.selection import find, read_record
+from ..lookup.records import read_record
+from ..lookup.selection import find
 from ..parsing.command import Command, open_state, put
 from ..parsing.options import UsageError
 

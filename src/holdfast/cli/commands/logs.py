@@ -12,8 +12,9 @@ from ...runs.live import CHUNKS_BYTES
 from ...values.durations import parse_duration
 from ...values.errors import SpecError, StateError
 from ...wording.sentences import output_lost
-from ..lookup.followed_run import FollowedRun
-from ..lookup.selection import damage_of, find, only_run, queued_id, read_record
+from ..following.followed_run import FollowedRun
+from ..lookup.records import damage_of, read_record
+from ..lookup.selection import find, only_run, queued_id
 from ..parsing.command import Command, die_with_reader, open_state, put
 from ..parsing.options import Option, UsageError
 from ..printing import messages
@@ -40,7 +41,7 @@ def act(given: Parsed) -> int:
     except StateError as error:
         if (queued := queued_id(error)) is None or not follow:
             raise
-        from ..lookup.queued import wait_begun
+        from ..following.queued_run import wait_begun
 
         wait_begun(state, queued)
         run_id = queued

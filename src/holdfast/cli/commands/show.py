@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...wording.plain import command_line, local_time, plain, size, span
-from ..lookup.selection import damage_of, tell
+from ..lookup.records import damage_of
+from ..lookup.selection import tell
 from ..parsing.command import JSON, Command, put, show_json
 
 if TYPE_CHECKING:

@@ -117,7 +117,7 @@ def _post(state: StateDirectory, call: calls.ClientCall) -> dict[str, Any]:
 
 
 def _wait(state: StateDirectory, run_id: str, *, as_json: bool) -> int:
-    from .wait import WaitedRuns
+    from ..following.waited_runs import WaitedRuns
 
     if not as_json:
         put(f"{run_id}\n")

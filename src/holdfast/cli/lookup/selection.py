@@ -6,15 +6,15 @@ import os
 from typing import TYPE_CHECKING
 
 from ...projections.exit_code import OWN_FAILURE
-from ...runs.durable import recover
-from ...state import recovery, run_directory
+from ...state import run_directory
 from ...state.directory import DAEMON_SOCKET
 from ...state.index.summary import Filters, look_at_marked, newest_first
-from ...state.record import RunRecord, resolve
+from ...state.record import resolve
 from ...values.errors import RunNotFoundError, StateError
 from ..parsing.command import die_with_reader, open_state
 from ..parsing.options import Option, Parsed, UsageError, pair
 from ..printing import messages
+from .records import damage_of, read_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ...state.directory import StateDirectory
     from ...state.index.index import Index
     from ...state.index.summary import RunSummary
+    from ...state.record import RunRecord
 
 SESSION = Option("--session", "NAME", "the runs of this session")
 LABEL = Option("--label", "NAME=VALUE", "the runs with this label; of several, with all", many=True)
@@ -117,17 +118,6 @@ def live_entries(state: StateDirectory, filters: Filters) -> list[RunSummary]:
     return newest_first(found)
 
 
-def read_record(state: StateDirectory, run_id: str) -> RunRecord:
-    """The record of a run, finished if its guard is gone. The caller closes it. JournalError: it cannot be read."""
-    record = RunRecord(state, run_id)
-    try:
-        _read(state, record)
-    except BaseException:
-        record.close()
-        raise
-    return record
-
-
 def tell(
     given: Parsed, command: str, record: Callable[[RunRecord], None], queued: Callable[[dict[str, Any]], None]
 ) -> int:
@@ -151,39 +141,6 @@ def tell(
         return 0
     messages.say(damage)
     return OWN_FAILURE
-
-
-def damage_of(record: RunRecord) -> str | None:
-    """What is wrong with this run's journal, with what to do about it; None when nothing is."""
-    kept = os.path.join(record.path, recovery.DAMAGED)
-    if record.reader.damage is not None:
-        what = f"the journal is damaged {record.reader.damage}"
-        return f"{what} (run {record.run_id}): what came before that is shown; doctor looks at the rest"
-    if os.path.exists(kept):
-        return f"the journal was damaged (run {record.run_id}): what was found is kept in {kept}"
-    return None
-
-
-def _read(state: StateDirectory, record: RunRecord) -> None:
-    from ...values.errors import JournalDamagedError
-
-    try:
-        record.read()
-    except JournalDamagedError:
-        # No journal at all. With its guard gone it is finished as lost, and what was there is kept beside it.
-        if (
-            run_directory.guard_state(record.fd, has_facts=True) != "gone"
-            or recovery.finish(state, record.run_id) is None
-        ):
-            raise
-        record.read()
-    if record.unfinished:
-        try:
-            recover(state, record.run_id)
-        except OSError as error:
-            # Somebody else's, or read-only: what is there can be shown all the same.
-            messages.say(f"the record cannot be finished (run {record.run_id}): {error.strerror}")
-        record.read()
 
 
 def _history(state: StateDirectory, text: str) -> list[str]:

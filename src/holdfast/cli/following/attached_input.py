@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...values.errors import RequestError
 from ..parsing.options import UsageError
-from .keyboard import Keyboard
+from ..terminal.keyboard import Keyboard
 
 if TYPE_CHECKING:
     from ...runs.live import LiveRun

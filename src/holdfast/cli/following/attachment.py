@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from ...journal.reader import JournalReader
 from ...runs.live import CHUNKS_BYTES
 from ...values.errors import RequestError
+from ..terminal.interrupts import STOPS
+from ..terminal.sink import Sink
 from .attached_input import AttachedInput
-from .interrupts import STOPS
-from .sink import Sink
 
 if TYPE_CHECKING:
     from ...journal.reader import Chunk
-    from ..lookup.followed_run import FollowedRun
-    from .interrupts import Interrupts
+    from ..terminal.interrupts import Interrupts
+    from .followed_run import FollowedRun
 
 _ROOM = 1 << 20
 _LOOK_S = 0.25  # how soon a background job notices that it is in the foreground

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runs.durable import adopt, recover
 from ...values.errors import RequestError
-from .selection import read_record
+from ..lookup.records import read_record
 
 if TYPE_CHECKING:
     from ...outcome import Outcome

@@ -1,0 +1,57 @@
+"""The record of a run, read for a command: finished first if its guard is gone, and with its damage in words."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ...runs.durable import recover
+from ...state import recovery, run_directory
+from ...state.record import RunRecord
+from ...values.errors import JournalDamagedError
+from ..printing import messages
+
+if TYPE_CHECKING:
+    from ...state.directory import StateDirectory
+
+
+def read_record(state: StateDirectory, run_id: str) -> RunRecord:
+    """The record of a run, finished if its guard is gone. The caller closes it. JournalError: it cannot be read."""
+    record = RunRecord(state, run_id)
+    try:
+        _read(state, record)
+    except BaseException:
+        record.close()
+        raise
+    return record
+
+
+def damage_of(record: RunRecord) -> str | None:
+    """What is wrong with this run's journal, with what to do about it; None when nothing is."""
+    kept = os.path.join(record.path, recovery.DAMAGED)
+    if record.reader.damage is not None:
+        what = f"the journal is damaged {record.reader.damage}"
+        return f"{what} (run {record.run_id}): what came before that is shown; doctor looks at the rest"
+    if os.path.exists(kept):
+        return f"the journal was damaged (run {record.run_id}): what was found is kept in {kept}"
+    return None
+
+
+def _read(state: StateDirectory, record: RunRecord) -> None:
+    try:
+        record.read()
+    except JournalDamagedError:
+        # No journal at all. With its guard gone it is finished as lost, and what was there is kept beside it.
+        if (
+            run_directory.guard_state(record.fd, has_facts=True) != "gone"
+            or recovery.finish(state, record.run_id) is None
+        ):
+            raise
+        record.read()
+    if record.unfinished:
+        try:
+            recover(state, record.run_id)
+        except OSError as error:
+            # Somebody else's, or read-only: what is there can be shown all the same.
+            messages.say(f"the record cannot be finished (run {record.run_id}): {error.strerror}")
+        record.read()
