@@ -21,7 +21,7 @@ from bench import excerpt
 from bench import page as bench_page
 
 from conformance import page as conformance_page
-from holdfast.cli.main import COMMANDS
+from holdfast.cli.parsing.catalogue import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 # Pages whose examples are complete: what is shown elsewhere depends on the machine or on what ran before.

@@ -15,30 +15,6 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 OWN_FAILURE = 125  # of projections/exit_code.py, which a plain --help need not import
-COMMANDS = {
-    "run": "run a command in the foreground, and see to it that it ends well",
-    "submit": "queue a command with the daemon",
-    "ps": "list the runs there are",
-    "top": "see every run live in this terminal",
-    "show": "show the report of a run",
-    "why": "tell what happened to a run, and what decided",
-    "logs": "print what a run wrote",
-    "wait": "wait for runs to end",
-    "cancel": "end runs, and say what was confirmed",
-    "extend": "move the deadline of a live run",
-    "signal": "send a signal to a live run",
-    "attach": "connect the terminal to a live run",
-    "reap": "close a session, and end its runs",
-    "prune": "remove old runs",
-    "doctor": "look for what is wrong",
-    "serve": "be the daemon: queue, HTTP, events, history",
-    "open": "open the dashboard of the daemon in a browser",
-    "config": "show the daemon's settings, and where they come from",
-    "unit": "print a systemd unit for the daemon",
-    "mcp": "serve runs as tools to an MCP client",
-    "sidecar": "serve a program in another language, on stdin and stdout",
-    "completion": "print the completion script of a shell",
-}
 # SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP: what people and machines send to end or to stop a program.
 _HELD = (1, 2, 3, 15, 20)
 
@@ -69,14 +45,16 @@ def main(words: Sequence[str] | None = None) -> int:
         return _guarded(lambda: _help(first))
     if first in ("--version", "-V"):
         return _guarded(_version)
-    if first in COMMANDS:
-        return _guarded(lambda: _command(first, arguments[1:]))
-    return _guarded(lambda: _unknown(first))
+    return _guarded(lambda: _command(first, arguments[1:]))
 
 
 def _command(name: str, arguments: list[str]) -> int:
     from importlib import import_module
 
+    from .parsing.catalogue import COMMANDS
+
+    if name not in COMMANDS:
+        return _unknown(name)
     _fill_standard_descriptors()
     command = import_module(f"holdfast.cli.commands.{name}").COMMAND
     code: int = command.run(arguments)
@@ -97,6 +75,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _help(first: str) -> int:
+    from .parsing.catalogue import COMMANDS
     from .printing.messages import say, show
 
     text = _HELP.format(commands="\n".join(f"  {name:<12}{what}" for name, what in COMMANDS.items()))

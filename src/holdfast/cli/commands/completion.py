@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from ..main import COMMANDS
+from ..parsing.catalogue import COMMANDS
 from ..parsing.command import Command, put
 from ..parsing.options import UsageError
 
