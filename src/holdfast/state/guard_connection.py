@@ -174,6 +174,12 @@ class GuardConnection:
         self.close()
 
 
+def ask_stop(state: StateDirectory, run_id: str, reason: str, *, now: bool) -> None:
+    """Ask a live run to end, and return when the request is on record. RequestError when it is not done."""
+    with GuardConnection(state, run_id) as asking:
+        asking.ask(lambda ticket: packets.stop(ticket, "user", reason, now=now))
+
+
 def extend(state: StateDirectory, run_id: str, seconds: float) -> None:
     """Move the deadline of a live run. RequestError: over its ceiling, without a deadline, or over."""
     with GuardConnection(state, run_id) as asking:

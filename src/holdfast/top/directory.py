@@ -13,7 +13,6 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from ..guard import packets
 from ..journal.reader import JournalReader
 from ..state import guard_connection, run_directory
 from ..state.index.index import Index
@@ -116,11 +115,8 @@ class DirectorySource:
 
     async def cancel(self, run_id: str, *, now: bool) -> None:
         """As Source.cancel."""
-        await asyncio.to_thread(self._stop, run_id, now=now)
-
-    def _stop(self, run_id: str, *, now: bool) -> None:
-        with guard_connection.GuardConnection(self.state, run_id) as one:
-            one.ask(lambda ticket: packets.stop(ticket, "user", "asked for in holdfast top", now=now))
+        reason = "asked for in holdfast top"
+        await asyncio.to_thread(guard_connection.ask_stop, self.state, run_id, reason, now=now)
 
     async def extend(self, run_id: str, seconds: float) -> None:
         """As Source.extend."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...guard import packets
 from ...projections.exit_code import OWN_FAILURE
-from ...state.guard_connection import GuardConnection
+from ...state.guard_connection import ask_stop
 from ...state.parallel_stop import stop_all
 from ...values.errors import HoldfastError, JournalError, RequestError
 from ..lookup.records import read_record
@@ -92,8 +91,7 @@ def _ask_only(
     results: dict[str, str] = dict.fromkeys(asked, "asked")
     for run_id in run_ids:
         try:
-            with GuardConnection(state, run_id) as asking:
-                asking.ask(lambda ticket: packets.stop(ticket, "user", reason, now=now))
+            ask_stop(state, run_id, reason, now=now)
             results[run_id] = "asked"
         except RequestError as error:
             results[run_id] = str(error)
