@@ -34,7 +34,7 @@ from ..state.marked import Marked
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.doctor.finding import Diagnosis, DoctorFinding, Repaired
+    from holdfast.doctor.finding import Diagnosis, DoctorFinding, RepairResult
     from tests.support.children import Children
 
 # Orphans are those of the whole host: whoever ends them all and whoever leaves one to be found take turns.
@@ -71,7 +71,7 @@ def only(diagnosis: Diagnosis) -> DoctorFinding:
     return finding
 
 
-def reap(state: StateDirectory, *, age_s: float = 60.0) -> list[Repaired]:
+def reap(state: StateDirectory, *, age_s: float = 60.0) -> list[RepairResult]:
     return repair.carry_out(state, examine(state, age_s=age_s).repairs)
 
 

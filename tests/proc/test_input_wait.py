@@ -14,9 +14,9 @@ import pytest
 
 from holdfast.guard import packets
 from holdfast.proc import blocked_call
-from holdfast.proc.input_wait import NOBODY, is_waiting
+from holdfast.proc.input_wait import NO_STDIN, is_waiting
 from holdfast.state.directory import StateDirectory
-from holdfast.state.index.summary import look
+from holdfast.state.index.summary import read_summary
 from holdfast.values.identity import ProcessIdentity, boot_id, read_identity
 
 from ..support.durable import DurableRun
@@ -165,9 +165,9 @@ def test_a_stopped_command_does_not_wait(state: StateDirectory) -> None:
 def test_when_it_is_over_there_is_nothing_to_know(state: StateDirectory) -> None:
     with started(state, ["true"], stdin="pipe") as run:
         run.until_ended()
-        entry = look(state, run.run_id)
+        entry = read_summary(state, run.run_id)
         assert entry is not None
-        assert (entry.stdin, entry.shown()["waiting_for_input"]) == (NOBODY, None)
+        assert (entry.stdin, entry.shown()["waiting_for_input"]) == (NO_STDIN, None)
         assert "waiting_for_input" not in entry.report  # so it is in no index
 
 

@@ -26,7 +26,7 @@ def spec_of(run_id: str) -> RunSpec:
     return make_spec(["x"], run_id=run_id)
 
 
-def prepare(state: StateDirectory, run_id: str) -> run_directory.Prepared:
+def prepare(state: StateDirectory, run_id: str) -> run_directory.PreparedDirectory:
     return run_directory.prepare(state, spec_of(run_id), journal_bytes(run_id, []))
 
 
@@ -73,7 +73,7 @@ class TestMaking:
         assert (hidden / "journal").read_bytes() == b"theirs"
 
     def test_of_many_at_once_one_wins(self, state: StateDirectory) -> None:
-        won: list[run_directory.Prepared] = []
+        won: list[run_directory.PreparedDirectory] = []
         refused: list[RunExistsError] = []
         barrier = threading.Barrier(8)
 

@@ -26,7 +26,7 @@ from ..guard.leaves import find_leaves, remove_empty
 from ..guard.leftovers import remove_leaf
 from ..journal.reader import JournalReader
 from ..state import run_directory
-from ..state.index.summary import look_at_marked
+from ..state.index.summary import read_live_summaries
 from ..values.durations import format_duration
 from ..values.errors import HoldfastError, JournalError, RunNotFoundError, StateError
 from ..values.spec import make_spec
@@ -197,7 +197,7 @@ class Recovery:
             return await self._service.history.refresh()
         except StateError as error:  # it is tried again with the next run that ends; what lives is found without it
             self._log.warning(f"the index was not brought up to date: {error}")
-            return await asyncio.to_thread(lambda: [one for one in look_at_marked(self._state) if not one.final])
+            return await asyncio.to_thread(lambda: [one for one in read_live_summaries(self._state) if not one.final])
 
 
 def discard_if_never_ran(state: StateDirectory, run_id: str) -> bool:

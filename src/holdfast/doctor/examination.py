@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..state.upkeep.orphans import Orphan
-    from .finding import Found
+    from .finding import FindingAndRepair
 
 _LITTLE_BYTES = 100 << 20
 _LITTLE_FILES = 1000
@@ -31,7 +31,7 @@ _LITTLE_FILES = 1000
 
 def examine(path: str | None = None, *, trial: bool = True, age_s: float = 60.0) -> Diagnosis:
     """Look at all of it. `trial`: also run a command; `age_s`: what is younger may still be finished by its maker."""
-    found: list[Found] = [(finding, None) for finding in host.examine(trial=trial)]
+    found: list[FindingAndRepair] = [(finding, None) for finding in host.examine(trial=trial)]
     state, opening = _open(path)
     found.append((opening, None))
     lost = orphans.find(state)
@@ -65,7 +65,7 @@ def _open(path: str | None) -> tuple[StateDirectory | None, DoctorFinding]:
         return None, DoctorFinding(PROBLEM, "state", error.message, remedy=error.remedy)
 
 
-def _examine_state(state: StateDirectory, lost: list[Orphan], age_s: float) -> Iterator[Found]:
+def _examine_state(state: StateDirectory, lost: list[Orphan], age_s: float) -> Iterator[FindingAndRepair]:
     for finding in _directory(state):
         yield finding, None
     for run_id in dict.fromkeys([*state.live_ids(), *index_health.survivor_ids(state)]):
@@ -96,7 +96,7 @@ def _directory(state: StateDirectory) -> Iterator[DoctorFinding]:
         yield DoctorFinding(OK, "state", what)
 
 
-def _leftovers(state: StateDirectory, age_s: float) -> Iterator[Found]:
+def _leftovers(state: StateDirectory, age_s: float) -> Iterator[FindingAndRepair]:
     for path in removal.find_abandoned(state, age_s):
         remove = PlannedRepair("directory", f"remove the half-written {path}", path=path)
         yield DoctorFinding(WARNING, "leftover", f"{path} was never finished: its maker died", remedy=REAP), remove
@@ -107,7 +107,7 @@ def _leftovers(state: StateDirectory, age_s: float) -> Iterator[Found]:
             yield DoctorFinding(WARNING, "leftover", f"{path} has no guard behind it", run_id, (), REAP), remove
 
 
-def _owner(state: StateDirectory) -> Found:
+def _owner(state: StateDirectory) -> FindingAndRepair:
     path = os.path.join(state.path, owner_lock.NAME)
     try:
         seen = owner_lock.look(state)
@@ -129,7 +129,7 @@ def _owner(state: StateDirectory) -> Found:
             return DoctorFinding(OK, "owner", "none, and none is needed"), None
 
 
-def _orphans(lost: list[Orphan], told: set[int]) -> Iterator[Found]:
+def _orphans(lost: list[Orphan], told: set[int]) -> Iterator[FindingAndRepair]:
     for orphan in lost:
         if orphan.pid in told:
             continue  # with its run, whose repair ends it
@@ -147,7 +147,7 @@ def _orphans(lost: list[Orphan], told: set[int]) -> Iterator[Found]:
         yield finding, kill if orphan.why_not is None else None
 
 
-def _leaves(state: StateDirectory | None, age_s: float) -> Iterator[Found]:
+def _leaves(state: StateDirectory | None, age_s: float) -> Iterator[FindingAndRepair]:
     empty = leaves.find_empty(older_than_s=age_s)
     accounts = GuardCensus(state)
     for leaf in empty:

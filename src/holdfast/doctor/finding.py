@@ -48,7 +48,7 @@ class PlannedRepair(NamedTuple):
         return {"kind": self.kind, "what": self.what, "run_id": self.run_id, "pids": list(self.pids), "path": self.path}
 
 
-class Repaired(NamedTuple):
+class RepairResult(NamedTuple):
     """What became of a repair: `confirmed` only when it was seen to be done."""
 
     repair: PlannedRepair
@@ -60,7 +60,7 @@ class Repaired(NamedTuple):
         return {**self.repair.as_dict(), "confirmed": self.confirmed, "result": self.what}
 
 
-Found = tuple[DoctorFinding, PlannedRepair | None]
+FindingAndRepair = tuple[DoctorFinding, PlannedRepair | None]
 
 
 class Diagnosis(NamedTuple):

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..state.directory import StateDirectory
-    from .finding import Found
+    from .finding import FindingAndRepair
 
 _WAIT_S = 5.0
 _AGAIN = PlannedRepair("index", "make the index again from the journals")
 
 
-def examine(state: StateDirectory) -> Iterator[Found]:
+def examine(state: StateDirectory) -> Iterator[FindingAndRepair]:
     """Whether the index can be relied on."""
     problem = check(state)
     if problem == "is missing":
@@ -75,7 +75,7 @@ def _quick_check(path: str) -> str | None:
         connection.close()
 
 
-def _compare(state: StateDirectory) -> Found:
+def _compare(state: StateDirectory) -> FindingAndRepair:
     # Runs come and go while this looks: only what is out of step at the first look and at the second is.
     first = _out_of_step(state)
     missing, surplus = (once & again for once, again in zip(first, _out_of_step(state), strict=True))

@@ -15,7 +15,7 @@ from ..state.index.index import Index
 from ..state.upkeep import lost_run, orphans, stale_socket
 from ..state.upkeep.guard_census import GuardCensus
 from ..values.errors import HoldfastError
-from .finding import Repaired
+from .finding import RepairResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast")
 
 
-def carry_out(state: StateDirectory | None, repairs: Iterable[PlannedRepair]) -> list[Repaired]:
+def carry_out(state: StateDirectory | None, repairs: Iterable[PlannedRepair]) -> list[RepairResult]:
     """Do all of it. At the end the index is brought up to date, so that what was finished is in it."""
     done = [_carry_out(state, repair) for repair in repairs]
     if state is not None:
@@ -34,14 +34,14 @@ def carry_out(state: StateDirectory | None, repairs: Iterable[PlannedRepair]) ->
     return done
 
 
-def _carry_out(state: StateDirectory | None, repair: PlannedRepair) -> Repaired:
+def _carry_out(state: StateDirectory | None, repair: PlannedRepair) -> RepairResult:
     try:
         confirmed, what = _KINDS[repair.kind](state, repair)
     except (HoldfastError, OSError) as error:
         confirmed, what = False, f"failed: {getattr(error, 'strerror', None) or error}"
     if not confirmed:
         _log.warning("could not %s (run %s): %s", repair.what, repair.run_id or "-", what)
-    return Repaired(repair, confirmed, what)
+    return RepairResult(repair, confirmed, what)
 
 
 def _finish(state: StateDirectory | None, repair: PlannedRepair) -> tuple[bool, str]:

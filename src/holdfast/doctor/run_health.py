@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..state.directory import StateDirectory
-    from .finding import Found
+    from .finding import FindingAndRepair
 
 _ALIVE = {True: "alive", False: "gone", None: "not known"}
 
 
-def examine(state: StateDirectory, run_id: str, left: Sequence[Orphan]) -> Iterator[Found]:
+def examine(state: StateDirectory, run_id: str, left: Sequence[Orphan]) -> Iterator[FindingAndRepair]:
     """One run whose end is not in the index yet, or that has survivors; `left` are the orphans that name it."""
     try:
         with RunRecord(state, run_id) as record:
@@ -37,7 +37,7 @@ def examine(state: StateDirectory, run_id: str, left: Sequence[Orphan]) -> Itera
         yield DoctorFinding(PROBLEM, "run", what, run_id=run_id, remedy="look at its directory"), None
 
 
-def _examine(record: RunRecord, left: Sequence[Orphan]) -> Iterator[Found]:
+def _examine(record: RunRecord, left: Sequence[Orphan]) -> Iterator[FindingAndRepair]:
     run_id = record.run_id
     if record.reader.damage is not None and not record.unfinished:
         remedy = f"holdfast why {run_id} shows what came before"
@@ -80,7 +80,7 @@ def _stopped_guard(record: RunRecord) -> int:
     return int(started.detail["guard_pid"])
 
 
-def _survivors(record: RunRecord, left: Sequence[Orphan]) -> Iterator[Found]:
+def _survivors(record: RunRecord, left: Sequence[Orphan]) -> Iterator[FindingAndRepair]:
     """A process that SIGKILL did not end stays on the list for as long as it is there."""
     outcome, run_id = record.outcome, record.run_id
     if outcome.tree is None:
@@ -120,7 +120,7 @@ def _kill(survivor: dict[str, Any], record: RunRecord, left: Sequence[Orphan]) -
     )
 
 
-def _without_journal(state: StateDirectory, run_id: str) -> Iterator[Found]:
+def _without_journal(state: StateDirectory, run_id: str) -> Iterator[FindingAndRepair]:
     if state.has(run_id):
         remedy = "look at it, then remove it by hand, or with holdfast prune"
         yield DoctorFinding(PROBLEM, "run", "its directory holds no journal", run_id, (), remedy), None

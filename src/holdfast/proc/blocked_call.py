@@ -46,7 +46,7 @@ _LARGEST = 1 << 16
 _POLLIN, _EPOLLIN = 0x43, 0x3
 
 
-class Sleep(NamedTuple):
+class BlockedCall(NamedTuple):
     """What a thread sleeps in: `read`, `poll`, `select`, `epoll`, `child`, `other`, `unknown`; or it is `awake`.
 
     `arguments` is None when only the function in the kernel is known, and that is `function`.
@@ -90,27 +90,27 @@ class BlockedProcess:
         """What this thread has started and not waited for."""
         return [int(word) for word in self._read(f"task/{thread}/children").split()]
 
-    def sleep(self, thread: int) -> Sleep:
+    def sleep(self, thread: int) -> BlockedCall:
         """What this thread sleeps in."""
         if parse_stat(self._read(f"task/{thread}/stat"))[0] != "S":
-            return Sleep("awake")  # or stopped, or dead, or at the disk: it does not wait for anybody
+            return BlockedCall("awake")  # or stopped, or dead, or at the disk: it does not wait for anybody
         try:
             words = self._read(f"task/{thread}/syscall").split()
         except PermissionError:
             return self._function(thread)
         if words == [b"running"]:
-            return Sleep("awake")
+            return BlockedCall("awake")
         numbers = [int(word, 0) for word in words]
         if not _CALLS or len(numbers) < 9 or numbers[7] < _COMPAT:
-            return Sleep("unknown")
-        return Sleep(_CALLS.get(numbers[0], "other"), tuple(numbers[1:7]))
+            return BlockedCall("unknown")
+        return BlockedCall(_CALLS.get(numbers[0], "other"), tuple(numbers[1:7]))
 
-    def _function(self, thread: int) -> Sleep:
+    def _function(self, thread: int) -> BlockedCall:
         function = self._read(f"task/{thread}/wchan").decode("ascii", "replace")
         for call, names in _FUNCTIONS.items():
             if function.startswith(names):
-                return Sleep(call, None, function)
-        return Sleep("unknown", None, function)
+                return BlockedCall(call, None, function)
+        return BlockedCall("unknown", None, function)
 
     def file(self, fd: int) -> str | None:
         """What this descriptor is, as the kernel names it; None when it is not open."""
@@ -136,7 +136,7 @@ class BlockedProcess:
                 return int(line.split()[1], 8) & os.O_ACCMODE != os.O_WRONLY
         return True
 
-    def polled(self, sleep: Sleep) -> dict[int, bool] | None:
+    def polled(self, sleep: BlockedCall) -> dict[int, bool] | None:
         """The descriptors a `poll`, `select` or `epoll` waits for, and whether for reading. None: hidden."""
         arguments = sleep.arguments
         if arguments is None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..outcome import Outcome
-    from .blocked_call import Sleep
+    from .blocked_call import BlockedCall
 
 _MOST_PROCESSES = 16
 _MOST_THREADS = 64
@@ -58,7 +58,7 @@ class Stdin(NamedTuple):
         return False if self.kind == "none" else is_waiting(self.leader, terminal=self.kind == "pty")
 
 
-NOBODY = Stdin("unknown", None)  # of a run that is over, or was not started
+NO_STDIN = Stdin("unknown", None)  # of a run that is over, or was not started
 
 
 def is_waiting(leader: ProcessIdentity, *, terminal: bool) -> bool | None:
@@ -69,14 +69,14 @@ def is_waiting(leader: ProcessIdentity, *, terminal: bool) -> bool | None:
         with BlockedProcess(leader.pid) as process:
             if process.start_ticks != leader.start_ticks:
                 return False  # it is gone, and somebody else has its number
-            return _Look(process, terminal=terminal).answer()
+            return _InputProbe(process, terminal=terminal).answer()
     except (FileNotFoundError, ProcessLookupError):
         return None if is_alive(leader) is None else False  # gone; or /proc hides it
     except (OSError, ValueError):
         return None
 
 
-class _Look:
+class _InputProbe:
     """One look at a tree of processes, as far down as each waits for the next."""
 
     def __init__(self, leader: BlockedProcess, *, terminal: bool) -> None:
@@ -133,7 +133,7 @@ class _Look:
                 answers.add(None)
         return True if True in answers else None if None in answers else False
 
-    def _reads(self, process: BlockedProcess, sleep: Sleep) -> bool | None:
+    def _reads(self, process: BlockedProcess, sleep: BlockedCall) -> bool | None:
         if sleep.arguments is not None:
             return process.file(sleep.arguments[0]) in self._inputs
         of_pipe = "pipe" in sleep.function
@@ -147,7 +147,7 @@ class _Look:
         has_input = any(name in self._inputs for name in files.values())
         return None if any(process.is_readable(fd) for fd in rivals) else has_input
 
-    def _polls(self, process: BlockedProcess, sleep: Sleep) -> bool | None:
+    def _polls(self, process: BlockedProcess, sleep: BlockedCall) -> bool | None:
         polled = process.polled(sleep)
         if polled is None or len(polled) > _MOST_FILES:
             return None

@@ -30,16 +30,16 @@ class FileLock:
         self.path = path
         self.bound_s = bound_s
 
-    def shared(self) -> _Held:
+    def shared(self) -> _HeldLock:
         """As many as want to, at once."""
-        return _Held(self, fcntl.LOCK_SH)
+        return _HeldLock(self, fcntl.LOCK_SH)
 
-    def exclusive(self) -> _Held:
+    def exclusive(self) -> _HeldLock:
         """Alone."""
-        return _Held(self, fcntl.LOCK_EX)
+        return _HeldLock(self, fcntl.LOCK_EX)
 
 
-class _Held:
+class _HeldLock:
     # A descriptor for each holder: locks of this kind belong to the open file, so threads exclude each other too.
     def __init__(self, lock: FileLock, kind: int) -> None:
         self._lock = lock

@@ -58,7 +58,7 @@ class Owner(NamedTuple):
     since_ns: int
 
 
-class Seen(NamedTuple):
+class OwnerStatus(NamedTuple):
     """The state of the lock, the note if it can be read, and what is wrong with it if it cannot."""
 
     state: str
@@ -66,23 +66,23 @@ class Seen(NamedTuple):
     why: str | None = None
 
 
-def look(state: StateDirectory) -> Seen:
+def look(state: StateDirectory) -> OwnerStatus:
     """Which of the four states it is in, without disturbing anybody. StateError when that cannot be seen."""
     try:
         fd = os.open(_path(state), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
-        return Seen(MISSING)
+        return OwnerStatus(MISSING)
     except OSError as error:
         raise state_error(error, _path(state)) from None
     try:
         return _look(fd)
     except OSError as error:
-        return Seen(INVALID, None, os.strerror(error.errno or 0))
+        return OwnerStatus(INVALID, None, os.strerror(error.errno or 0))
     finally:
         os.close(fd)
 
 
-def take(state: StateDirectory, what: str) -> Held:
+def take(state: StateDirectory, what: str) -> OwnerLock:
     """Become the owner; `what` says to people what for. The place of a stale one is taken over.
 
     OwnerAliveError: there is one. StateError: the file there is none of ours, or the directory cannot be written.
@@ -93,7 +93,7 @@ def take(state: StateDirectory, what: str) -> Held:
         try:
             for _ in range(_ATTEMPTS):
                 if _take_place(state, own):
-                    return Held(_path(state), fd)
+                    return OwnerLock(_path(state), fd)
             raise StateError(
                 f"{_path(state)} changes hands again and again", remedy="look who takes it, then try again"
             )
@@ -123,7 +123,7 @@ def clear(state: StateDirectory) -> bool:
         os.close(fd)
 
 
-class Held:
+class OwnerLock:
     """The lock, held. Released at the end of a `with`, by `release`, or by the end of this process."""
 
     def __init__(self, path: str, fd: int) -> None:
@@ -154,13 +154,13 @@ def _path(state: StateDirectory) -> str:
     return os.path.join(state.path, NAME)
 
 
-def _look(fd: int) -> Seen:
+def _look(fd: int) -> OwnerStatus:
     held = is_locked(fd, _BYTE)
     try:
         owner = _parse(os.pread(fd, _NOTE_MAX, 0))
     except ValueError as error:
-        return Seen(ALIVE if held else INVALID, None, str(error))
-    return Seen(ALIVE if held else STALE, owner)
+        return OwnerStatus(ALIVE if held else INVALID, None, str(error))
+    return OwnerStatus(ALIVE if held else STALE, owner)
 
 
 def _parse(data: bytes) -> Owner:
@@ -227,7 +227,7 @@ def _take_place(state: StateDirectory, own: str) -> bool:
         os.close(fd)
 
 
-def _refusal(state: StateDirectory, seen: Seen) -> OwnerAliveError:
+def _refusal(state: StateDirectory, seen: OwnerStatus) -> OwnerAliveError:
     owner = seen.owner
     who = "another process" if owner is None else f"process {owner.pid} ({owner.what})"
     remedy = "stop that one first, or use another state directory"

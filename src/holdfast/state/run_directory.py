@@ -30,7 +30,7 @@ _BEFORE_THE_START = (JOURNAL, SOCKET, "heartbeat")  # every file that a run dire
 _GUARD_BYTE, _LAUNCHER_BYTE = 0, 1
 
 
-class Prepared(NamedTuple):
+class PreparedDirectory(NamedTuple):
     """A new run directory with what its guard is to inherit. Whoever holds it closes it."""
 
     path: str
@@ -45,7 +45,7 @@ class Prepared(NamedTuple):
         os.close(self.directory)
 
 
-def prepare(state: StateDirectory, spec: RunSpec, beginning: bytes) -> Prepared:
+def prepare(state: StateDirectory, spec: RunSpec, beginning: bytes) -> PreparedDirectory:
     """Make the directory of a run that is about to start.
 
     RunExistsError: the id is taken. StateError: the directory cannot be written. In each case nothing is left, or the
@@ -81,7 +81,7 @@ def prepare(state: StateDirectory, spec: RunSpec, beginning: bytes) -> Prepared:
         if opened:  # else somebody else is making this very run, and the directory is theirs
             take_back(state, run_id, hidden, taken, unmark=False)  # the mark is that of the run which has the id
         raise taken from None
-    return Prepared(path, journal, listener, directory)
+    return PreparedDirectory(path, journal, listener, directory)
 
 
 def take_back(state: StateDirectory, run_id: str, path: str, failure: HoldfastError, *, unmark: bool = True) -> None:

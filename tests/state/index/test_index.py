@@ -18,8 +18,8 @@ from holdfast.state import run_directory
 from holdfast.state.index import index as index_module
 from holdfast.state.index import index_file, queries, rebuild
 from holdfast.state.index.index import Index
-from holdfast.state.index.listing import Listing
-from holdfast.state.index.summary import Filters, look
+from holdfast.state.index.page_query import PageQuery
+from holdfast.state.index.summary import Filters, read_summary
 from holdfast.values.errors import SpecError, StateError, StateVersionError
 from holdfast.values.run_id import new_run_id
 from tests.support.durable import USAGE, DurableRun, HeldLock, facts_of_success, journal_bytes, put_run, run_to_end
@@ -48,7 +48,7 @@ class TestCatchingUp:
         report = entry.report
         assert (report["status"], report["cause"], report["exit_code"]) == ("failed", "exit", 3)
         assert (report["session"], report["name"], report["labels"]) == ("s", "n", {"a": "b"})
-        directly = look(state, ended)
+        directly = read_summary(state, ended)
         assert directly is not None
         assert report == json.loads(json.dumps(directly.report))
         assert entry.disk_bytes >= entry.journal_bytes > 0
@@ -361,7 +361,7 @@ class TestListing:
             return connection.execute(text, parameters).fetchall()
 
         for cursor in (None, f"{10**18}.r05"):
-            for text, parameters in Listing(filters, cursor).statements(select):
+            for text, parameters in PageQuery(filters, cursor).statements(select):
                 plan = connection.execute(f"EXPLAIN QUERY PLAN {text}", {**parameters, "limit": 10}).fetchall()
                 steps = "\n".join(step[3] for step in plan)
                 assert "TEMP B-TREE" not in steps
@@ -561,7 +561,7 @@ _REFRESHES = """
 import sys
 from holdfast.state.directory import StateDirectory
 from holdfast.state.index.index import Index
-from holdfast.state.index.listing import Listing
+from holdfast.state.index.page_query import PageQuery
 state = StateDirectory.open(sys.argv[1])
 with Index.open(state) as index:
     print("ready", flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...doctor import carry_out, examine, open_for_repair
-from ...doctor.finding import Repaired
+from ...doctor.finding import RepairResult
 from ...wording.plain import plain
 from ..parsing.command import JSON, Command, no_words, put, show_json
 from ..parsing.options import Option, UsageError
@@ -25,7 +25,7 @@ def act(given: Parsed) -> int:
         raise UsageError("--dry-run is about --reap", remedy="without --reap nothing is changed anyway")
     path = given.last("--state-dir")
     diagnosis = examine(path)
-    done: Sequence[PlannedRepair | Repaired] = ()
+    done: Sequence[PlannedRepair | RepairResult] = ()
     if given.has("--dry-run"):
         done = diagnosis.repairs
     elif given.has("--reap") and diagnosis.repairs:
@@ -35,7 +35,7 @@ def act(given: Parsed) -> int:
     return 0 if diagnosis.healthy else NOT_HEALTHY
 
 
-def _tell(diagnosis: Diagnosis, done: Sequence[PlannedRepair | Repaired], given: Parsed) -> None:
+def _tell(diagnosis: Diagnosis, done: Sequence[PlannedRepair | RepairResult], given: Parsed) -> None:
     if given.has("--json"):
         document = {
             "healthy": diagnosis.healthy,
@@ -60,8 +60,8 @@ def _finding(finding: DoctorFinding) -> list[str]:
     return lines
 
 
-def _line(each: PlannedRepair | Repaired) -> str:
-    if isinstance(each, Repaired):
+def _line(each: PlannedRepair | RepairResult) -> str:
+    if isinstance(each, RepairResult):
         about = f" (run {each.repair.run_id})" if each.repair.run_id else ""
         return f"{'done' if each.confirmed else 'not done':<8} {each.repair.what}{about}: {each.what}"
     about = f" (run {each.run_id})" if each.run_id else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...outcome import STATUSES
 from ...state.directory import default_path
-from ...state.index.summary import look_at_marked, newest_first
+from ...state.index.summary import newest_first, read_live_summaries
 from ...values.durations import parse_duration
 from ...values.errors import StateError, StateVersionError
 from ...wording.plain import command_line, local_time, span
@@ -85,7 +85,7 @@ def _live(state: StateDirectory, filters: Filters) -> list[RunSummary]:
         raise
     except StateError as error:
         messages.say(f"the history is not brought up to date: {error}")
-        return [entry for entry in look_at_marked(state) if not entry.final and filters.matches(entry)]
+        return [entry for entry in read_live_summaries(state) if not entry.final and filters.matches(entry)]
 
 
 def _history(state: StateDirectory, wanted: _Wanted) -> list[RunSummary]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...projections.exit_code import OWN_FAILURE
 from ...state import run_directory
 from ...state.directory import DAEMON_SOCKET
-from ...state.index.summary import Filters, look_at_marked, newest_first
+from ...state.index.summary import Filters, newest_first, read_live_summaries
 from ...state.record import resolve
 from ...values.errors import RunNotFoundError, StateError
 from ..parsing.command import die_with_reader, open_state
@@ -110,7 +110,7 @@ def open_index(state: StateDirectory) -> Index:
 def live_entries(state: StateDirectory, filters: Filters) -> list[RunSummary]:
     """The matching runs that are not over, newest first; those that cannot be read are told and left out."""
     found = []
-    for entry in look_at_marked(state):
+    for entry in read_live_summaries(state):
         if entry.problem is not None:
             messages.say(f"{entry.problem} (run {entry.run_id})")
         if not entry.final and filters.matches(entry):

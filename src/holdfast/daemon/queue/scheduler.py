@@ -296,7 +296,7 @@ class Scheduler:
 
 
 def _read_report(state: StateDirectory, run_id: str) -> dict[str, Any]:
-    from ...state.index.summary import broken, look
+    from ...state.index.summary import broken_summary, read_summary
 
-    found = look(state, run_id) or broken(state, run_id, "its directory is gone", final=True)
+    found = read_summary(state, run_id) or broken_summary(state, run_id, "its directory is gone", final=True)
     return found.report

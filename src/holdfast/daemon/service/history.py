@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...state.index import prune
 from ...state.index.index import Index
-from ...state.index.listing import make_cursor, parse_cursor
+from ...state.index.page_query import make_cursor, parse_cursor
 from ...state.index.session_list import list_sessions
-from ...state.index.summary import RunSummary, look
+from ...state.index.summary import RunSummary, read_summary
 from ...values.errors import RunNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ...state.directory import StateDirectory
-    from ...state.index.prune import PruneBounds, Pruned
+    from ...state.index.prune import PruneBounds, PruneResult
     from ...state.index.session_list import SessionState
     from ...state.index.summary import Filters
     from ..process.log import Log
@@ -43,7 +43,7 @@ class History:
 
     async def report(self, run_id: str) -> dict[str, Any]:
         """The report of a run that was begun; its record is finished first if its guard is gone. RunNotFoundError."""
-        entry = await self._do(lambda: look(self.state, run_id) if self.state.has(run_id) else None)
+        entry = await self._do(lambda: read_summary(self.state, run_id) if self.state.has(run_id) else None)
         if entry is None:
             raise not_found(self.state, run_id)
         return entry.shown()
@@ -80,7 +80,7 @@ class History:
         rows = await self._do(lambda: self._index.timings(since_ns, until_ns, _MOST_TIMINGS + 1))
         return rows[:_MOST_TIMINGS], len(rows) > _MOST_TIMINGS
 
-    async def prune(self, bounds: PruneBounds) -> Pruned:
+    async def prune(self, bounds: PruneBounds) -> PruneResult:
         """Remove old runs."""
         return await self._do(lambda: prune.prune(self._index, bounds))
 

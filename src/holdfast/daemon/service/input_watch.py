@@ -12,7 +12,7 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ...proc.input_wait import NOBODY
+from ...proc.input_wait import NO_STDIN
 from ...values.errors import HoldfastError
 from ..events.event import WAITING
 
@@ -102,6 +102,6 @@ class InputWatch:
 def _stdin(tracked: ScheduledRun) -> Stdin:
     """What it reads; of a run whose record cannot be read nobody knows. Whoever follows that run says so."""
     try:
-        return NOBODY if tracked.run is None else tracked.run.input
+        return NO_STDIN if tracked.run is None else tracked.run.input
     except HoldfastError:
-        return NOBODY
+        return NO_STDIN

@@ -24,9 +24,9 @@ from .. import removal, run_directory
 from ..directory import StateDirectory, state_error
 from ..file_lock import FileLock
 from . import index_file, rebuild
-from .listing import Listing, make_cursor
+from .page_query import PageQuery, make_cursor
 from .queries import STATEMENTS as _SQL
-from .summary import Filters, RunSummary, look, newest_first
+from .summary import Filters, RunSummary, newest_first, read_summary
 from .summary_rows import entry_of, put
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Index:
         found: dict[str, RunSummary | None] = {}
         for run_id in run_ids:
             try:
-                found[run_id] = look(self.state, run_id)
+                found[run_id] = read_summary(self.state, run_id)
             except OSError as error:
                 raise ResourceError.from_os_error(error, doing="read a run", run_id=run_id) from None
         ended = [entry for entry in found.values() if entry is not None and entry.final]
@@ -148,7 +148,7 @@ class Index:
 
     def list(self, filters: Filters | None = None, limit: int = 50, cursor: str | None = None) -> SummaryPage:
         """A page of the ended runs, newest first. SpecError: the cursor is not one of ours."""
-        rows = Listing(filters or Filters(), cursor).rows(self._select, limit + 1)
+        rows = PageQuery(filters or Filters(), cursor).rows(self._select, limit + 1)
         entries = [entry_of(row) for row in rows[:limit]]
         more = len(rows) > limit and entries
         return SummaryPage(entries, make_cursor(entries[-1].begun_ns, entries[-1].run_id) if more else None)

@@ -30,7 +30,7 @@ class PruneBounds(NamedTuple):
     size_bytes: int | None = None
 
 
-class Candidate(NamedTuple):
+class PruneCandidate(NamedTuple):
     """A run that goes, and what that frees."""
 
     run_id: str
@@ -38,7 +38,7 @@ class Candidate(NamedTuple):
     why: str
 
 
-class Pruned(NamedTuple):
+class PruneResult(NamedTuple):
     """What was removed, and what was not although a bound said so, with the reason."""
 
     removed: tuple[str, ...]
@@ -46,7 +46,7 @@ class Pruned(NamedTuple):
     kept: tuple[tuple[str, str], ...]
 
 
-def plan(index: Index, bounds: PruneBounds) -> list[Candidate]:
+def plan(index: Index, bounds: PruneBounds) -> list[PruneCandidate]:
     """The runs that go, oldest first; nothing is changed. SpecError: no bound, or a negative one."""
     if all(bound is None for bound in bounds):
         remedy = "give an age, a count or a size of what may stay"
@@ -60,12 +60,12 @@ def plan(index: Index, bounds: PruneBounds) -> list[Candidate]:
         total += disk_bytes
         why = _why(bounds, number, total, is_old=oldest_ns is not None and begun_ns < oldest_ns)
         if why:
-            found.append(Candidate(run_id, disk_bytes, why))
+            found.append(PruneCandidate(run_id, disk_bytes, why))
             total -= disk_bytes
     return found[::-1]
 
 
-def prune(index: Index, bounds: PruneBounds) -> Pruned:
+def prune(index: Index, bounds: PruneBounds) -> PruneResult:
     """Bring the index up to date, then remove what goes. Errors of one run keep that run and stop nothing."""
     index.refresh()
     removed: list[str] = []
@@ -89,7 +89,7 @@ def prune(index: Index, bounds: PruneBounds) -> Pruned:
         removed += batch
     for path in removal.find_abandoned(index.state):
         freed += run_directory.remove(path)
-    return Pruned(tuple(removed), freed, tuple(kept))
+    return PruneResult(tuple(removed), freed, tuple(kept))
 
 
 def _why(bounds: PruneBounds, number: int, total: int, *, is_old: bool) -> str | None:

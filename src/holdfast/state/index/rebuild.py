@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...sqlite import database
 from .. import run_directory
 from . import index_file
-from .summary import look
+from .summary import read_summary
 from .summary_rows import put
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ def move_aside(path: str) -> str | None:
     return moved
 
 
-class Rebuilt(NamedTuple):
+class RebuildCounts(NamedTuple):
     """How many ended runs the index has now, and how many of them an earlier index must have had."""
 
     ended: int
     known: int
 
 
-def rebuild(state: StateDirectory) -> Rebuilt:
+def rebuild(state: StateDirectory) -> RebuildCounts:
     """Make the index from every run directory.
 
     A run that cannot be read is in it with its problem; a run that is not over gets its mark in `live`. OSError, and
@@ -70,11 +70,11 @@ def rebuild(state: StateDirectory) -> Rebuilt:
     for run_id in ended & live:
         if run_directory.drop_socket(state.run_path(run_id)):
             state.unmark_live(run_id)
-    return Rebuilt(len(ended), len(ended - live))
+    return RebuildCounts(len(ended), len(ended - live))
 
 
 def _fill(state: StateDirectory, connection: sqlite3.Connection, run_ids: list[str], live: set[str]) -> set[str]:
-    entries = [entry for run_id in run_ids if (entry := look(state, run_id)) is not None]
+    entries = [entry for run_id in run_ids if (entry := read_summary(state, run_id)) is not None]
     ended = [entry for entry in entries if entry.final]
     with database.writing(connection):
         put(connection, ended)

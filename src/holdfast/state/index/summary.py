@@ -6,7 +6,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...proc.input_wait import NOBODY, Stdin
+from ...proc.input_wait import NO_STDIN, Stdin
 from ...projections.report import report as project
 from ...values.errors import HoldfastError, JournalDamagedError, RunNotFoundError
 from .. import recovery, run_directory
@@ -32,7 +32,7 @@ class RunSummary(NamedTuple):
     disk_bytes: int
     guard: str = "gone"
     final: bool = True
-    stdin: Stdin = NOBODY
+    stdin: Stdin = NO_STDIN
 
     def shown(self) -> dict[str, Any]:
         """The report with what can only be seen now: `waiting_for_input`, null when it is over or cannot be known."""
@@ -69,7 +69,7 @@ class Filters(NamedTuple):
         return {"session": self.session, "parent": self.parent, "name": self.name}
 
 
-def look(state: StateDirectory, run_id: str) -> RunSummary | None:
+def read_summary(state: StateDirectory, run_id: str) -> RunSummary | None:
     """Read one run, finishing its record first if its guard is gone; None when there is no such run (yet).
 
     Whatever is wrong with it becomes a problem of this entry, except that we are out of descriptors or memory: OSError.
@@ -81,20 +81,20 @@ def look(state: StateDirectory, run_id: str) -> RunSummary | None:
             if not state.has(run_id):
                 return None
         except HoldfastError as error:
-            return broken(state, run_id, str(error), final=isinstance(error, JournalDamagedError))
+            return broken_summary(state, run_id, str(error), final=isinstance(error, JournalDamagedError))
         except OSError as error:
             if error.errno in _PASSING:
                 raise
-            return broken(state, run_id, f"it cannot be read: {error.strerror or error}", final=False)
+            return broken_summary(state, run_id, f"it cannot be read: {error.strerror or error}", final=False)
     # Nothing to read and nothing to wait for. Unless it is being removed at this very moment.
-    entry = broken(state, run_id, _NO_JOURNAL, final=True)
+    entry = broken_summary(state, run_id, _NO_JOURNAL, final=True)
     return entry if state.has(run_id) else None
 
 
-def look_at_marked(state: StateDirectory) -> Iterator[RunSummary]:
+def read_live_summaries(state: StateDirectory) -> Iterator[RunSummary]:
     """Every run whose end the index does not have yet, as it is now, without the index: nobody has to be waited for."""
     for run_id in state.live_ids():
-        if (entry := look(state, run_id)) is not None:
+        if (entry := read_summary(state, run_id)) is not None:
             yield entry
 
 
@@ -103,7 +103,7 @@ def newest_first(entries: Iterable[RunSummary]) -> list[RunSummary]:
     return sorted(entries, key=lambda entry: (entry.begun_ns, entry.run_id), reverse=True)
 
 
-def broken(state: StateDirectory, run_id: str, problem: str, *, final: bool) -> RunSummary:
+def broken_summary(state: StateDirectory, run_id: str, problem: str, *, final: bool) -> RunSummary:
     """The entry of a run that cannot be read. Final only when no guard is there: it may be a newer Holdfast's."""
     path = state.run_path(run_id)
     guard, begun_ns, size, on_disk = "gone", 0, 0, 0
@@ -154,7 +154,7 @@ def _read(state: StateDirectory, run_id: str) -> RunSummary:
             run_directory.disk_bytes(record.path),
             record.guard,
             reader.ended,
-            NOBODY if reader.ended else record.stdin,
+            NO_STDIN if reader.ended else record.stdin,
         )
 
 

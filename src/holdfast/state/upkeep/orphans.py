@@ -68,7 +68,7 @@ class ReapedOrphan(NamedTuple):
     why: str | None = None
 
 
-class _Seen(NamedTuple):
+class _MarkedProcess(NamedTuple):
     """A process with marks of runs: its token, and its cgroups from the outside to the inside."""
 
     identity: ProcessIdentity
@@ -108,16 +108,16 @@ def reap(orphans: Iterable[Orphan], *, within_s: float = 5.0) -> list[ReapedOrph
     return results + [_wait_gone(orphan, pidfd, deadline) for orphan, pidfd in pinned]
 
 
-def _look(pid: int, leaves: tuple[str, ...]) -> _Seen | None:
+def _look(pid: int, leaves: tuple[str, ...]) -> _MarkedProcess | None:
     token = token_of(pid)
     if token is None and not leaves:
         return None
     identity = read_identity(pid)
     # The mark before and after the identity: so they belong to one process.
-    return None if identity is None or token_of(pid) != token else _Seen(identity, token, leaves)
+    return None if identity is None or token_of(pid) != token else _MarkedProcess(identity, token, leaves)
 
 
-def _orphan(seen: _Seen, run_id: str, *, known: bool) -> Orphan:
+def _orphan(seen: _MarkedProcess, run_id: str, *, known: bool) -> Orphan:
     pid = seen.identity.pid
     words = read_proc(f"{pid}/cmdline").rstrip(b"\0").replace(b"\0", b" ")
     command = words[:200].decode("utf-8", "backslashreplace")
@@ -125,20 +125,20 @@ def _orphan(seen: _Seen, run_id: str, *, known: bool) -> Orphan:
     return Orphan(seen.identity, run_id, command, evidence, known, uid_of(pid))
 
 
-def _ids(seen: _Seen) -> Iterator[str]:
+def _ids(seen: _MarkedProcess) -> Iterator[str]:
     """From the outside to the inside: what is in the cgroup of an orphaned run is its orphan, whatever it is itself."""
     yield from seen.leaves
     if seen.token is not None and seen.token not in seen.leaves:
         yield seen.token
 
 
-def _counts(seen: _Seen, run_id: str, accounts: GuardCensus) -> bool:
+def _counts(seen: _MarkedProcess, run_id: str, accounts: GuardCensus) -> bool:
     if seen.token == run_id or accounts.of(run_id) != "unknown":
         return True
     return len(run_id) == _OWN_ID_LENGTH and set(run_id) <= set(ALPHABET)
 
 
-def _is_rooted_in(seen: _Seen, run_id: str) -> bool:
+def _is_rooted_in(seen: _MarkedProcess, run_id: str) -> bool:
     return token_of(with_ancestors(seen.identity.pid)[-1]) == run_id
 
 

@@ -35,7 +35,7 @@ _KILL_S = 2.0  # what takes longer is a survivor, and tried again at the next pa
 _log = logging.getLogger("holdfast")
 
 
-class Swept(NamedTuple):
+class SweepResult(NamedTuple):
     """What one pass did: runs finished, things removed, orphans ended or only found, and what went wrong."""
 
     finished: tuple[str, ...]
@@ -54,7 +54,7 @@ class Sweeper:
         self._told: set[str] = set()
         self._problems: list[str] = []
 
-    def sweep(self) -> Swept:
+    def sweep(self) -> SweepResult:
         """One pass. Never raises for what is wrong with a run or the directory: that is in `problems`, and logged."""
         self._problems = []
         finished, removed = self._runs()
@@ -66,7 +66,7 @@ class Sweeper:
             self._warn(f"process {orphan.pid} ({orphan.command}) has no guard and is none of ours", orphan.run_id)
         self._attempt("bring the index up to date", None, self._refresh)
         problems, self._told = tuple(self._problems), set(self._problems)
-        return Swept(tuple(finished), tuple(removed), tuple(reaped), tuple(strangers), problems)
+        return SweepResult(tuple(finished), tuple(removed), tuple(reaped), tuple(strangers), problems)
 
     async def run(self, interval_s: float = INTERVAL_S) -> None:
         """Sweep now and then, in a thread: the event loop is not held up. Ends when it is cancelled."""

@@ -1,4 +1,4 @@
--- Every statement the index uses, by name. What is in braces is put in by listing.py: other pieces of this file, names of
+-- Every statement the index uses, by name. What is in braces is put in by page_query.py: other pieces of this file, names of
 -- columns, numbers of parameters; never a value.
 
 -- name: put_run

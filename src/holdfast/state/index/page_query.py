@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _PROBED = 100
 
 
-class Listing:
+class PageQuery:
     """The runs that pass the filters, after a cursor. SpecError: the cursor is not one of ours."""
 
     def __init__(self, filters: Filters, cursor: str | None = None) -> None:
