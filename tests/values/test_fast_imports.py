@@ -80,6 +80,20 @@ def test_mistakes_are_errors(point: Any) -> None:
         point(1).x = 2
 
 
+@pytest.mark.parametrize("width", range(1, 14))
+def test_any_number_of_fields(width: int) -> None:
+    """Classes with few fields are made in another way than those with many."""
+    names = [f"field_{number}" for number in range(width)]
+    members = {"__annotations__": dict.fromkeys(names, "int"), names[-1]: 99}
+    metaclass: Any = type(Ours)
+    ours = metaclass("Wide", (Ours,), members)
+    assert ours(*range(width - 1)) == (*range(width - 1), 99)
+    assert ours(**{name: number for number, name in enumerate(names)}) == tuple(range(width))
+    assert ours(*range(width))._asdict() == {name: number for number, name in enumerate(names)}
+    with pytest.raises(TypeError, match=r"Wide\.__new__\(\) got an unexpected keyword argument 'other'"):
+        ours(other=1)
+
+
 def test_a_run_from_the_command_line_imports_little(tmp_path: Path) -> None:
     heavy = {"typing", "enum", "re", "json", "collections", "dataclasses", "asyncio", "socket", "subprocess", "anyio"}
     heavy |= {"resource", "array", "holdfast.guard.pool", "holdfast.guard.inherited_state"}

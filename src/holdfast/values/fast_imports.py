@@ -32,9 +32,7 @@ else:
         pass
 
     def _new(name, fields, defaults):
-        given = ", ".join(f"{field}=_defaults[{field!r}]" if field in defaults else field for field in fields)
-        source = f"lambda _cls, {given}: _tuple(_cls, ({', '.join(fields)},))"
-        made = eval(source, {"_defaults": defaults, "_tuple": tuple.__new__, "__builtins__": {}})
+        made = _function(_code(fields), globals(), "__new__", tuple(defaults.values()))
         made.__qualname__ = f"{name}.__new__"
         return {
             "__slots__": (),
@@ -43,6 +41,30 @@ else:
             "__match_args__": fields,
             "__new__": made,
         }
+
+    def _code(fields):
+        if len(fields) <= len(_CODES):
+            return _CODES[len(fields) - 1].replace(co_varnames=("_cls", *fields))
+        return eval(f"lambda _cls, {', '.join(fields)}: _tuple(_cls, ({', '.join(fields)},))").__code__
+
+    _tuple = tuple.__new__
+    _function = type(_new)
+    # `__new__` for one to nine fields, which only need their names. `holdfast run` makes 25 such classes, and compiling
+    # the text of each would cost a millisecond; these are compiled with this module.
+    _CODES = [
+        made.__code__
+        for made in (
+            lambda _cls, a: _tuple(_cls, (a,)),
+            lambda _cls, a, b: _tuple(_cls, (a, b)),
+            lambda _cls, a, b, c: _tuple(_cls, (a, b, c)),
+            lambda _cls, a, b, c, d: _tuple(_cls, (a, b, c, d)),
+            lambda _cls, a, b, c, d, e: _tuple(_cls, (a, b, c, d, e)),
+            lambda _cls, a, b, c, d, e, f: _tuple(_cls, (a, b, c, d, e, f)),
+            lambda _cls, a, b, c, d, e, f, g: _tuple(_cls, (a, b, c, d, e, f, g)),
+            lambda _cls, a, b, c, d, e, f, g, h: _tuple(_cls, (a, b, c, d, e, f, g, h)),
+            lambda _cls, a, b, c, d, e, f, g, h, i: _tuple(_cls, (a, b, c, d, e, f, g, h, i)),
+        )
+    ]
 
     def _make(cls, values):
         made = tuple.__new__(cls, values)
