@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .runs.result import Result
     from .runs.supervisor import Run, Supervisor
     from .values.fields import Text
-    from .values.spec import SpecOptions
+    from .values.options import SpecOptions
 
 
 def run(

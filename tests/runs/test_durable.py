@@ -145,3 +145,14 @@ def test_without_names_to_remove_it_by_a_directory_stays_and_the_error_names_it(
     named = {path for path in left for error in refused if f"cannot be removed from {path}: " in str(error)}
     assert named
     assert left - named == {state.run_path(f"room-{len(refused)}")}  # the one that was started
+
+
+@pytest.mark.guard
+def test_an_adopted_run_keeps_what_it_was_asked_for(tmp_path: Path, child: Children) -> None:
+    """Every option that is on record. `merge`, `idle_counts`, `warn_signal` and others were once forgotten."""
+    state = StateDirectory.open(str(tmp_path / "state"))
+    options = {"merge": True, "idle_timeout": 60, "idle_counts": "cpu", "warn_signal": "SIGUSR2", "grace": 3}
+    with DurableRun(state, child("ignores_term"), env_drop="SECRET_*", **options) as run:
+        adopted = durable.adopt(state, run.run_id)
+        adopted.close()
+        assert adopted.spec == run.spec

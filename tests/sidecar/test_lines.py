@@ -10,11 +10,12 @@ import jsonschema  # type: ignore[import-untyped,unused-ignore]
 import pytest
 
 from holdfast.sidecar import protocol
-from holdfast.sidecar.methods import _NOT_OF_THE_SPEC, SidecarMethods, spec_options
+from holdfast.sidecar.methods import SidecarMethods, spec_options
 from holdfast.sidecar.schema import WORDS, check_params, schema
 from holdfast.sidecar.stdio import LineSplitter
 from holdfast.values.errors import SpecError
-from holdfast.values.spec import RunSpec, make_spec
+from holdfast.values.options import OPTIONS, SIDECAR
+from holdfast.values.spec import make_spec
 
 
 @pytest.fixture(autouse=True)
@@ -162,8 +163,9 @@ def test_the_schema_has_every_method_and_every_option() -> None:
     methods = SidecarMethods(None, None, None, None)  # type: ignore[arg-type]
     assert set(schema()["methods"]) == {*methods.in_order, *methods.at_once, "shutdown"}
     assert not methods.in_order.keys() & methods.at_once.keys()
-    posted = set(schema()["methods"]["start"]["params"]["properties"])
-    assert posted - _NOT_OF_THE_SPEC == set(RunSpec._fields) - {"argv", "queued_at"}
+    params = set(schema()["methods"]["start"]["params"]["properties"])
+    of_a_run = {option.json_name for option in OPTIONS if SIDECAR in option.surfaces}
+    assert params == of_a_run | {"argv", "output", "window_size", "keep"}
     codes = {code for method in schema()["methods"].values() for code in method["errors"]}
     assert codes <= {int(code) for code in schema()["errors"]}
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.values import options as options_module
 from holdfast.values import spec as spec_module
 from holdfast.values.errors import SpecError
 from holdfast.values.fields import LONGEST_STRING, MOST_LABELS, MOST_PIDS
@@ -418,7 +419,7 @@ def test_the_public_form_is_json_with_the_contracts_names() -> None:
 
 def test_the_typed_keywords_are_those_of_make_spec() -> None:
     """SpecOptions exists for type checkers only, so it is read from the source and compared with the signature."""
-    source = inspect.getsource(spec_module)
+    source = inspect.getsource(options_module)
     body = source.split("class SpecOptions(TypedDict, total=False):")[1].split("\n\n\n")[0]
     lines = re.findall(r"^        (\w+): (.+)$", body, re.MULTILINE)
     typed = {name: eval(annotation, vars(spec_module)) for name, annotation in lines}

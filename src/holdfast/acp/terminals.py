@@ -24,6 +24,7 @@ from acp.schema import (
 from ..projections.acp_v1 import acp_v1_terminal
 from ..runs.supervisor import Supervisor
 from ..values.errors import HoldfastError, SpecError
+from ..values.options import ACP, OPTIONS
 from .tail import OutputTail
 
 if TYPE_CHECKING:
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from ..runs.supervisor import Run
-    from ..values.spec import SpecOptions
+    from ..values.options import SpecOptions
 
 META = "holdfast"
 # What an agent may set for one terminal, in `_meta.holdfast` of terminal/create: options of a run, in seconds.
-_SETTABLE = {"timeout_s": "timeout", "idle_timeout_s": "idle_timeout"}
+_SETTABLE = {option.json_name: option.name for option in OPTIONS if ACP in option.surfaces}
 _MOST_OUTPUT_BYTES = 16 << 20
 _SETTLE_S = 1.0
 _EXEC_S = 0.002

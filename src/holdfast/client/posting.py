@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 from ..values.durations import parse_duration
 from ..values.errors import SpecError
 from ..values.fields import STDIN_WORDS
-from ..values.ladder import format_ladder
-from ..values.signals import signal_name
-from ..values.spec import RunSpec, make_spec
+from ..values.options import OPTIONS
+from ..values.spec import make_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from ..values.fields import Duration, Text
-    from ..values.spec import SpecOptions
+    from ..values.options import SpecOptions
 
     class SubmitOptions(SpecOptions, total=False):
         """What a run can be posted with: the options of `holdfast.run`, and what is about the queue."""
@@ -32,18 +31,6 @@ if TYPE_CHECKING:
 
 
 _QUEUE = ("priority", "queue_timeout", "concurrency_key", "on_verdict")
-_AS_JSON: dict[str, Callable[[Any], Any]] = {
-    "argv": list,
-    "cwd": os.path.abspath,
-    "env": dict,
-    "env_keep": list,
-    "env_drop": list,
-    "stdin": lambda stdin: stdin if stdin in STDIN_WORDS else os.path.abspath(stdin),
-    "idle_counts": sorted,
-    "ladder": format_ladder,
-    "warn_signal": signal_name,
-    "labels": dict,
-}
 
 
 def posted(argv: Sequence[Text], options: SubmitOptions) -> dict[str, Any]:
@@ -53,22 +40,23 @@ def posted(argv: Sequence[Text], options: SubmitOptions) -> dict[str, Any]:
         remedy = "leave lifetime out: runs of a daemon end with their session, or by themselves"
         raise SpecError("a run of a daemon is always detached", field="lifetime", remedy=remedy)
     queue = {name: given.pop(name) for name in _QUEUE if name in given}
-    spec = make_spec(argv, **given)._asdict()
-    fields = ["argv", *(_field(name) for name in given)]
-    body = {field: _AS_JSON[field](spec[field]) if field in _AS_JSON else spec[field] for field in fields}
-    if "in_container" in given and "cwd" in given:
-        body["cwd"] = spec["cwd"]  # a directory in there, not here
+    spec = make_spec(argv, **given)
+    body: dict[str, Any] = {"argv": list(spec.argv)}
+    for option in OPTIONS:
+        if option.name in given:
+            value = getattr(spec, option.json_name)
+            body[option.json_name] = value if option.to_json is None else option.to_json(value)
+    # The daemon's working directory is not ours; in a container, a relative directory is one in there.
+    if "cwd" in body and "in_container" not in body:
+        body["cwd"] = os.path.abspath(body["cwd"])
+    if body.get("stdin", "null") not in STDIN_WORDS:
+        body["stdin"] = os.path.abspath(body["stdin"])
     if "queue_timeout" in queue:
         queue["queue_timeout_s"] = parse_duration(queue.pop("queue_timeout"), field="queue_timeout")
     if "on_verdict" in queue:
         queue["on_verdict"] = {"url": queue["on_verdict"]}
     _check_text(body)
     return {**body, **queue}
-
-
-def _field(option: str) -> str:
-    """The name of an option where its unit is said: that of the spec's field."""
-    return next(name for name in (option, f"{option}_s", f"{option}_bytes") if name in RunSpec._fields)
 
 
 def _check_text(value: Any, field: str = "argv") -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..runs.supervisor import Run, Supervisor
     from ..state.directory import StateDirectory
-    from ..values.spec import SpecOptions
+    from ..values.options import SpecOptions
     from .limits import ServerLimits
 
 LABEL = ("via", "mcp")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver.tools import Tool
 
     from ..runs.supervisor import Run
-    from ..values.spec import SpecOptions
+    from ..values.options import SpecOptions
     from .runs import McpRuns
 
 RunId = Annotated[str, Field(description="the run_id of an earlier answer")]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..journal.reader import Chunk
     from ..values.fields import Text
-    from ..values.spec import SpecOptions
+    from ..values.options import SpecOptions
     from .live import LiveRun
     from .result import Result
 

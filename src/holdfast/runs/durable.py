@@ -11,17 +11,16 @@ from ..guard.launch import Durable, GuardHandle, launch
 from ..guard.packets import hello
 from ..journal.beginning import beginning
 from ..state import run_directory
-from ..values.errors import HoldfastError, RunNotFoundError, SpecError
+from ..values.errors import HoldfastError, RunNotFoundError
 from ..values.fast_imports import TYPE_CHECKING
 from ..values.identity import is_exiting
-from ..values.spec import make_spec
+from ..values.spec import spec_on_record
 from .live import LiveRun
 
 # Starting a run needs none of what reading one back needs; that is imported where it is used.
 if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Callable
-    from typing import Any
 
     from ..journal.facts import Fact
     from ..state.directory import StateDirectory
@@ -29,33 +28,6 @@ if TYPE_CHECKING:
     from ..values.spec import RunSpec
 
 _START_BOUND_S = 10.0
-_PUBLIC_TO_OPTION = {
-    "timeout_s": "timeout",
-    "max_timeout_s": "max_timeout",
-    "idle_timeout_s": "idle_timeout",
-    "drain_s": "drain",
-    "drain_idle_s": "drain_idle",
-    "kill_wait_s": "kill_wait",
-    "warn_before_s": "warn_before",
-    "memory_bytes": "memory",
-    "max_output_bytes": "max_output",
-}
-_SAME = (
-    "cwd",
-    "pty",
-    "ladder",
-    "stragglers",
-    "pids",
-    "on_max_output",
-    "in_container",
-    "container_runtime",
-    "session",
-    "labels",
-    "name",
-    "lifetime",
-    "parent",
-    "queued_at",
-)
 
 
 def start_durable(
@@ -201,17 +173,3 @@ def _closed_socket() -> socket:
     ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC)
     theirs.close()
     return ours
-
-
-def spec_on_record(run_id: str, public: dict[str, Any]) -> RunSpec:
-    """The spec as far as the journal has it: no environment, and nothing this version does not know."""
-    options: dict[str, Any] = {option: public.get(name) for name, option in _PUBLIC_TO_OPTION.items()}
-    options |= {name: public[name] for name in _SAME if name in public}
-    options = {name: value for name, value in options.items() if value is not None}
-    if public.get("stdin") == "pipe" and not public.get("pty"):
-        options["stdin"] = "pipe"
-    argv = public.get("argv") or ["?"]
-    try:
-        return make_spec(argv, run_id=run_id, **options)
-    except (SpecError, TypeError):
-        return make_spec(["?"], run_id=run_id)

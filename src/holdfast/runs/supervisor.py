@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from ..state.directory import StateDirectory
     from ..values.fields import Text
-    from ..values.spec import RunSpec, SpecOptions
+    from ..values.options import SpecOptions
+    from ..values.spec import RunSpec
     from .live import LiveRun
 
 __all__ = ["Run", "RunOutput", "Supervisor"]

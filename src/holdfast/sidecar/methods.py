@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..projections.json_rpc import json_rpc
 from ..runs.ephemeral import WINDOW_BYTES
 from ..values.errors import RunExistsError, SpecError
+from ..values.options import SIDECAR, options_from_json
 from .protocol import NO_COMMON_PROTOCOL, PROTOCOLS, CallError, outcome_answer
 from .stdio import LONGEST_LINE
 
@@ -17,23 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ..runs.supervisor import Supervisor
-    from ..values.spec import SpecOptions
+    from ..values.options import SpecOptions
     from .runs import SidecarRuns
 
 Params = dict[str, Any]
-_NOT_OF_THE_SPEC = frozenset(("argv", "output", "window_size", "keep"))
 
 
 def spec_options(params: Params) -> SpecOptions:
     """The options of `make_spec` behind the public names, which carry their units. SpecError for what cannot be."""
     if params.get("stdin") == "inherit":
         raise SpecError("stdin carries the protocol", field="stdin", remedy="use null, pipe or a path")
-    options: Any = {
-        name.removesuffix("_s").removesuffix("_bytes"): value
-        for name, value in params.items()
-        if name not in _NOT_OF_THE_SPEC
-    }
-    return options  # type: ignore[no-any-return]
+    return options_from_json(params, SIDECAR)
 
 
 class SidecarMethods:

@@ -14,50 +14,14 @@ from .durations import parse_duration
 from .errors import SpecError
 from .fast_imports import TYPE_CHECKING, Iterable, Mapping, NamedTuple, Sequence
 from .fast_imports import signal as _signal
-from .fields import IDLE_COUNTS, Duration, Text, printable
-from .ladder import Ladder, Rung, default_ladder, format_ladder, parse_ladder
+from .fields import Duration, Text, printable
+from .ladder import Ladder, Rung, default_ladder, parse_ladder
+from .options import JOURNAL, OPTIONS, options_from_json
 from .run_id import check_run_id, new_run_id
-from .signals import parse_signal, signal_name
+from .signals import parse_signal
 
 if TYPE_CHECKING:
-    from typing import Any, TypedDict
-
-    class SpecOptions(TypedDict, total=False):
-        """The keywords of `make_spec`, for those who pass them on (`**options: Unpack[SpecOptions]`)."""
-
-        cwd: Text | None
-        env: Mapping[str, str] | None
-        env_keep: str | Iterable[str]
-        env_drop: str | Iterable[str]
-        stdin: Text | None
-        pty: bool
-        merge: bool
-        timeout: Duration | None
-        max_timeout: Duration | None
-        idle_timeout: Duration | None
-        idle_counts: str | Iterable[str]
-        grace: Duration
-        ladder: Ladder | None
-        drain: Duration
-        drain_idle: Duration
-        kill_wait: Duration
-        stragglers: str
-        warn_before: Duration | None
-        warn_signal: str | int
-        memory: str | int | None
-        pids: str | int | None
-        max_output: str | int | None
-        on_max_output: str
-        session: str | None
-        labels: Mapping[str, str] | None
-        name: str | None
-        run_id: str | None
-        lifetime: str
-        parent: str | None
-        queued_at: str | None
-        in_container: str | None
-        container_runtime: str | None
-
+    from typing import Any
 
 STRAGGLERS = ("kill", "wait", "leave")
 LIFETIMES = ("owner", "session", "detached")
@@ -200,20 +164,35 @@ _QUEUED_FIELD = RunSpec._fields.index("queued_at")
 
 
 def public_spec(spec: RunSpec) -> dict[str, Any]:
-    """The spec for journals and people, ready for JSON: names of environment variables, never their values."""
+    """The spec as JSON for journals and people: names of environment variables, never their values."""
     public: dict[str, Any] = spec._asdict()
-    public["argv"] = [printable(argument) for argument in spec.argv]
-    public["cwd"] = None if spec.cwd is None else printable(spec.cwd)
     del public["env"]
     public["env_names"] = sorted(printable(variable) for variable in spec.env or ())
-    public["env_keep"] = [printable(pattern) for pattern in spec.env_keep]
-    public["env_drop"] = [printable(pattern) for pattern in spec.env_drop]
+    for name, to_json in _TO_JSON:
+        public[name] = to_json(public[name])
+    for name in _LISTS_OF_BYTES:
+        public[name] = [printable(text) for text in public[name]]
+    public["cwd"] = None if spec.cwd is None else printable(spec.cwd)
     public["stdin"] = printable(spec.stdin)
-    public["idle_counts"] = [kind for kind in IDLE_COUNTS if kind in spec.idle_counts]
-    public["ladder"] = format_ladder(spec.ladder)
-    public["warn_signal"] = signal_name(spec.warn_signal)
-    public["labels"] = dict(spec.labels)
     return public
+
+
+_TO_JSON = [(option.json_name, option.to_json) for option in OPTIONS if option.to_json and option.name != "env"]
+_LISTS_OF_BYTES = ("argv", "env_keep", "env_drop")
+
+
+def spec_on_record(run_id: str, public: Mapping[str, Any]) -> RunSpec:
+    """The way back from `public_spec`, for a run that is adopted.
+
+    The environment is not on record. A journal of another version may hold what this one refuses: then only the id is
+    kept, because the guard has the spec in force and a reader has to be able to follow the run.
+    """
+    options = options_from_json(public, JOURNAL)
+    options["run_id"] = run_id
+    try:
+        return make_spec(public.get("argv") or ["?"], **options)
+    except (SpecError, TypeError):
+        return make_spec(["?"], run_id=run_id)
 
 
 def _check_together(spec: RunSpec) -> None:

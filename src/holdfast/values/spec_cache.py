@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .fields import Text
-    from .spec import RunSpec, SpecOptions
+    from .options import SpecOptions
+    from .spec import RunSpec
 
 
 def new_spec(argv: Sequence[Text], options: SpecOptions) -> RunSpec:

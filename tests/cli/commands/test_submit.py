@@ -148,7 +148,7 @@ def test_options_are_those_of_run() -> None:
     assert body == {
         "argv": ["a", "b"],
         "timeout_s": 60.0,
-        "idle_counts": ["cpu", "output"],
+        "idle_counts": ["output", "cpu"],
         "ladder": "INT:1s,KILL",
         "warn_signal": "SIGHUP",
         "warn_before_s": 5.0,

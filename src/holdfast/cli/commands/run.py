@@ -9,6 +9,7 @@ from ...outcome import decide, lost_output
 from ...projections.exit_code import OWN_FAILURE, exit_code
 from ...values.environment import STATE_DIR
 from ...values.fast_imports import TYPE_CHECKING
+from ...values.options import OPTIONS as SPEC_OPTIONS
 from ...values.spec_cache import new_spec
 from ..parsing.options import Option, Parsed, UsageError, pair, parse, usage
 from ..printing import messages
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from ...outcome import Outcome
     from ...runs.live import LiveRun
     from ...state.directory import StateDirectory
-    from ...values.spec import RunSpec, SpecOptions
+    from ...values.options import SpecOptions
+    from ...values.spec import RunSpec
     from ..starting.report_file import ReportFile
     from ..starting.storage import StartedRun
     from ..terminal.keyboard import Keyboard
@@ -80,32 +82,9 @@ Ctrl-C once asks the run to end, twice ends it now.
 Exit codes: the command's own; 124 timed out; 125 Holdfast failed, or the run was lost; 126 not executable;
 127 not found; 128+n died of signal n; 130 cancelled by SIGINT, 143 cancelled otherwise; 137 over a budget.
 """
-# Options that are handed to make_spec as they are, under these names.
-_AS_GIVEN = {
-    "--timeout": "timeout",
-    "--max-timeout": "max_timeout",
-    "--idle-timeout": "idle_timeout",
-    "--idle-counts": "idle_counts",
-    "--warn-before": "warn_before",
-    "--warn-signal": "warn_signal",
-    "--grace": "grace",
-    "--ladder": "ladder",
-    "--drain": "drain",
-    "--drain-idle": "drain_idle",
-    "--kill-wait": "kill_wait",
-    "--stragglers": "stragglers",
-    "--cwd": "cwd",
-    "--memory": "memory",
-    "--pids": "pids",
-    "--max-output": "max_output",
-    "--on-max-output": "on_max_output",
-    "--in-container": "in_container",
-    "--runtime": "container_runtime",
-    "--session": "session",
-    "--name": "name",
-    "--id": "run_id",
-    "--lifetime": "lifetime",
-}
+# These are put together below. Every other option of a run goes to make_spec as it was given.
+_COMPOSED = ("--env", "--env-keep", "--env-drop", "--stdin", "--pty", "--merge", "--label")
+_AS_GIVEN = {option.flag: option.name for option in SPEC_OPTIONS if option.flag and option.flag not in _COMPOSED}
 
 
 def run(arguments: list[str]) -> int:

@@ -13,32 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from ...values.errors import SpecError
+from ...values.options import HTTP, options_from_json
 from ...values.spec import make_spec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...values.spec import RunSpec, SpecOptions
+    from ...values.options import SpecOptions
+    from ...values.spec import RunSpec
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Priority = Annotated[int, msgspec.Meta(ge=-1000, le=1000)]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-
-# Posted name -> option of `make_spec`; what is not named here has the same name on both sides.
-_OPTIONS = {
-    "timeout_s": "timeout",
-    "max_timeout_s": "max_timeout",
-    "idle_timeout_s": "idle_timeout",
-    "grace_s": "grace",
-    "drain_s": "drain",
-    "drain_idle_s": "drain_idle",
-    "kill_wait_s": "kill_wait",
-    "warn_before_s": "warn_before",
-    "memory_bytes": "memory",
-    "max_output_bytes": "max_output",
-}
-_NOT_OF_THE_SPEC = ("argv", "priority", "queue_timeout_s", "concurrency_key", "on_verdict")
 
 
 class OnVerdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,11 +80,9 @@ class Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
     def spec_options(self) -> SpecOptions:
         """The options of `make_spec` it stands for; what was left out is left out."""
-        given = {name: getattr(self, name) for name in self.__struct_fields__ if name not in _NOT_OF_THE_SPEC}
-        options: Any = {_OPTIONS.get(name, name): value for name, value in given.items() if value is not None}
+        options = options_from_json(msgspec.structs.asdict(self), HTTP)
         options["lifetime"] = "detached"  # it outlives a daemon that is killed; what a shutdown does is the daemon's
-        found: SpecOptions = options
-        return found
+        return options
 
     def spec(self, run_id: str, queued_at: str | None = None) -> RunSpec:
         """The checked spec under this id. SpecError names what is wrong."""
