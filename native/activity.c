@@ -48,7 +48,8 @@ static void check_cpu(struct activity *activity, uint64_t reaped_us, uint64_t no
     activity->sampled_ns = now;
 }
 
-uint64_t activity_check(struct activity *activity, const struct spec_options *options, uint64_t reaped_us, uint64_t now) {
+uint64_t activity_check(struct activity *activity, const struct spec_options *options, uint64_t reaped_us,
+                        uint64_t now) {
     if (options->flags & SPEC_IDLE_HEARTBEAT)
         check_heartbeat(activity, now);
     if (options->flags & SPEC_IDLE_CPU)

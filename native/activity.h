@@ -25,7 +25,8 @@ void activity_start(struct activity *activity, int heartbeat, uint64_t now);
  * Looks at what counts; afterwards last_ns is the newest sign of life. `reaped_us` is the CPU time of those who have ended.
  * Returns when to look again.
  */
-uint64_t activity_check(struct activity *activity, const struct spec_options *options, uint64_t reaped_us, uint64_t now);
+uint64_t activity_check(struct activity *activity, const struct spec_options *options, uint64_t reaped_us,
+                        uint64_t now);
 void activity_seen(struct activity *activity, uint64_t now);
 
 #endif

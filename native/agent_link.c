@@ -16,7 +16,9 @@
 
 enum { ENTER_ATTEMPTS = 3, LOOKS_MAX = 8, NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
 
-void agent_link_init(struct agent_link *link) { *link = (struct agent_link){.fd = -1, .runtime_stderr = -1, .look_answer = -1}; }
+void agent_link_init(struct agent_link *link) {
+    *link = (struct agent_link){.fd = -1, .runtime_stderr = -1, .look_answer = -1};
+}
 
 /* ── children ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
@@ -50,7 +52,8 @@ static int run_client(char **argv, char **env, const int *stdio) {
 
 /* Not there, or only half of it, because whoever brought it was killed: such a program may run into anything. */
 static bool is_missing(int code) {
-    return code == NOT_FOUND || code == NOT_EXECUTABLE || code == 128 + SIGSEGV || code == 128 + SIGBUS || code == 128 + SIGILL;
+    return code == NOT_FOUND || code == NOT_EXECUTABLE || code == 128 + SIGSEGV || code == 128 + SIGBUS ||
+           code == 128 + SIGILL;
 }
 
 static bool forget_words(int said) { return ftruncate(said, 0) == 0; }

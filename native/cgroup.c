@@ -47,7 +47,9 @@ static void limit_or_drop(struct group *group, const char *file, uint64_t limit,
         remove_group(group, name);
 }
 
-static bool has_budget(const struct spec *spec) { return spec->options.memory_bytes > 0 || spec->options.processes > 0; }
+static bool has_budget(const struct spec *spec) {
+    return spec->options.memory_bytes > 0 || spec->options.processes > 0;
+}
 
 static bool is_kept_for(const struct cgroup *cgroup, const struct spec *spec) {
     return cgroup->unified.leaf >= 0 && spec->cgroup != NULL && strcmp(cgroup->base_path, spec->cgroup) == 0;

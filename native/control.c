@@ -77,7 +77,8 @@ static void send_packet(const struct owner *owner, uint16_t type, uint64_t ticke
         char space[CMSG_SPACE(sizeof(int))];
     } rights = {0};
     if (descriptor >= 0) {
-        rights.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        rights.header =
+            (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
         memcpy(CMSG_DATA(&rights.header), &descriptor, sizeof descriptor);
         message.msg_control = &rights;
         message.msg_controllen = sizeof rights.space;
@@ -88,7 +89,8 @@ static void send_packet(const struct owner *owner, uint16_t type, uint64_t ticke
 
 void control_answer(struct control *control, const struct request *request, int error, int descriptor) {
     struct packet_answer answer = {.error = error};
-    send_packet(&control->owners[request->owner], PACKET_ANSWER, request->frame.at_ns, &answer, sizeof answer, descriptor);
+    const struct owner *owner = &control->owners[request->owner];
+    send_packet(owner, PACKET_ANSWER, request->frame.at_ns, &answer, sizeof answer, descriptor);
 }
 
 void control_wake(struct control *control, uint64_t journal_length) {

@@ -16,8 +16,9 @@ void run_arm_timers(struct run *run, uint64_t now) {
     if (options->deadline_ns > options->warn_before_ns && options->warn_before_ns > 0)
         timer_set(&run->timers, TIMER_WARN, clock_after(now, options->deadline_ns - options->warn_before_ns));
     activity_start(&run->activity, (options->flags & SPEC_IDLE_HEARTBEAT) ? GUARD_FD_HEARTBEAT : -1, now);
+    const uint64_t first_look_ns = (options->flags & SPEC_IDLE_CPU) ? options->idle_ns / 4 : options->idle_ns;
     if (options->idle_ns > 0)
-        timer_set(&run->timers, TIMER_IDLE, clock_after(now, (options->flags & SPEC_IDLE_CPU) ? options->idle_ns / 4 : options->idle_ns));
+        timer_set(&run->timers, TIMER_IDLE, clock_after(now, first_look_ns));
     if (options->memory_bytes > 0 || options->processes > 0)
         timer_set(&run->timers, TIMER_SAMPLE, now + SAMPLE_EVERY_NS);
 }

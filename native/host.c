@@ -139,7 +139,9 @@ static void record_signalled(struct run *run, int number, int rung, struct reach
     journal_fact(&run->journal, FACT_SIGNALLED, &signalled, sizeof signalled);
 }
 
-static void ask(struct run *run, int number, size_t rung) { record_signalled(run, number, (int)rung, tree_ask(number)); }
+static void ask(struct run *run, int number, size_t rung) {
+    record_signalled(run, number, (int)rung, tree_ask(number));
+}
 
 static void collect(void *run) { run_collect(run); }
 

@@ -164,6 +164,7 @@ void journal_release(struct journal *journal, uint64_t consumed) {
 
 void journal_close(struct journal *journal) {
     journal_flush(journal);
-    if (journal->on_disk && journal->reserved_to > journal->length && ftruncate(journal->fd, (off_t)journal->length) < 0)
+    const bool has_spare_room = journal->on_disk && journal->reserved_to > journal->length;
+    if (has_spare_room && ftruncate(journal->fd, (off_t)journal->length) < 0)
         return; /* the room stays reserved; the record is whole all the same */
 }

@@ -41,7 +41,8 @@ static void fire_timers(struct run *run) {
     }
 }
 
-enum { WATCH_SIGNALS, WATCH_OWNER, WATCH_AGENT, WATCH_LISTENER, WATCH_STREAM, WATCH_CONTROL = WATCH_STREAM + STREAM_COUNT };
+enum { WATCH_SIGNALS, WATCH_OWNER, WATCH_AGENT, WATCH_LISTENER, WATCH_STREAM };
+enum { WATCH_CONTROL = WATCH_STREAM + STREAM_COUNT };
 enum { WATCH_COUNT = WATCH_CONTROL + OWNERS_MAX };
 
 static void watch(const struct run *run, struct pollfd *watched, int signals) {

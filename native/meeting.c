@@ -61,7 +61,8 @@ static bool send_stdio(int fd, const char *secret) {
         char bytes[CMSG_SPACE(sizeof stdio)];
     } extra = {0};
     struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &extra, .msg_controllen = sizeof extra};
-    extra.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof stdio)};
+    extra.header =
+        (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof stdio)};
     memcpy(CMSG_DATA(&extra.header), stdio, sizeof stdio);
     return length > 0 && length < SECRET_MAX && sendmsg(fd, &message, MSG_NOSIGNAL) == length;
 }

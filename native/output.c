@@ -6,7 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { BUFFER_SIZE = 256 * 1024, PIPE_DEFAULT = 64 * 1024, PIPE_LARGE = 1024 * 1024, RELAX_OVER = 32 * 1024, TERMINAL_BACKLOG = 64 * 1024 };
+enum { BUFFER_SIZE = 256 * 1024, PIPE_DEFAULT = 64 * 1024, PIPE_LARGE = 1024 * 1024 };
+enum { RELEASE_OVER = 32 * 1024, TERMINAL_BACKLOG = 64 * 1024 };
 
 static unsigned char buffer[BUFFER_SIZE] __attribute__((aligned(4096)));
 
@@ -162,7 +163,7 @@ void output_close(struct output *output) {
 }
 
 void output_release_buffer(struct output *output) {
-    if (output->touched <= RELAX_OVER)
+    if (output->touched <= RELEASE_OVER)
         return;
     output->touched = 0;
     madvise(buffer, sizeof buffer, MADV_DONTNEED);

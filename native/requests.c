@@ -102,9 +102,10 @@ static void read_requested(struct run *run, const struct request *request) {
         if (run->output.recorded_to > request->body.read.seen)
             control_wake_readers(&run->control, run->journal.length);
     }
-    if (request->body.read.consumed == 0 || run->output.window == 0 || request->body.read.consumed > run->journal.length)
+    const uint64_t consumed = request->body.read.consumed;
+    if (consumed == 0 || run->output.window == 0 || consumed > run->journal.length)
         return;
-    run->output.consumed = request->body.read.consumed;
+    run->output.consumed = consumed;
     journal_release(&run->journal, run->output.consumed);
 }
 
