@@ -1,3 +1,4 @@
+/* activity: whether a command is idle, by its output, its CPU time or its heartbeat file */
 #include "activity.h"
 
 #include <sys/stat.h>
@@ -5,7 +6,7 @@
 
 #include "tree.h"
 
-/* A process that only wakes for its timers is idle: less than this share of the time on a CPU does not count. */
+/* A process that wakes only for its timers is idle: CPU time below this share does not count. */
 enum { BUSY_PER_MILLE = 10 };
 
 static struct timespec modified(int fd) {
@@ -24,8 +25,9 @@ void activity_start(struct activity *activity, int heartbeat, uint64_t now) {
 void activity_seen(struct activity *activity, uint64_t now) { activity->last_ns = now; }
 
 /*
- * The file's time is wall-clock time. That it changed is certain; when it changed is only as good as that clock, so the
- * answer is kept between the last sign of life and now: a jump of the clock can never end or extend a run unduly.
+ * The file's time is wall-clock time. That the file changed is certain. When it changed is only as certain as that
+ * clock. So the result stays between the last sign of life and now: a jump of the clock never ends a run early, nor
+ * keeps it too long.
  */
 static void check_heartbeat(struct activity *activity, uint64_t now) {
     struct timespec beat = modified(activity->heartbeat), wall;

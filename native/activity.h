@@ -1,11 +1,12 @@
-/*
- * Is the run doing something?
- *
- * Nothing is polled that can be asked at the moment it matters: output moves a timestamp, and only when the idle clock is
- * about to run out are the others looked at. CPU time has to be sampled: a quarter of the idle time apart.
- */
+/* activity: whether a command is idle, by its output, its CPU time or its heartbeat file */
 #ifndef HOLDFAST_ACTIVITY_H
 #define HOLDFAST_ACTIVITY_H
+
+/*
+ * The guard polls nothing that it can ask for at the moment it matters. Output moves a timestamp. The guard looks at
+ * the other signs of life only when the idle clock is about to run out. CPU time must be sampled; the guard does that
+ * four times in each idle time.
+ */
 
 #include <stdint.h>
 #include <time.h>
@@ -14,19 +15,20 @@
 
 struct activity {
     uint64_t last_ns;     /* the newest sign of life */
-    uint64_t sampled_ns;  /* when CPU time was last looked at */
+    uint64_t sampled_ns;  /* when the guard last looked at CPU time */
     uint64_t cpu_ticks;
-    int heartbeat;        /* a file the command touches; -1 */
-    struct timespec beat; /* its modification time when last looked at */
+    int heartbeat;        /* a file that the command touches; -1: none */
+    struct timespec beat; /* its modification time at the last look */
 };
 
 void activity_start(struct activity *activity, int heartbeat, uint64_t now);
 /*
- * Looks at what counts; afterwards last_ns is the newest sign of life. `reaped_us` is the CPU time of those who have ended.
- * Returns when to look again.
+ * Looks at every sign of life that counts. Afterwards last_ns is the newest one. `reaped_us` is the CPU time of the
+ * processes that have ended. Returns when to look again.
  */
 uint64_t activity_check(struct activity *activity, const struct spec_options *options, uint64_t reaped_us,
                         uint64_t now);
+/* There is a sign of life now. */
 void activity_seen(struct activity *activity, uint64_t now);
 
 #endif

@@ -1,3 +1,4 @@
+/* agent: the guard's other half in a container, which keeps the command and everything that the command starts */
 #include "agent.h"
 
 #include <errno.h>
@@ -15,10 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent_note.h"
 #include "cgroup.h"
 #include "clock.h"
 #include "meeting.h"
-#include "agent_note.h"
 #include "procfs.h"
 #include "spawn.h"
 #include "spec.h"
@@ -32,18 +33,18 @@ extern char **environ;
 
 struct agent {
     const char *meeting;
-    int in, out;     /* the link; `in` is -1 when nobody listens any more */
-    int listener;    /* for the one that attaches; -1 when it has come */
-    int attached;    /* -1 */
+    int in, out;     /* the link; `in` is -1 when the guard listens no more */
+    int listener;    /* for the attaching client; -1 when it has come */
+    int attached;    /* the attaching client; -1: not there yet */
     int signals;
     struct spec spec;
     bool has_spec;
     struct spawned spawned;
-    pid_t leader;    /* 0 when it has been reaped or never was */
+    pid_t leader;    /* 0 when it has been reaped or was never started */
     bool had_leader;
     bool killing;
     int passes;
-    struct note usage; /* user_us, system_us, max_rss_kib of everybody reaped */
+    struct note usage; /* user_us, system_us, max_rss_kib of all processes reaped so far */
 };
 
 static struct agent agent = {.in = -1, .out = -1, .listener = -1, .attached = -1};
@@ -51,7 +52,7 @@ static struct agent agent = {.in = -1, .out = -1, .listener = -1, .attached = -1
 static void send_note(struct note note) {
     note.mark = NOTE_MARK;
     if (write(agent.out, &note, sizeof note) != (ssize_t)sizeof note)
-        agent.killing = true; /* nobody listens */
+        agent.killing = true; /* the guard listens no more */
 }
 
 static void block_signals(void) {
@@ -62,7 +63,7 @@ static void block_signals(void) {
 
 static int attach(const char *meeting) {
     int code = NO_AGENT;
-    block_signals(); /* what a terminal sends is meant for the command */
+    block_signals(); /* a terminal's signals are meant for the command */
     return meeting_attach(meeting, &code) ? code : NO_AGENT;
 }
 
@@ -81,7 +82,7 @@ static bool is_set_by_spec(const char *variable) {
     return false;
 }
 
-/* What the container gives everybody, and above it what was asked for. */
+/* The container's own environment, overridden by the variables of the spec. */
 static bool merge_environment(void) {
     size_t count = 1, at = 0;
     for (char **variable = environ; *variable != NULL; variable++)
@@ -127,7 +128,7 @@ static bool take_spec(int32_t length) {
     return agent.has_spec;
 }
 
-/* As the guard does it: the command's group becomes the foreground group of our session's terminal. */
+/* Makes the command's group the foreground group of our session's terminal, as the guard does on the host. */
 static void give_terminal(void) {
     if (isatty(0) && agent.leader > 0) {
         setpgid(agent.leader, agent.leader);
@@ -154,7 +155,7 @@ static void hold_command(int *stdio) {
     agent.had_leader = true;
     tree_set_leader(agent.leader);
     give_terminal();
-    dup2(1, 0); /* ours is /dev/null again */
+    dup2(1, 0); /* our own stdin is /dev/null again */
     if (!held) {
         tell_failure(&failure);
         return;
@@ -168,7 +169,7 @@ static void welcome(void) {
     int fd = accept4(agent.listener, NULL, NULL, SOCK_CLOEXEC), stdio[3];
     if (fd < 0)
         return;
-    /* It sends before it waits: one that is silent is somebody else, and nobody waits for it. */
+    /* The attaching client sends before it waits. A silent peer is a stranger: the agent does not wait for it. */
     struct pollfd watched = {fd, POLLIN, 0};
     if (poll(&watched, 1, ATTACH_MS) != 1 || !meeting_receive(fd, agent.meeting, stdio)) {
         close(fd);
@@ -189,14 +190,14 @@ static void add_usage(const struct rusage *usage) {
         agent.usage.max_rss_kib = usage->ru_maxrss;
 }
 
-/* The guard hears it first; then the one that attached ends, and the runtime passes on what is left of the output. */
+/* The guard hears of the exit first. Then the attaching client ends, and the runtime passes on the last output. */
 static void leader_exited(int status) {
     struct fact_spawn_failed failure;
     agent.leader = 0;
     if (spawn_has_failed(&agent.spawned, &failure)) {
         tell_failure(&failure);
     } else {
-        struct note exited = agent.usage; /* those of the command, and of children of it that came to us before */
+        struct note exited = agent.usage; /* of the command, and of orphans of it that we reaped before */
         exited.word = NOTE_EXITED;
         exited.wait_status = status;
         exited.count = tree_count();
@@ -204,10 +205,10 @@ static void leader_exited(int status) {
     }
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (send(agent.attached, &code, sizeof code, MSG_NOSIGNAL) < 0)
-        close(agent.attached); /* it was killed; the guard will see that */
+        close(agent.attached); /* the client was killed; the guard will see that */
 }
 
-/* False when nobody is left. */
+/* False when no child is left. */
 static bool reap(void) {
     int status;
     struct rusage usage;
@@ -248,7 +249,7 @@ static bool handle(const struct note *note) {
     case NOTE_SPEC:
         return take_spec(note->count);
     case NOTE_GO:
-        spawn_release(); /* if it is dead already, that is what will be told */
+        spawn_release(); /* if the command is dead already, the guard will hear of its exit */
         return true;
     case NOTE_ASK:
         tell_reach(note, tree_ask(note->signal));
@@ -275,10 +276,10 @@ static void take_note(void) {
     struct note note;
     if (read_whole(agent.in, &note, sizeof note) && note.mark == NOTE_MARK && handle(&note))
         return;
-    close(agent.in); /* nobody listens: nothing may go on here */
+    close(agent.in); /* nobody listens any more: nothing may go on here */
     agent.in = -1;
     agent.killing = true;
-    spawn_forbid(); /* one that is still held never runs */
+    spawn_forbid(); /* a command that is still held never runs */
 }
 
 static void kill_again(void) {
@@ -294,9 +295,9 @@ static int pause_ms(void) {
     return pause < LAST_PASS_MS ? pause : LAST_PASS_MS;
 }
 
-/* One turn: the dead, then the guard, then the one that attaches. False: everything is over. */
+/* One turn: first the dead, then the guard, then the attaching client. False: everything is over. */
 static bool turn(void) {
-    /* The spec and the one that attaches come on two ways, in any order: the second waits until the first is there. */
+    /* The spec and the attaching client come on two ways, in any order. The client waits until the spec is there. */
     struct pollfd watched[] = {
         {agent.signals, POLLIN, 0}, {agent.in, POLLIN, 0}, {agent.has_spec ? agent.listener : -1, POLLIN, 0}};
     struct signalfd_siginfo info;

@@ -1,3 +1,4 @@
+/* agent_link: the guard's link to its agent in a container, and the runtime's clients that hold it */
 #include "agent_link.h"
 
 #include <errno.h>
@@ -22,7 +23,7 @@ void agent_link_init(struct agent_link *link) {
 
 /* ── children ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* In a forked child: dies with its parent, and becomes the runtime's client with these descriptors. */
+/* In a forked child: becomes the runtime's client with these descriptors. It dies with its parent. */
 static _Noreturn void become_client(char **argv, char **env, pid_t parent, const int *stdio) {
     sigset_t none;
     sigemptyset(&none);
@@ -50,7 +51,7 @@ static int run_client(char **argv, char **env, const int *stdio) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Not there, or only half of it, because whoever brought it was killed: such a program may run into anything. */
+/* The agent is not there, or only half of it is: a guard was killed while it copied it. Half a program may crash. */
 static bool is_missing(int code) {
     return code == NOT_FOUND || code == NOT_EXECUTABLE || code == 128 + SIGSEGV || code == 128 + SIGBUS ||
            code == 128 + SIGILL;
@@ -59,13 +60,13 @@ static bool is_missing(int code) {
 static bool forget_words(int said) { return ftruncate(said, 0) == 0; }
 
 /*
- * Puts the agent there. One at a time: a copy that is being written, or is written anew, cannot be executed, so whoever
- * has waited looks again first.
+ * Copies the agent into the container. Only one guard copies at a time, because a copy that is being written cannot be
+ * executed. A guard that has waited for the lock first looks whether the agent is there now.
  */
 static int bring(const struct spec *spec, const int *silent) {
     int lock = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), code = 1;
     if (lock >= 0 && flock(lock, LOCK_EX) == 0)
-        code = run_client(spec->sweep, spec->env, silent); /* of a run that has nothing there yet: only to see it run */
+        code = run_client(spec->sweep, spec->env, silent); /* finds nobody; shows whether the agent can run */
     if (code != 0 && forget_words(silent[0]))
         code = run_client(spec->copy, spec->env, silent);
     if (lock >= 0)
@@ -74,8 +75,8 @@ static int bring(const struct spec *spec, const int *silent) {
 }
 
 /*
- * In the child that enters, which lives as long as the agent: only the link and the file stay open. A copy of the command's
- * stdin, or of the way to it, would keep it from ending.
+ * For the child that enters, which lives as long as the agent: keeps only the link and the file open. A copy of the
+ * command's stdin, or of its other end, would keep that stdin from ending.
  */
 static bool keep_only(int *link, int *said) {
     enum { LINK = 3, SAID, FIRST_OTHER };
@@ -90,8 +91,8 @@ static bool keep_only(int *link, int *said) {
 }
 
 /*
- * The agent is in the container from the second run on, so it is called first and put there only when it was not found:
- * one call of the runtime less. Only the last attempt's complaints are of interest.
+ * From the second run on the agent is in the container already. So the child calls it first, and copies it only when
+ * it was not found: that saves one call of the runtime. Only the complaints of the last attempt are kept.
  */
 static _Noreturn void enter(const struct spec *spec, int link, int said, pid_t guard) {
     int code = NOT_FOUND;
@@ -115,7 +116,7 @@ static _Noreturn void enter(const struct spec *spec, int link, int said, pid_t g
 
 static int scratch_file(const char *name) {
     int fd = memfd_create(name, MFD_CLOEXEC);
-    if (fd >= 0 && fcntl(fd, F_SETFL, O_APPEND) < 0) { /* several writers, and it is cut off in between */
+    if (fd >= 0 && fcntl(fd, F_SETFL, O_APPEND) < 0) { /* several processes write, and truncate in between */
         close(fd);
         return -1;
     }
@@ -132,7 +133,7 @@ bool agent_link_open(struct agent_link *link, const struct spec *spec) {
     link->state = AGENT_ENTERING;
     const pid_t pid = fork();
     if (pid == 0) {
-        close(ends[0]); /* or the link would stay open as long as the one that enters lives */
+        close(ends[0]); /* or the link would stay open as long as the child that enters lives */
         enter(spec, ends[1], link->runtime_stderr, guard);
     }
     const int error = errno;
@@ -151,7 +152,7 @@ void agent_link_close(struct agent_link *link) {
 /* ── the link ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 static bool send_whole(int link, const void *data, size_t length) {
-    /* A socket takes far more than AGENT_UNANSWERED_MAX notes: one that is full leads to somebody who does not read. */
+    /* A socket takes far more than AGENT_UNANSWERED_MAX notes. If it is full, the agent does not read. */
     return send(link, data, length, MSG_NOSIGNAL) == (ssize_t)length;
 }
 
@@ -160,7 +161,7 @@ void agent_link_send(struct agent_link *link, enum note_word word, int signal, i
     if (link->fd < 0)
         return;
     if (!send_whole(link->fd, &note, sizeof note))
-        shutdown(link->fd, SHUT_RDWR); /* heard as silence at the next look */
+        shutdown(link->fd, SHUT_RDWR); /* agent_link_receive will report silence */
     link->unanswered += word != NOTE_GO;
 }
 
@@ -172,7 +173,7 @@ void agent_link_send_spec(struct agent_link *link, const struct spec *spec) {
     agent_link_send_rest(link, spec);
 }
 
-/* Nothing else is said until the agent has it all and answers. */
+/* The guard sends nothing else until the agent has the whole spec and answers. */
 void agent_link_send_rest(struct agent_link *link, const struct spec *spec) {
     if (link->unsent == 0 || link->fd < 0)
         return;
@@ -225,7 +226,7 @@ static size_t read_text(int fd, char *text, size_t size) {
     return got > 0 ? (size_t)got : 0;
 }
 
-/* The runtime's word for a container in which nothing runs. While it is still being stopped it may say otherwise. */
+/* The runtime's words for a container in which nothing runs. While it stops a container, it may use other words. */
 static bool says_stopped(const char *answer) {
     static const char *const words[] = {"exited", "stopped", "dead", "created", "configured"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
@@ -270,7 +271,7 @@ enum tree_end agent_link_tree(const struct agent_link *link) {
     case AGENT_UNREACHABLE:
         return TREE_UNKNOWN;
     case AGENT_NONE:
-    case AGENT_ENTERING: /* up to HELD, the command was never let go */
+    case AGENT_ENTERING: /* up to HELD, the command has never run */
     case AGENT_MET:
     case AGENT_HELD:
     case AGENT_REFUSED:

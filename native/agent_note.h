@@ -1,12 +1,12 @@
-/*
- * What a guard and its agent in a container say to each other, over the agent's stdin and stdout.
- *
- * Whole notes of one size, both ways; only NOTE_SPEC is followed by more. The two are the same program, so there is no
- * version: a note that is not understood ends the conversation. End of file means that nobody listens any more, and then
- * the agent ends everything it has started.
- */
+/* agent_note: the messages between a guard and its agent in a container */
 #ifndef HOLDFAST_AGENT_NOTE_H
 #define HOLDFAST_AGENT_NOTE_H
+
+/*
+ * Notes travel over the agent's stdin and stdout. All have the same size, in both directions; only NOTE_SPEC is
+ * followed by more bytes. Guard and agent are the same program, so there is no version: a note that is not understood
+ * ends the conversation. At end of file nobody listens any more, and the agent ends everything that it has started.
+ */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,21 +15,21 @@
 #define NOTE_MARK 0x544f4e48u /* "HNOT" */
 
 enum note_word {
-    NOTE_HELLO = 1, /* agent: I am there */
-    NOTE_SPEC,      /* guard: this is to be run; `count` bytes follow */
-    NOTE_HELD,      /* agent: it is there as `pid` and waits */
-    NOTE_GO,        /* guard: that is on record, let it go */
-    NOTE_FAILED,    /* agent: it could not be started: `step`, `error` */
-    NOTE_ASK,       /* guard: a rung; answered by NOTE_REACHED, as the next two */
-    NOTE_SIGNAL,    /* guard: one signal to all */
-    NOTE_SIGNAL_ONE, /* guard: or to the command only */
-    NOTE_KILL,      /* guard: the last rung; the agent repeats it until nobody is left */
-    NOTE_REACHED,   /* agent */
-    NOTE_WARN,      /* guard */
-    NOTE_WARNED,    /* agent */
-    NOTE_EXITED,    /* agent: the command ended, and `count` of its processes have not */
-    NOTE_SURVIVORS, /* agent: `count` do not die */
-    NOTE_GONE,      /* agent: waitpid says ECHILD. Its last word. */
+    NOTE_HELLO = 1,  /* agent: I am here */
+    NOTE_SPEC,       /* guard: run this; `count` bytes follow */
+    NOTE_HELD,       /* agent: the command is held as `pid` */
+    NOTE_GO,         /* guard: that is on record, let the command go */
+    NOTE_FAILED,     /* agent: the command could not be started: `step`, `error` */
+    NOTE_ASK,        /* guard: a rung; the agent answers this and the next three with NOTE_REACHED */
+    NOTE_SIGNAL,     /* guard: one signal to every process */
+    NOTE_SIGNAL_ONE, /* guard: one signal to the command only */
+    NOTE_KILL,       /* guard: the last rung; the agent repeats it until no process is left */
+    NOTE_REACHED,    /* agent: how many processes the signal reached */
+    NOTE_WARN,       /* guard: the warning signal */
+    NOTE_WARNED,     /* agent: how many processes the warning reached */
+    NOTE_EXITED,     /* agent: the command has exited, and `count` of its processes have not */
+    NOTE_SURVIVORS,  /* agent: `count` processes do not die */
+    NOTE_GONE,       /* agent: waitpid says ECHILD; this is its last note */
 };
 
 struct note {

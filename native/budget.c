@@ -1,4 +1,4 @@
-/* budget: whether a run has spent its memory, its processes or its output */
+/* budget: records when a run has spent its memory, its processes or its output */
 #include "budget.h"
 
 #include "tree.h"

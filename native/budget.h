@@ -1,4 +1,4 @@
-/* budget: whether a run has spent its memory, its processes or its output */
+/* budget: records when a run has spent its memory, its processes or its output */
 #ifndef HOLDFAST_BUDGET_H
 #define HOLDFAST_BUDGET_H
 
@@ -6,7 +6,7 @@
 
 #define SAMPLE_EVERY_NS 100000000u
 
-/* Records what the kernel, or our own sample, says of memory and processes. True when one of these budgets is spent. */
+/* Records what the kernel, or the guard's own sample, says of memory and processes. True when one budget is spent. */
 bool run_record_budgets(struct run *run);
 void run_record_output_limit(struct run *run);
 

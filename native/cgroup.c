@@ -1,3 +1,4 @@
+/* cgroup: the run's own leaf in the cgroup file system, and the budgets that the kernel keeps there */
 #include "cgroup.h"
 
 #include <errno.h>
@@ -41,7 +42,7 @@ static bool set_number(int directory, const char *file, uint64_t number) {
 
 static void remove_group(struct group *group, const char *name);
 
-/* A leaf that does not take the limit is no use: drop it, and the guard samples the tree instead. */
+/* A leaf that does not take the limit is of no use: drop it, and the guard samples the tree instead. */
 static void limit_or_drop(struct group *group, const char *file, uint64_t limit, const char *name) {
     if (group->leaf >= 0 && !set_number(group->leaf, file, limit))
         remove_group(group, name);
@@ -66,7 +67,7 @@ void cgroup_make(struct cgroup *cgroup, const struct spec *spec) {
     if (is_kept_for(cgroup, spec) && !has_budget(spec))
         return;
     cgroup_remove(cgroup);
-    if (cgroup->name[0] == '\0') /* of the guard's first run: whoever has to clean up behind a guard knows that one */
+    if (cgroup->name[0] == '\0') /* after the guard's first run: a process that cleans up after a guard knows that id */
         snprintf(cgroup->name, sizeof cgroup->name, "holdfast-%s", spec->run_id);
     group_make(&cgroup->unified, spec->cgroup, cgroup->name);
     cgroup->base_path[0] = '\0';
@@ -76,7 +77,7 @@ void cgroup_make(struct cgroup *cgroup, const struct spec *spec) {
     if (cgroup->controls) {
         if (options->memory_bytes > 0) {
             cgroup->controls = set_number(cgroup->unified.leaf, "memory.max", options->memory_bytes);
-            /* The budget is the tree's: when it is spent, the tree ends, not whichever process was unlucky. */
+            /* The budget belongs to the tree: when it is spent, the whole tree ends, not one process of it. */
             write_small(cgroup->unified.leaf, "memory.oom.group", "1");
         }
         if (options->processes > 0)
@@ -125,7 +126,7 @@ uint64_t cgroup_refused_forks(const struct cgroup *cgroup) {
     return read_count(cgroup->controls ? cgroup->unified.leaf : cgroup->pids.leaf, "pids.events", "max");
 }
 
-/* The leaf's own members: nested runs have leaves below it and are not counted. */
+/* The leaf's own members. Nested runs have leaves below it, and their members are not counted. */
 static int count_members(int leaf) {
     char text[4096];
     int count = 0;
@@ -148,14 +149,14 @@ int cgroup_kill(struct cgroup *cgroup) {
     return write_small(cgroup->unified.leaf, "cgroup.kill", "1") ? members : -1;
 }
 
-/* Moves members up until there are none: they may fork while we do it. A group that cannot be emptied keeps its leaf. */
+/* Moves members up until there are none: they may fork meanwhile. A group that cannot be emptied keeps its leaf. */
 static void move_members_out(const struct group *group) {
     char text[4096];
     for (int round = 0; group->leaf >= 0 && round < MOVE_OUT_ROUNDS; round++) {
         if (read_small(group->leaf, "cgroup.procs", text, sizeof text) <= 0)
             return;
         for (const char *line = text; *line != '\0'; line += strcspn(line, "\n") + (strchr(line, '\n') != NULL))
-            set_number(group->base, "cgroup.procs", strtoull(line, NULL, 10)); /* refused: it has just ended */
+            set_number(group->base, "cgroup.procs", strtoull(line, NULL, 10)); /* refused: the process has just ended */
     }
 }
 
@@ -178,7 +179,7 @@ static void remove_inner(const char *name, bool is_directory, void *context) {
         remove_tree(removal->directory, name, removal->depth);
 }
 
-/* Removes `name` in `base` with all it contains. A nested guard that was killed leaves its own leaf in ours. */
+/* Removes `name` in `base` with everything in it. A nested guard that was killed leaves its own leaf in ours. */
 static bool remove_tree(int base, const char *name, int depth) {
     if (unlinkat(base, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
         return true;

@@ -1,12 +1,14 @@
-/*
- * The run's own cgroup: one leaf in cgroup v2 where a writable place was found, and, when there are budgets to keep and
- * the v2 leaf has no controllers, a leaf in the v1 memory and pids hierarchies.
- *
- * The leaf is one more way to reach the tree, never the proof that it is gone: that is waitpid's ECHILD. It makes the
- * kill atomic, and it lets others finish the job should this guard be killed.
- */
+/* cgroup: the run's own leaf in the cgroup file system, and the budgets that the kernel keeps there */
 #ifndef HOLDFAST_CGROUP_H
 #define HOLDFAST_CGROUP_H
+
+/*
+ * The guard makes one leaf in cgroup v2 where there is a writable directory for it. When there are budgets and the v2
+ * leaf has no controllers, it also makes a leaf in the v1 memory and pids hierarchies.
+ *
+ * The leaf is one more way to reach the tree. It never proves that the tree is gone: only waitpid's ECHILD does. The
+ * leaf makes the kill atomic, and it lets others finish the job if this guard is killed.
+ */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,47 +16,48 @@
 #include "spec.h"
 
 struct group {
-    int base; /* -1: there is none */
+    int base; /* the directory that holds the leaf; -1: no group */
     int leaf;
 };
 
 struct cgroup {
     struct group unified; /* v2 */
-    struct group memory;  /* where the memory budget is kept: a v1 leaf */
-    struct group pids;
+    struct group memory;  /* a v1 leaf that keeps the memory budget */
+    struct group pids;    /* a v1 leaf that keeps the process budget */
     bool controls; /* the v2 leaf keeps the budgets */
     bool entered_at_clone;
     char name[96];
-    char base_path[256]; /* where the leaf is; empty: not to be kept */
+    char base_path[256]; /* the directory that holds the v2 leaf; empty: the leaf is not kept for the next run */
 };
 
-/* No cgroup at all: what everything else here copes with. */
+/* No cgroup at all. Every function here copes with that. */
 void cgroup_none(struct cgroup *cgroup);
-/* Makes the leaves, or takes the one that was kept. */
+/* Makes the leaves, or takes the leaf that was kept after the last run. */
 void cgroup_make(struct cgroup *cgroup, const struct spec *spec);
 /*
- * Puts the held child into what clone3 could not put it into. A leaf that it cannot enter is given up: the report then
- * says `subreaper`, and budgets are sampled.
+ * Puts the held child into the leaves that clone3 could not put it into. The guard gives up a leaf that the child
+ * cannot enter: the report then says `subreaper`, and the guard samples the budgets.
  */
 void cgroup_add_child(struct cgroup *cgroup, int pid);
 bool cgroup_keeps_memory(const struct cgroup *cgroup);
 bool cgroup_keeps_pids(const struct cgroup *cgroup);
-/* How often the kernel killed for memory, or refused a fork, in this run. */
+/* How often in this run the kernel killed a process for memory, or refused a fork. */
 uint64_t cgroup_oom_kills(const struct cgroup *cgroup);
 uint64_t cgroup_refused_forks(const struct cgroup *cgroup);
 /*
- * SIGKILL to every member at once; returns how many there were. -1 when that cannot be done here. The leaf is not kept after
- * that: from then on the kernel (seen on 6.18) kills whatever is cloned straight into it.
+ * Sends SIGKILL to all members at once. Returns how many there were, or -1 when that is not possible here. The leaf is
+ * not kept after that: from then on the kernel (seen on 6.18) kills every process that is cloned straight into it.
  */
 int cgroup_kill(struct cgroup *cgroup);
-/* Stragglers that are to be left alone go where the guard itself is. */
+/* Moves stragglers that the run leaves alone into the group above the leaf. */
 void cgroup_move_members_out(const struct cgroup *cgroup);
 /*
- * A guard that keeps one run after another keeps its leaf, too: the tree is gone, so it is empty. Not one with budgets,
- * whose counts begin anew with every run, nor one with leaves of nested runs inside. The next one has the same name.
+ * Keeps the leaf for the next run of this guard. The tree is gone, so the leaf is empty. A leaf with budgets is not
+ * kept, because its counts must begin anew with every run, nor is one that holds leaves of nested runs. The leaf keeps
+ * its name.
  */
 void cgroup_keep(struct cgroup *cgroup, const struct spec *spec);
-/* Removes the leaves, with what nested runs may have left inside. */
+/* Removes the leaves, and what nested runs may have left in them. */
 void cgroup_remove(struct cgroup *cgroup);
 
 #endif

@@ -1,3 +1,4 @@
+/* clock: the two clocks of the guard, and the timers of a run */
 #include "clock.h"
 
 static uint64_t read_clock(clockid_t clock) {

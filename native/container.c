@@ -1,3 +1,4 @@
+/* container: a run whose command runs in a container, where the agent keeps it */
 #include "container.h"
 
 #include <errno.h>
@@ -8,9 +9,9 @@
 #include "ladder.h"
 #include "phases.h"
 
-#define NOTE_WAIT_NS 1000000000u /* for what an agent says on one way when the other has ended already */
+#define NOTE_WAIT_NS 1000000000u /* how long the agent's note may take after the attaching client has ended */
 #define LOOK_AGAIN_NS 150000000u
-#define CLIENTS_PASS_NS 1000000000u /* how long a runtime's clients may take to end behind what they lead to */
+#define CLIENTS_PASS_NS 1000000000u /* how long the runtime's clients may take to end after the tree */
 
 enum { NOTES_AT_ONCE = 64 };
 
@@ -29,14 +30,14 @@ static void lose_container(struct run *run, enum container_why why) {
         run_begin_stop(run);
 }
 
-/* Nobody is left inside: only the runtime's clients have to end, and they still bring output. */
+/* Nobody is left in the container. Only the runtime's clients have to end, and they still bring output. */
 static void await_clients(struct run *run) {
     run->phase = PHASE_STOPPING;
     timers_clear(&run->timers);
     ladder_await_last(run);
 }
 
-/* The command has exited and its output has arrived, or had its time: what leader_left is to other runs. */
+/* The command has exited, and its output has arrived or has had its time. On the host this is leader_left. */
 static void output_passed(struct run *run) {
     timer_off(&run->timers, TIMER_AGENT);
     struct fact_stragglers stragglers = {.count = run->agent.stragglers, .policy = run->spec.options.stragglers};
@@ -68,7 +69,7 @@ static void command_exited(struct run *run, const struct note *note) {
     if (run->phase != PHASE_RUNNING)
         return;
     run->phase = PHASE_LINGERING;
-    timers_clear(&run->timers); /* it was in time; what is on its way is, too */
+    timers_clear(&run->timers); /* it exited in time, and output that is on its way is in time, too */
     timer_set(&run->timers, TIMER_AGENT, clock_after(clock_now(), run->spec.options.drain_ns));
 }
 
@@ -79,7 +80,7 @@ static void nobody_left_inside(struct run *run, const struct note *note) {
         await_clients(run);
 }
 
-/* The link has broken. Before an agent was met that is a refusal; after its last word it is as it should be. */
+/* The link has broken. Before the agent was met, that is a refusal. After its last note, that is as it should be. */
 static void agent_silent(struct run *run) {
     if (run->agent.state == AGENT_GONE)
         return;
@@ -95,10 +96,10 @@ static void agent_met(struct run *run) {
     if (run->phase != PHASE_HELD)
         return;
     agent_link_send_spec(&run->agent, &run->spec);
-    if (run->agent.client_left) /* the client that attaches; the command itself waits for STARTED */
+    if (run->agent.client_left)
         lose_container(run, CONTAINER_REFUSED);
     else
-        spawn_release();
+        spawn_release(); /* lets the attaching client go; the command itself waits for STARTED */
 }
 
 static void command_held(struct run *run, const struct note *note) {
@@ -112,8 +113,8 @@ static void command_held(struct run *run, const struct note *note) {
 }
 
 /*
- * What comes out of a container is not to be trusted: each thing is said once, when it can be so. A second HELLO means that
- * what the first agent kept, nobody keeps any more.
+ * The guard does not trust what comes out of a container. It accepts each note only in the states in which it can be
+ * true. A second HELLO means that a new agent has come, and nobody keeps what the first one kept.
  */
 static bool is_expected(const struct agent_link *link, const struct note *note) {
     if (note->count < 0 || note->user_us < 0 || note->system_us < 0 || note->max_rss_kib < 0)
@@ -134,14 +135,14 @@ static bool is_expected(const struct agent_link *link, const struct note *note) 
     case NOTE_GONE:
         return link->state != AGENT_ENTERING;
     default:
-        return false; /* a guard's word, or none */
+        return false; /* a note that only guards send, or none at all */
     }
 }
 
 static void take_note(struct run *run, const struct note *note) {
     const struct fact_signalled signalled = {note->signal, note->rung, note->reached, note->refused};
     const struct fact_warned warned = {note->signal, note->reached};
-    if (!is_expected(&run->agent, note)) { /* not our agent's language */
+    if (!is_expected(&run->agent, note)) { /* not a note of our agent */
         agent_link_close(&run->agent);
         agent_silent(run);
         return;
@@ -154,7 +155,7 @@ static void take_note(struct run *run, const struct note *note) {
         command_held(run, note);
         break;
     case NOTE_FAILED:
-        run->agent.state = AGENT_GONE; /* nothing of it ever ran */
+        run->agent.state = AGENT_GONE; /* the command never ran */
         if (run->phase == PHASE_RUNNING || run->phase == PHASE_HELD)
             run_spawn_failed(run, &(struct fact_spawn_failed){note->step, note->error});
         break;
@@ -183,7 +184,7 @@ static void take_note(struct run *run, const struct note *note) {
 static void take_notes(struct run *run) {
     struct note note;
     agent_link_send_rest(&run->agent, &run->spec);
-    for (int taken = 0; taken < NOTES_AT_ONCE; taken++) { /* clocks and owners must not wait for one that talks */
+    for (int taken = 0; taken < NOTES_AT_ONCE; taken++) { /* clocks and owners must not wait for ever */
         switch (agent_link_receive(&run->agent, &note)) {
         case AGENT_NOTE:
             take_note(run, &note);
@@ -204,12 +205,12 @@ static void client_left(struct run *run) {
     if (run->phase == PHASE_HELD && run->agent.state != AGENT_ENTERING)
         lose_container(run, CONTAINER_REFUSED);
     else if (run->phase == PHASE_RUNNING)
-        timer_set(&run->timers, TIMER_AGENT, clock_now() + NOTE_WAIT_NS); /* the agent's word may take another way */
+        timer_set(&run->timers, TIMER_AGENT, clock_now() + NOTE_WAIT_NS); /* the agent's note may still be on its way */
     else if (run->phase == PHASE_LINGERING)
         output_passed(run);
 }
 
-/* What the command wrote may be in the container still: then the fence comes with the drain. */
+/* Then the last output is still in the container, and the fence comes with the drain. */
 static bool output_is_on_its_way(const struct run *run) {
     return run->phase == PHASE_LINGERING && !run->agent.client_left;
 }
@@ -224,19 +225,19 @@ static void release(struct run *run) {
     agent_link_send(&run->agent, NOTE_GO, 0, 0);
 }
 
-static void check_exec(struct run *run) { (void)run; } /* a client that could not be executed has ended: conclude() */
+static void check_exec(struct run *run) { (void)run; } /* such a client has ended: conclude() sees that */
 
 static void child_changed(struct run *run, pid_t pid, int wait_status, const struct rusage *usage) {
-    (void)usage; /* of a client; the agent tells that of the command */
+    (void)usage; /* that of a client; the agent tells the command's */
     if (!WIFEXITED(wait_status) && !WIFSIGNALED(wait_status))
         return;
     agent_link_reaped(&run->agent, pid, wait_status);
     if (pid == run->leader)
-        run->leader = 0; /* the client that attached: how the command ended, the agent tells */
+        run->leader = 0; /* the attaching client; the agent tells how the command ended */
 }
 
 static void conclude(struct run *run, bool leader_has_left) {
-    (void)leader_has_left; /* looked at below: a client may have left before we could draw conclusions from it */
+    (void)leader_has_left; /* below, the client counts as gone also when it left before the agent was met */
     const bool undecided = run_may_begin_stop(run) || run->phase == PHASE_HELD;
     take_notes(run);
     if (run->agent.state == AGENT_LOST && run->agent.look_pid == 0 && !timer_is_set(&run->timers, TIMER_AGENT))
@@ -254,7 +255,7 @@ static void conclude(struct run *run, bool leader_has_left) {
     if (!run->children_gone || (run->phase != PHASE_STOPPING && run->phase != PHASE_LINGERING))
         return;
     if (run->agent.state == AGENT_LOST)
-        agent_link_look(&run->agent, &run->spec); /* our children are gone; what of those inside? */
+        agent_link_look(&run->agent, &run->spec); /* our own children are gone: is the tree in the container, too? */
     else
         run_begin_drain(run, agent_link_tree(&run->agent));
 }
@@ -266,7 +267,7 @@ void container_overdue(struct run *run) {
     else if (run->phase == PHASE_HELD)
         lose_container(run, CONTAINER_REFUSED);
     else if (run->phase == PHASE_RUNNING && run->agent.client_left)
-        lose_container(run, CONTAINER_UNREACHABLE); /* the ladder reaches them all the same */
+        lose_container(run, CONTAINER_UNREACHABLE); /* the ladder reaches the tree all the same */
     else if (run->phase == PHASE_LINGERING && run->agent.state == AGENT_EXITED && !run->agent.client_left)
         output_passed(run);
 }
@@ -275,7 +276,7 @@ void container_overdue(struct run *run) {
 
 static bool is_reachable(const struct run *run) { return agent_link_is_reachable(&run->agent); }
 
-/* What is said here is recorded when the agent answers. */
+/* The guard records a signal when the agent answers. */
 static void ask(struct run *run, int signal, size_t rung) { agent_link_send(&run->agent, NOTE_ASK, signal, (int)rung); }
 
 static void kill_tree(struct run *run) { agent_link_send(&run->agent, NOTE_KILL, SIGKILL, (int)run->spec.rungs - 1); }
@@ -286,7 +287,7 @@ static void kill_clients(struct run *run) {
         kill(run->leader, SIGKILL);
 }
 
-/* The agent repeats it there. As long as it does, its clients are needed to hear the end. */
+/* The agent repeats SIGKILL in the container. While it does, the clients must live to bring us the end. */
 static uint64_t kill_again(struct run *run) {
     if (!agent_link_is_reachable(&run->agent))
         kill_clients(run);
@@ -295,12 +296,12 @@ static uint64_t kill_again(struct run *run) {
 
 static void give_up(struct run *run) {
     kill_clients(run);
-    agent_link_close(&run->agent); /* tells the agent, when it wakes up, to end what it has */
+    agent_link_close(&run->agent); /* orders the agent, should it wake up, to end everything */
     run_begin_drain(run, agent_link_tree(&run->agent));
 }
 
 static int survivors(const struct run *run, char *text, size_t size, size_t *length) {
-    (void)text; /* their numbers mean nothing out here */
+    (void)text; /* their PIDs mean nothing on the host */
     (void)size;
     *length = 0;
     return run->agent.survivors;

@@ -1,15 +1,17 @@
-/*
- * A run whose command is in a container: what its agent says, and what its silence means, in each phase. The way there is
- * agent_link.h; how any run goes on and ends is run.c's.
- */
+/* container: a run whose command runs in a container, where the agent keeps it */
 #ifndef HOLDFAST_CONTAINER_H
 #define HOLDFAST_CONTAINER_H
+
+/*
+ * This file decides what each note of the agent means in each phase, and what its silence means. agent_link.h has the
+ * link; run.c and phases.c have what every run does.
+ */
 
 #include "location.h"
 
 extern const struct location container_location;
 
-/* TIMER_AGENT: something that should have been said was not. */
+/* TIMER_AGENT is due: the agent, or the runtime, has not said what it should have said. */
 void container_overdue(struct run *run);
 
 #endif

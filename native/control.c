@@ -1,3 +1,4 @@
+/* control: the sockets of a run's owners, and the packets on them */
 #include "control.h"
 
 #include <errno.h>
@@ -25,10 +26,11 @@ void control_open(struct control *control, int first) {
 
 enum control_news control_receive(struct control *control, int index, struct request *request) {
     struct iovec parts[2] = {{&request->frame, sizeof request->frame}, {&request->body, sizeof request->body}};
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2}; /* no control buffer: descriptors sent to us are refused */
+    /* No control buffer: the kernel drops descriptors that an owner sends. */
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
     memset(&request->body, 0, 64); /* a short payload reads as zeros */
     ssize_t got = recvmsg(control->owners[index].fd, &message, MSG_DONTWAIT);
-    if (got < 0 && errno == ECONNRESET) /* it closed with our wakes unread: said once, ahead of what it sent before */
+    if (got < 0 && errno == ECONNRESET) /* it closed with wakes of ours unread; what it sent before comes next */
         got = recvmsg(control->owners[index].fd, &message, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return CONTROL_NOTHING;
@@ -38,7 +40,7 @@ enum control_news control_receive(struct control *control, int index, struct req
         return CONTROL_REQUEST;
     if (got <= 0)
         return CONTROL_GONE;
-    request->frame.type = 0; /* not a packet of ours: answered as not understood */
+    request->frame.type = 0; /* not a packet of ours: the answer will be EINVAL */
     request->frame.length = 0;
     return CONTROL_REQUEST;
 }
@@ -64,7 +66,7 @@ int control_accept(struct control *control) {
     return -1;
 }
 
-/* Never waits: an owner that does not read has wakes of ours unread, and those say all that this one would. */
+/* Never waits. An owner that does not read has unread wakes of ours, and those tell it all that this packet would. */
 static void send_packet(const struct owner *owner, uint16_t type, uint64_t ticket, const void *body, size_t length,
                         int descriptor) {
     if (owner->fd < 0)
@@ -84,7 +86,7 @@ static void send_packet(const struct owner *owner, uint16_t type, uint64_t ticke
         message.msg_controllen = sizeof rights.space;
     }
     if (sendmsg(owner->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-        return; /* gone, or not reading: its end-of-file, or its unread wakes, say the rest */
+        return; /* the owner is gone, or does not read: end of file, or the unread wakes, tell it the rest */
 }
 
 void control_answer(struct control *control, const struct request *request, int error, int descriptor) {
@@ -115,8 +117,9 @@ void control_drop(struct control *control, int index) {
 }
 
 /*
- * The guard has them where it has always had them. The kernel gives each the lowest number that is free: the journal
- * comes first, and the last run's is closed, so it is in its place already; stdin's is never free.
+ * Moves a descriptor to the number that it has in every guard. The kernel gives each arriving descriptor the lowest
+ * free number. The journal comes first, and the last run's journal is closed, so the new one has its number already.
+ * The number of stdin is never free.
  */
 static bool put_in_place(int arrived, enum next_descriptor which) {
     static const int place[NEXT_COUNT] = {GUARD_FD_JOURNAL, GUARD_FD_STDIN, GUARD_FD_HEARTBEAT};
@@ -162,12 +165,12 @@ enum control_news control_next_run(struct control *control, char *spec, size_t *
             int arrived[NEXT_COUNT];
             size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
             if (count > NEXT_COUNT || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
-                return CONTROL_GONE; /* not all of it: what pads the buffer has room for one descriptor more */
+                return CONTROL_GONE; /* not everything fitted; the padding of `rights` has room for one more */
             memcpy(arrived, CMSG_DATA(header), count * sizeof(int));
             *length = (size_t)got - sizeof frame;
             return put_all_in_place(arrived, count, frame.at_ns) ? CONTROL_REQUEST : CONTROL_GONE;
         }
-        if (frame.type != PACKET_READ && frame.type != PACKET_GO) { /* a request that crossed the end of the last run */
+        if (frame.type != PACKET_READ && frame.type != PACKET_GO) { /* a request that came after the last run's end */
             struct packet_answer answer = {.error = ESRCH};
             send_packet(&control->owners[0], PACKET_ANSWER, frame.at_ns, &answer, sizeof answer, -1);
         }

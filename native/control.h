@@ -1,9 +1,11 @@
-/*
- * Owners: the one that started the run, on a socket pair, and later ones that connect to the run directory's socket.
- * This file moves packets; what a request means is decided in requests.c.
- */
+/* control: the sockets of a run's owners, and the packets on them */
 #ifndef HOLDFAST_CONTROL_H
 #define HOLDFAST_CONTROL_H
+
+/*
+ * The first owner started the run and has the other end of a socket pair. Later owners connect to the socket in the
+ * run's directory. This file moves packets; requests.c decides what a request means.
+ */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,7 +20,7 @@ struct owner {
     int fd; /* -1: free */
     pid_t pid;
     uid_t uid;
-    bool wants_output; /* wake it at the next output */
+    bool wants_output; /* wake this owner at the next output */
 };
 
 struct request {
@@ -36,23 +38,24 @@ struct request {
 struct control {
     struct owner owners[OWNERS_MAX]; /* [0] is the owner that started the run */
     int listener;                    /* -1: none */
-    bool accept_paused;                       /* accepting failed, for want of descriptors: not now */
+    bool accept_paused;              /* no descriptor was free to accept an owner: try again later */
 };
 
 void control_open(struct control *control, int first);
 enum control_news { CONTROL_NOTHING, CONTROL_REQUEST, CONTROL_GONE };
 /*
- * Takes the next run of a guard that has ended one, if it is there: its descriptors are put in place, its spec into `spec`,
- * which has room for NEXT_SPEC_MAX bytes. GONE: the owner, or what it sent was none.
+ * Takes the next run for a guard that has ended one, if it has arrived. Puts the descriptors into their places and the
+ * spec into `spec`, which has room for NEXT_SPEC_MAX bytes. GONE: the owner closed the socket, or sent a malformed
+ * packet.
  */
 enum control_news control_next_run(struct control *control, char *spec, size_t *length);
 /* Takes the next packet of one owner. */
 enum control_news control_receive(struct control *control, int owner, struct request *request);
-/* Lets a new owner in: same user or root only. Returns its index, or -1. */
+/* Lets a new owner in, if it is the same user or root. Returns its index, or -1. */
 int control_accept(struct control *control);
 void control_answer(struct control *control, const struct request *request, int error, int descriptor);
 void control_wake(struct control *control, uint64_t journal_length);
-/* There is new output: wake those who asked for that, once. */
+/* There is new output: wakes the owners that asked for that, once. */
 void control_wake_readers(struct control *control, uint64_t journal_length);
 void control_drop(struct control *control, int owner);
 

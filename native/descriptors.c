@@ -1,3 +1,4 @@
+/* descriptors: closing and moving open files by their numbers */
 #include "descriptors.h"
 
 #include <fcntl.h>

@@ -6,7 +6,7 @@
 #include "ladder.h"
 #include "phases.h"
 
-#define SAMPLE_SHARE 10u /* sampling a huge tree takes at most a tenth of the time */
+#define SAMPLE_SHARE 10u /* sampling a huge tree takes at most a tenth of the guard's time */
 
 void run_arm_timers(struct run *run, uint64_t now) {
     const struct spec_options *options = &run->spec.options;
@@ -36,7 +36,7 @@ static void check_idle(struct run *run) {
     const struct spec_options *options = &run->spec.options;
     const uint64_t now = clock_now();
     if (output_waits_for_owner(&run->output))
-        activity_seen(&run->activity, now); /* it is its reader that is slow, not the command */
+        activity_seen(&run->activity, now); /* the reader is slow, not the command */
     const uint64_t reaped_us = (uint64_t)(run->usage.user_us + run->usage.system_us);
     uint64_t again = activity_check(&run->activity, options, reaped_us, now);
     if (again > now)

@@ -1,3 +1,4 @@
+/* fork_sharing: a fork without the copy: the child is in the guard's memory until it executes a program */
 #include "fork_sharing.h"
 
 #include <errno.h>
@@ -9,7 +10,7 @@ enum { STACK_SIZE = 16 * 1024 };
 
 static alignas(16) unsigned char stack[STACK_SIZE];
 
-/* The child comes out of the call with all registers but the stack pointer as we had them. */
+/* The child returns from the system call with the guard's registers, all but the stack pointer. */
 static long clone_onto(const struct clone_args *arguments, void (*child)(const void *), const void *context) {
 #if defined(__x86_64__)
     long result;

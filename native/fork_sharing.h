@@ -1,18 +1,21 @@
-/*
- * fork(), without the copy: until it executes a program, the child is in our memory. No page tables are copied, no page
- * is copied when either writes, and exec has nothing to take down; a fortieth of a short run. We go on meanwhile, unlike
- * with vfork(): a program on a file system that does not answer must not stop our clocks.
- *
- * So the child runs on a stack of its own, writes to no memory but that, and makes its system calls with `RAW_SYSCALL`, whose
- * errors are not in errno. There is one such stack: a second child needs the first one gone, or executing.
- */
+/* fork_sharing: a fork without the copy: the child is in the guard's memory until it executes a program */
 #ifndef HOLDFAST_FORK_SHARING_H
 #define HOLDFAST_FORK_SHARING_H
+
+/*
+ * The kernel copies no page tables, it copies no page when either process writes, and exec has nothing to take down.
+ * That saves a fortieth of a short run. Unlike with vfork(), the guard goes on meanwhile: a program on a file system
+ * that does not answer must not stop the clocks.
+ *
+ * So the child runs on a stack of its own, writes to no other memory, and makes its system calls with `RAW_SYSCALL`,
+ * which leaves errno alone. There is one such stack: before a second fork the first child must be gone, or have
+ * executed its program.
+ */
 
 #include <linux/sched.h>
 #include <sys/types.h>
 
-/* Runs child(context), which does not return, in a new process; its number, or -1 with errno. */
+/* Runs child(context), which does not return, in a new process. Returns its PID, or -1 with errno. */
 pid_t fork_sharing(struct clone_args arguments, void (*child)(const void *context), const void *context);
 
 #endif

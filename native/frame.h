@@ -1,16 +1,16 @@
+/* frame: the wire format of the journal, the spec and the control packets */
+#ifndef HOLDFAST_FRAME_H
+#define HOLDFAST_FRAME_H
+
 /*
- * The one wire format: journal, spec and control packets are all made of frames.
- *
  * A frame is a 24-byte little-endian header and `length` bytes of payload. The journal is a 16-byte preamble
- * (FRAME_PREAMBLE, then the u32 FRAME_VERSION and a u32 zero) followed by frames; the spec is frames only; a control
+ * (FRAME_PREAMBLE, then the u32 FRAME_VERSION and a u32 zero) followed by frames. The spec is frames only. A control
  * packet is exactly one frame. src/holdfast/journal/facts.py holds the same tables for Python, and a test compares the
  * two files name by name.
  *
- * A header is valid when its mark and its check are. The check is a CRC-32 of the header's other fields and, except for
- * OUTPUT, of the payload: facts decide outcomes and are small; output is large and decides nothing.
+ * A header is valid when its mark and its check are right. The check is a CRC-32 of the header's other fields and,
+ * except for OUTPUT, of the payload: facts decide outcomes and are small; output is large and decides nothing.
  */
-#ifndef HOLDFAST_FRAME_H
-#define HOLDFAST_FRAME_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -31,7 +31,7 @@ struct frame {
 };
 _Static_assert(sizeof(struct frame) == 24, "the frame header is part of the file format");
 
-/* Facts: what a journal holds. Past tense; payload layouts are the structs below. */
+/* Facts: what a journal holds. Their names are in the past tense; the structs below are their payloads. */
 enum fact {
     FACT_HEADER = 1,           /* JSON, written by the launcher */
     FACT_SPEC = 2,             /* JSON, written by the launcher; no environment values */
@@ -56,9 +56,9 @@ enum fact {
     FACT_OWNER_GONE = 21,      /* struct fact_owner */
     FACT_OWNER_CAME = 22,      /* struct fact_owner */
     FACT_RECORDING_FAILED = 23, /* struct fact_recording_failed */
-    FACT_LOST = 24,            /* struct fact_lost; written by whoever finds the guard gone */
+    FACT_LOST = 24,            /* struct fact_lost; written by the process that finds the guard gone */
     FACT_ENTERED = 25,         /* struct fact_entered, then the container's name */
-    FACT_CONTAINER_LOST = 26,  /* struct fact_container_lost, then what its runtime said */
+    FACT_CONTAINER_LOST = 26,  /* struct fact_container_lost, then the runtime's message */
 };
 
 enum stop_cause { CAUSE_USER = 1, CAUSE_SHUTDOWN, CAUSE_PARENT, CAUSE_SESSION, CAUSE_OWNER, CAUSE_SUPERSEDED };
@@ -80,12 +80,12 @@ struct fact_started {
 };
 struct fact_warned {
     int32_t signal;
-    int32_t reached; /* processes that have a handler for it; the others are spared its default action */
+    int32_t reached; /* processes with a handler for the signal; the others do not get it */
 };
 struct fact_stop_asked {
     int32_t cause;
-    int32_t signal; /* the signal to the guard that asked, or 0 */
-    int32_t by_pid; /* who asked, 0 when unknown */
+    int32_t signal; /* the signal to the guard that asked for the stop, or 0 */
+    int32_t by_pid; /* the process that asked; 0: unknown */
     int32_t by_uid;
 };
 struct fact_expired {
@@ -102,9 +102,9 @@ struct fact_oom {
 };
 struct fact_signalled {
     int32_t signal;
-    int32_t rung; /* 0 for the first; -1 when a caller asked for this one signal */
+    int32_t rung; /* 0 is the first; -1: an owner asked for this one signal */
     int32_t reached;
-    int32_t refused; /* EPERM: somebody else's process */
+    int32_t refused; /* EPERM: a process of another user */
 };
 struct fact_exited {
     int32_t wait_status; /* raw, as wait4 gave it */
@@ -120,17 +120,17 @@ struct fact_stragglers {
 struct fact_drained {
     int32_t how;
     int32_t reserved;
-    uint64_t stdout_bytes; /* recorded, late ones included */
+    uint64_t stdout_bytes; /* recorded bytes, late ones included */
     uint64_t stderr_bytes;
     uint64_t late_bytes;
-    uint64_t dropped_bytes; /* read but not recorded: over the cap, or the journal could not take them */
+    uint64_t dropped_bytes; /* read but not recorded: beyond the cap, or the journal could not take them */
 };
 struct fact_tree {
     int32_t how;
     int32_t count;
 };
 struct fact_end {
-    int64_t user_us; /* the whole tree, as far as it was reaped */
+    int64_t user_us; /* of the whole tree, as far as the guard has reaped it */
     int64_t system_us;
     int64_t max_rss_kib;
 };
@@ -157,8 +157,8 @@ struct fact_lost {
     int32_t reserved;
 };
 struct fact_entered {
-    int32_t pid;       /* of the command, as the container counts */
-    int32_t agent_pid; /* of the one that keeps it there */
+    int32_t pid;       /* of the command, in the PID namespace of the container */
+    int32_t agent_pid; /* of the agent, in the same namespace */
     uint64_t start_ticks;
 };
 struct fact_container_lost {
@@ -166,7 +166,7 @@ struct fact_container_lost {
     int32_t reserved;
 };
 
-/* Spec frames: what the launcher tells the guard. Strings end in NUL; lists are strings one after another. */
+/* Spec frames: what the launcher tells the guard. A string ends in NUL; a list is one string after another. */
 enum spec_part {
     PART_OPTIONS = 32, /* struct spec_options */
     PART_ARGV = 33,
@@ -177,22 +177,22 @@ enum spec_part {
     PART_CGROUP = 38,       /* directory of a writable cgroup v2 in which to make the leaf */
     PART_MEMORY_GROUP = 39, /* directory of a writable cgroup with the memory controller (v1), when there is one */
     PART_PIDS_GROUP = 40,   /* likewise for pids */
-    PART_CONTAINER = 41,    /* the name of the container in which the command is to run; with it come: */
-    PART_ENTER = 42,        /* the command line that runs our agent there; PART_ARGV is the one that attaches to it */
-    PART_COPY = 43,         /* the one that puts the agent there */
-    PART_LOOK = 44,         /* the one that says what became of the container */
-    PART_SWEEP = 45,        /* the one that ends what carries the run's token there */
-    PART_INSIDE = 46,       /* the spec for the agent, whole */
+    PART_CONTAINER = 41,    /* the name of the container in which the command runs; the next five parts come with it */
+    PART_ENTER = 42,        /* the command line that starts the agent there; PART_ARGV attaches to it */
+    PART_COPY = 43,         /* the command line that copies the agent there */
+    PART_LOOK = 44,         /* the command line that says what became of the container */
+    PART_SWEEP = 45,        /* the command line that ends what carries the run's token there */
+    PART_INSIDE = 46,       /* the agent's own spec, whole */
 };
 
 enum spec_flag {
     SPEC_PTY = 1 << 0,             /* stdin is a terminal's slave; GUARD_FD_INPUT is its master */
     SPEC_MERGE = 1 << 1,           /* stderr goes to stdout's pipe */
-    SPEC_KEEP_INPUT = 1 << 2,      /* GUARD_FD_INPUT is the write end of stdin: keep it for the next owner */
+    SPEC_KEEP_INPUT = 1 << 2,      /* GUARD_FD_INPUT is the write end of stdin: keep it for later owners */
     SPEC_LISTEN = 1 << 3,          /* GUARD_FD_LISTEN is a listening socket, GUARD_FD_DIRECTORY its directory */
-    SPEC_OUTPUT_DROPS = 1 << 4,    /* over the output cap: drop and count, do not stop the run */
-    SPEC_NESTED = 1 << 5,          /* a signal to the guard means the parent run wants this one to end */
-    SPEC_OWNED = 1 << 6,           /* the owner going away stops the run */
+    SPEC_OUTPUT_DROPS = 1 << 4,    /* beyond the output cap: drop and count, do not stop the run */
+    SPEC_NESTED = 1 << 5,          /* a signal to the guard comes from the parent run, which wants this one to end */
+    SPEC_OWNED = 1 << 6,           /* the run stops when its owner goes away */
     SPEC_IDLE_OUTPUT = 1 << 7,     /* what counts as activity for the idle clock */
     SPEC_IDLE_CPU = 1 << 8,
     SPEC_IDLE_HEARTBEAT = 1 << 9,
@@ -216,7 +216,7 @@ struct spec_options {
     uint64_t memory_bytes;
     uint64_t processes;
     uint64_t output_bytes;
-    uint64_t window_bytes; /* unread journal bytes after which the child is made to wait; 0: keep everything */
+    uint64_t window_bytes; /* unread journal bytes beyond which the command has to wait; 0: no limit */
 };
 
 struct spec_rung {
@@ -225,7 +225,7 @@ struct spec_rung {
     uint64_t wait_ns;
 };
 
-/* Control packets. Each request but READ is answered by ANSWER with the same ticket. */
+/* Control packets. The guard answers a request with ANSWER and the same ticket, unless it says `no answer` here. */
 enum packet {
     PACKET_STOP = 64,        /* struct packet_stop, then the reason */
     PACKET_SIGNAL = 65,      /* struct packet_signal */
@@ -234,7 +234,7 @@ enum packet {
     PACKET_GIVE_INPUT = 68,  /* answered with the descriptor for stdin or the terminal */
     PACKET_CLOSE_INPUT = 69, /* the guard closes its own copy */
     PACKET_HEARTBEAT = 70,
-    PACKET_NEXT = 71,   /* another run: its spec, and the descriptors NEXT_*; only to a guard that has ended one; no answer */
+    PACKET_NEXT = 71,   /* the next run, for a guard that has ended one: its spec and descriptors; no answer */
     PACKET_GO = 73,     /* the run that came with PACKET_NEXT may start; no answer */
     PACKET_ANSWER = 80, /* struct packet_answer */
     PACKET_WAKE = 81,   /* struct packet_wake */
@@ -256,8 +256,8 @@ struct packet_extend {
     uint64_t by_ns;
 };
 struct packet_read {
-    uint64_t consumed; /* journal offset up to which the owner needs nothing any more; 0 releases nothing */
-    uint64_t seen;     /* journal offset up to which it has read: output beyond it wakes at once; or READ_NO_WAKE */
+    uint64_t consumed; /* the owner needs nothing before this journal offset any more; 0 releases nothing */
+    uint64_t seen;     /* the owner has read up to here: output beyond it wakes at once; or READ_NO_WAKE */
 };
 #define READ_NO_WAKE UINT64_MAX
 struct packet_answer {
@@ -268,9 +268,9 @@ struct packet_wake {
     uint64_t journal_length;
 };
 
-/* Descriptors the guard is started with; the first is the command's stdin. */
+/* Descriptors that the guard is started with. */
 enum guard_fd {
-    GUARD_FD_STDIN = 0,
+    GUARD_FD_STDIN = 0, /* the command's */
     GUARD_FD_JOURNAL = 3,
     GUARD_FD_CONTROL = 4,
     GUARD_FD_SPEC = 5,
@@ -281,12 +281,12 @@ enum guard_fd {
     GUARD_FD_FIRST_FREE = 10,
 };
 
-/* What comes with PACKET_NEXT, in this order. Its ticket has a bit for each that is there; without stdin it is /dev/null. */
+/* The descriptors that come with PACKET_NEXT, in this order; a bit in its ticket for each. Without stdin: /dev/null. */
 enum next_descriptor { NEXT_JOURNAL, NEXT_STDIN, NEXT_HEARTBEAT, NEXT_COUNT };
 /* The longest spec that fits into the packet; a run with a longer one gets a guard of its own. */
 enum { NEXT_SPEC_MAX = 32 * 1024 };
 
-/* Exit codes of the guard itself. Nobody decides anything by them: the journal is the truth. */
+/* Exit codes of the guard itself. They decide nothing: the journal is the truth. */
 enum guard_exit { GUARD_OK = 0, GUARD_BAD_SPEC = 2, GUARD_NO_JOURNAL = 3, GUARD_NO_SETUP = 4 };
 
 #endif

@@ -22,10 +22,10 @@ static enum containment containment(const struct run *run) {
 
 static void release(struct run *run) {
     (void)run;
-    spawn_release(); /* one that is dead already: its SIGCHLD is on the way, and that is what will be recorded */
+    spawn_release(); /* if the child is dead already, its SIGCHLD is on the way, and its end will be recorded */
 }
 
-/* Records that exec has failed, if it has. Whether the command ran may be undecided still while its child is held. */
+/* Records a failed exec, unless the outcome is decided. A child can fail before it is released, so HELD counts, too. */
 static bool exec_has_failed(struct run *run) {
     struct fact_spawn_failed failure;
     if (!spawn_has_failed(&run->spawned, &failure) || (run->phase != PHASE_RUNNING && run->phase != PHASE_HELD))
@@ -46,7 +46,7 @@ static void leader_exited(struct run *run, int wait_status, const struct rusage 
     if (exec_has_failed(run))
         return;
     if (run->started_ns == 0 || run->spawned.failed)
-        return; /* that was our own helper: the command never ran */
+        return; /* it was the held child, or exec failed: the command never ran */
     struct fact_exited exited = {
         .wait_status = wait_status,
         .user_us = microseconds(usage->ru_utime),
@@ -56,7 +56,7 @@ static void leader_exited(struct run *run, int wait_status, const struct rusage 
     run_record_exited(run, &exited);
 }
 
-/* A command that asked to be traced got us as its tracer, and would stand still for ever: we do not trace, it goes on. */
+/* A command that asked to be traced has us as its tracer, and would stand still for ever. The guard lets it go on. */
 static bool was_traced(pid_t pid, int signal_number) {
     return ptrace(PTRACE_DETACH, pid, NULL, signal_number == SIGTRAP ? 0 : signal_number) == 0;
 }
@@ -76,7 +76,7 @@ static void leader_changed(struct run *run, int wait_status, const struct rusage
     }
 }
 
-/* Added up here, and not asked of RUSAGE_CHILDREN: that counts for the life of the guard, not of the run. */
+/* RUSAGE_CHILDREN would not do: it counts for the life of the guard, not of the run. */
 static void add_usage(struct fact_end *total, const struct rusage *usage) {
     total->user_us += microseconds(usage->ru_utime);
     total->system_us += microseconds(usage->ru_stime);
@@ -155,7 +155,7 @@ static void kill_tree(struct run *run) {
 static uint64_t kill_again(struct run *run) {
     cgroup_kill(&run->cgroup);
     if (tree_kill(collect, run).found_new)
-        run->pass_ns = 0; /* a storm: again at once, after a look at clocks and owners */
+        run->pass_ns = 0; /* a storm of forks: again at once, after a look at clocks and owners */
     else
         run->pass_ns = run->pass_ns * 2 < LAST_PASS_NS ? run->pass_ns * 2 + FIRST_PASS_NS : LAST_PASS_NS;
     return run->pass_ns;

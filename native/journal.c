@@ -1,3 +1,4 @@
+/* journal: the append-only record of a run; the guard is its only writer */
 #include "journal.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 enum { FACTS_ROOM = 32 * 1024, RESERVE_STEP = 128 * 1024 };
 #define PAGE_MASK 4095u
 
-/* CRC-32 as zlib has it, half a byte at a time: facts are small, and 64 bytes of table are enough. */
+/* CRC-32 as zlib computes it, half a byte at a time: facts are small, and a table of 64 bytes is enough. */
 static uint32_t crc32(uint32_t crc, const void *data, size_t length) {
     static const uint32_t table[16] = {
         0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
@@ -40,22 +41,22 @@ static struct frame frame_make(uint16_t type, size_t length) {
     return (struct frame){.mark = FRAME_MARK, .type = type, .length = (uint32_t)length, .at_ns = clock_boot()};
 }
 
-/* True when [length, length + needed) and the facts' room behind it are ours. */
+/* Reserves `needed` bytes, and room for facts after them. */
 static bool reserve(struct journal *journal, size_t needed) {
     const uint64_t from = journal->length, wanted = from + needed + FACTS_ROOM;
-    if (wanted > journal->size_limit) { /* a limit on file sizes; reserving room behind the end does not ask for it everywhere */
+    if (wanted > journal->size_limit) { /* not every file system asks for this limit when it reserves room */
         errno = EFBIG;
         return false;
     }
     if (!journal->on_disk || wanted <= journal->reserved_to)
         return true;
-    for (uint64_t ahead = RESERVE_STEP;; ahead = 0) { /* a disk without room for much more may have enough for facts */
+    for (uint64_t ahead = RESERVE_STEP;; ahead = 0) { /* a disk that is almost full may still have room for facts */
         if (fallocate(journal->fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(wanted + ahead - from)) == 0) {
             journal->reserved_to = wanted + ahead;
             return true;
         }
         if (errno != ENOSPC && errno != EDQUOT && errno != EFBIG)
-            return true; /* a file system that cannot reserve: the write itself will tell */
+            return true; /* a file system that cannot reserve: the write will tell */
         if (ahead == 0)
             return false;
     }
@@ -63,9 +64,9 @@ static bool reserve(struct journal *journal, size_t needed) {
 
 bool journal_open(struct journal *journal, int fd) {
     /*
-     * The first byte is the guard's: a POSIX lock belongs to this process, the command we fork never holds it, and the
-     * kernel drops it when we die. The second byte is the launcher's, held on the open file we inherit, so that there is
-     * no moment between the two in which a reader could take a run that is just being started for a lost one.
+     * The first byte is the guard's. A POSIX lock belongs to this process: the command that we fork never holds it, and
+     * the kernel drops it when we die. The second byte is the launcher's, which locks it on the open file that we
+     * inherit. So there is no moment between the two in which a reader could take a starting run for a lost one.
      */
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
     struct stat status;
@@ -76,7 +77,7 @@ bool journal_open(struct journal *journal, int fd) {
     journal->on_disk = status.st_nlink > 0; /* a memfd has no name */
     struct rlimit limit;
     journal->size_limit = getrlimit(RLIMIT_FSIZE, &limit) == 0 ? limit.rlim_cur : UINT64_MAX;
-    reserve(journal, 0); /* room for facts; when even that is not to be had, writing them will tell */
+    reserve(journal, 0); /* room for facts; if there is none, the write will tell */
     return true;
 }
 
@@ -97,9 +98,9 @@ static bool write_whole(struct journal *journal, const void *head, size_t head_l
         if (written <= 0) {
             if (journal->error == 0)
                 journal->error = written < 0 ? errno : EIO;
-            /* Half a frame must not stay behind the next, shorter one. */
+            /* Half a frame must not remain after the next, shorter one. */
             if (ftruncate(journal->fd, (off_t)journal->length) == 0)
-                journal->reserved_to = 0; /* that gave the room ahead back, too */
+                journal->reserved_to = 0; /* that gave the reserved room back, too */
             return false;
         }
         done += (size_t)written;
@@ -112,7 +113,7 @@ void journal_flush(struct journal *journal) {
     if (journal->pending_length == 0)
         return;
     if (write_whole(journal, journal->pending, journal->pending_length, NULL, 0))
-        journal->pending_length = 0; /* otherwise it stays, in order, for the next try */
+        journal->pending_length = 0; /* otherwise the facts stay, in order, for the next try */
 }
 
 void journal_fact_text(struct journal *journal, enum fact type, const void *payload, size_t length, const char *text,
@@ -122,7 +123,7 @@ void journal_fact_text(struct journal *journal, enum fact type, const void *payl
     if (journal->pending_length + size > sizeof journal->pending)
         journal_flush(journal);
     if (journal->pending_length + size > sizeof journal->pending)
-        return; /* the disk has been full for 8 KiB of facts: journal->error is set and is said at the end */
+        return; /* the disk has been full for 8 KiB of facts: the end of the run records journal->error */
     unsigned char *at = journal->pending + journal->pending_length;
     memcpy(at + sizeof frame, payload, length);
     memcpy(at + sizeof frame + length, text, text_length);
@@ -166,5 +167,5 @@ void journal_close(struct journal *journal) {
     journal_flush(journal);
     const bool has_spare_room = journal->on_disk && journal->reserved_to > journal->length;
     if (has_spare_room && ftruncate(journal->fd, (off_t)journal->length) < 0)
-        return; /* the room stays reserved; the record is whole all the same */
+        return; /* the room stays reserved, but the record is whole */
 }

@@ -1,16 +1,16 @@
-/*
- * The journal: append-only frames, one writer.
- *
- * Facts are gathered in a small buffer and written together; journal_flush() is called before anything that the facts
- * explain can be seen from outside: before the command may run, before a signal is sent, before an owner is woken and
- * before the guard sleeps. So a reader may learn late that something happened, never early, and never out of order.
- *
- * Frames are written at an explicit offset: a write that fails half-way is cut off again and the next one starts at
- * the same place. For a journal on a disk some room ahead is reserved, so that facts can still be recorded when output
- * has filled the disk.
- */
+/* journal: the append-only record of a run; the guard is its only writer */
 #ifndef HOLDFAST_JOURNAL_H
 #define HOLDFAST_JOURNAL_H
+
+/*
+ * The guard gathers facts in a small buffer and writes them together. It calls journal_flush() before anything that
+ * the facts explain can be seen from outside: before the command may run, before it sends a signal, before it wakes an
+ * owner and before it sleeps. So a reader may learn late that something happened, never early, and never out of order.
+ *
+ * Every frame is written at an explicit offset: a write that fails half-way is cut off again, and the next one starts
+ * at the same place. On a disk the guard reserves some room ahead, so that it can still record facts when output has
+ * filled the disk.
+ */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,11 +21,11 @@
 struct journal {
     int fd;
     bool on_disk;
-    int error;              /* errno of the first write that failed, 0 when all went well */
-    uint64_t length;        /* where the next frame goes */
-    uint64_t size_limit;          /* RLIMIT_FSIZE: output ends short of it, so that facts have room */
-    uint64_t reserved_to;   /* room that is already ours, on disk */
-    uint64_t released_to;   /* bytes before this have been given back to the kernel */
+    int error;            /* errno of the first write that failed; 0: all went well */
+    uint64_t length;      /* where the next frame goes */
+    uint64_t size_limit;  /* RLIMIT_FSIZE: output ends short of it, so that facts have room */
+    uint64_t reserved_to; /* the room up to this offset is reserved on disk */
+    uint64_t released_to; /* the memory before this offset was given back to the kernel */
     size_t pending_length;
     unsigned char pending[8192];
 };
@@ -39,9 +39,9 @@ void journal_fact_text(struct journal *journal, enum fact type, const void *payl
 /* False when the bytes could not be recorded; journal->error says why. */
 bool journal_output(struct journal *journal, uint8_t stream, uint8_t flags, const void *data, size_t length);
 void journal_flush(struct journal *journal);
-/* The owner has read up to here and will not come back: give the memory back (memfd only). */
+/* The owner has read up to `consumed` and needs it no more: gives the memory back (memfd only). */
 void journal_release(struct journal *journal, uint64_t consumed);
-/* Flush, and give back the room that was reserved and not needed. */
+/* Flushes, and gives back the reserved room that was not needed. */
 void journal_close(struct journal *journal);
 
 #endif

@@ -1,3 +1,4 @@
+/* ladder: how a run's tree is ended: graceful signals first, SIGKILL last */
 #include "ladder.h"
 
 #include "phases.h"
@@ -22,9 +23,9 @@ void ladder_repeat_last(struct run *run) {
 }
 
 void ladder_climb(struct run *run) {
-    run_announce(run); /* the verdict is out before anybody is hurt */
+    run_announce(run); /* the verdict is announced before the first signal */
     if (run->rung >= run->spec.rungs)
-        return; /* already at the top, and it is being repeated */
+        return; /* the last rung has been climbed, and the guard repeats it */
     const uint64_t now = clock_now();
     if ((run->bound_ns > 0 && now >= run->bound_ns) || !run->location->is_reachable(run))
         ladder_skip_to_last(run);
@@ -34,7 +35,7 @@ void ladder_climb(struct run *run) {
         ladder_await_last(run);
         return;
     }
-    run_collect(run); /* so that the walk meets the living */
+    run_collect(run); /* so that the walk does not meet the dead */
     run->location->ask(run, rung->signal, run->rung - 1);
     uint64_t due = clock_after(now, rung->wait_ns);
     timer_set(&run->timers, TIMER_RUNG, run->bound_ns > 0 && run->bound_ns < due ? run->bound_ns : due);

@@ -1,19 +1,22 @@
-/*
- * The ladder: graceful first, SIGKILL last, once in the whole of Holdfast.
- *
- * A rung sends its signal to every process of the tree, and SIGCONT after it; its grace is over when its wait has
- * passed, and the ladder is over when the tree is gone, not when the leader is. The last rung is always SIGKILL; it
- * is repeated until waitpid says ECHILD, or until kill-wait has passed and the survivors are named.
- */
+/* ladder: how a run's tree is ended: graceful signals first, SIGKILL last */
 #ifndef HOLDFAST_LADDER_H
 #define HOLDFAST_LADDER_H
 
+/*
+ * All of Holdfast has this one ladder. A rung sends its signal to every process of the tree, and then SIGCONT. The
+ * grace of a rung is over when its wait has passed. The ladder is over when the tree is gone, not when the leader is.
+ * The last rung is always SIGKILL. The guard repeats it until waitpid says ECHILD, or until kill-wait has passed and
+ * the journal names the survivors.
+ */
+
 struct run;
 
+/* Climbs the next rung. Does nothing after the last one. */
 void ladder_climb(struct run *run);
+/* The next rung to climb is the last one. */
 void ladder_skip_to_last(struct run *run);
 void ladder_repeat_last(struct run *run);
-/* Nothing to signal: only wait, as the last rung does, for what has been killed already. */
+/* Sends nothing: only waits, as the last rung does, for what has been killed already. */
 void ladder_await_last(struct run *run);
 
 #endif

@@ -13,20 +13,21 @@
 struct run;
 
 /*
- * The two tables are host_location (host.h) and container_location (container.h). On the host the tree descends from this
- * guard. In a container it descends from the agent; the guard's own children are clients of the container's runtime.
+ * There are two tables: host_location (host.h) and container_location (container.h). On the host the tree descends
+ * from this guard. In a container it descends from the agent, and the guard's own children are clients of the
+ * container's runtime.
  */
 struct location {
     enum containment (*containment)(const struct run *run);
 
     /* The start. */
-    void (*release)(struct run *run);    /* STARTED is on record: let the held command go on */
-    void (*check_exec)(struct run *run); /* look whether the command could not be executed, and record that */
+    void (*release)(struct run *run);    /* STARTED is on record: lets the held command go on */
+    void (*check_exec)(struct run *run); /* looks whether exec has failed, and records that */
 
     /* Children of the guard. */
     void (*child_changed)(struct run *run, pid_t pid, int wait_status, const struct rusage *usage);
     void (*conclude)(struct run *run, bool leader_has_left); /* the second half of run_reap */
-    bool (*output_is_on_its_way)(const struct run *run); /* the command has exited, but not all it wrote is in our pipes */
+    bool (*output_is_on_its_way)(const struct run *run); /* the command has exited, its output is not all here */
 
     /* The ladder. */
     bool (*is_reachable)(const struct run *run);

@@ -30,7 +30,7 @@ void loop_take_signals(struct run *run, int fd) {
         loop_take_signal(run, &info);
 }
 
-/* Those that are due now: one that is set again for at once has to wait for the next turn, behind owners and output. */
+/* Acts on timers that are due now. A timer that is set again for now waits for the next turn: owners come before it. */
 static void fire_timers(struct run *run) {
     const uint64_t now = clock_now();
     for (int i = 0; i < TIMER_COUNT && run->phase != PHASE_ENDED; i++) {
@@ -51,14 +51,14 @@ static void watch(const struct run *run, struct pollfd *watched, int signals) {
     watched[WATCH_OWNER] = (struct pollfd){run->owner_process, POLLIN, 0};
     watched[WATCH_AGENT] = (struct pollfd){run->agent.fd, run->agent.unsent > 0 ? POLLIN | POLLOUT : POLLIN, 0};
     watched[WATCH_LISTENER] = (struct pollfd){run->control.accept_paused ? -1 : run->control.listener, POLLIN, 0};
-    for (int i = 0; i < STREAM_COUNT; i++) /* without a descriptor, since POLLHUP cannot be masked */
+    for (int i = 0; i < STREAM_COUNT; i++) /* -1 for a stream that has to wait: POLLHUP cannot be masked */
         watched[WATCH_STREAM + i] =
             (struct pollfd){waits || run->output.streams[i].hung ? -1 : run->output.streams[i].fd, POLLIN, 0};
     for (int i = 0; i < OWNERS_MAX; i++)
         watched[WATCH_CONTROL + i] = (struct pollfd){run->control.owners[i].fd, POLLIN, 0};
 }
 
-/* Only descriptors that there are: the kernel refuses more entries than a process may have open files. */
+/* Polls only the open descriptors: the kernel refuses more entries than a process may have open files. */
 static void poll_present(struct pollfd *watched, const struct timespec *timeout) {
     struct pollfd present[WATCH_COUNT];
     int place[WATCH_COUNT], count = 0;
@@ -69,14 +69,14 @@ static void poll_present(struct pollfd *watched, const struct timespec *timeout)
         }
     }
     if (ppoll(present, (nfds_t)count, timeout, NULL) < 0)
-        return; /* nothing is ready then, and clocks go on */
+        return; /* nothing is ready then, and the clocks go on */
     for (int i = 0; i < count; i++)
         watched[place[i]].revents = present[i].revents;
 }
 
 static void wait_for_something(const struct run *run, struct pollfd *watched) {
     const enum timer timer = timers_next(&run->timers);
-    struct timespec timeout = {0, 0}; /* more dead to be taken away: look, but do not wait */
+    struct timespec timeout = {0, 0}; /* there are more dead to reap: look, but do not wait */
     if (!run->reap_again) {
         if (timer == TIMER_COUNT) {
             poll_present(watched, NULL);
@@ -96,7 +96,7 @@ void loop_start_if_allowed(struct run *run) {
 
 /* Takes what the kernel and the agent in a container report: a failed exec, signals, processes that have ended. */
 static void take_reports(struct run *run, const struct pollfd *watched, int signals) {
-    run->location->check_exec(run); /* not waited for: a failure is followed by SIGCHLD, and success is no news */
+    run->location->check_exec(run); /* the guard does not wait for exec: SIGCHLD follows a failure */
     if (watched[WATCH_SIGNALS].revents)
         loop_take_signals(run, signals);
     if ((run->reap_again || watched[WATCH_AGENT].revents) && run->phase != PHASE_ENDED)
@@ -107,7 +107,7 @@ static void first_owner_died(struct run *run) {
     close(run->owner_process);
     run->owner_process = -1;
     if (run->control.owners[0].fd >= 0)
-        requests_serve(run, 0); /* its last words come first: it may have asked for something before it died */
+        requests_serve(run, 0); /* its last packets come first: it may have asked for something before it died */
     if (run->control.owners[0].fd >= 0)
         requests_owner_left(run, 0);
 }

@@ -6,12 +6,12 @@
 
 #include "run.h"
 
-/* One turn: what the kernel reports first, requests next, then output, and clocks last: see the rule in run.h. */
+/* One turn: first what the kernel reports, then requests, then output, and clocks last: see the rule in run.h. */
 void loop_turn(struct run *run, int signals);
 /* Acts on a signal to the guard, or on all that wait in the signalfd `signals`, up to the end of the run. */
 void loop_take_signal(struct run *run, const struct signalfd_siginfo *info);
 void loop_take_signals(struct run *run, int signals);
-/* Starts a held command, unless its owner has not let it go yet. In a container it starts when its agent holds it. */
+/* Starts a held command when its owner allows it. A command in a container starts when its agent holds it. */
 void loop_start_if_allowed(struct run *run);
 
 #endif

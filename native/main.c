@@ -1,8 +1,9 @@
+/* main: the entry point of the guard: set-up, and one run after another */
 /*
- * holdfast-guard: keeps one run. Started by the library with the descriptors of `enum guard_fd`; takes no arguments
- * (the run's id, and room for a later one's, are for those who list processes). As `holdfast-guard inside ...` it is
- * the guard's agent in a container.
- * Everything it knows it writes to the journal; its exit code (`enum guard_exit`) decides nothing.
+ * The library starts holdfast-guard with the descriptors of `enum guard_fd`. The guard needs no arguments: the run's
+ * id on its command line, and room for the id of a later run, are for tools that list processes. As `holdfast-guard
+ * inside ...` the program is the agent in a container (agent.h). The guard writes everything it knows to the journal.
+ * Its exit code (`enum guard_exit`) decides nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,15 +25,15 @@
 #include "requests.h"
 #include "tree.h"
 
-#define ENTER_WAIT_NS 30000000000u /* a container that lets nobody in for so long will not */
+#define ENTER_WAIT_NS 30000000000u /* how long a container may take to let the agent in */
 
 static struct run run;
-static char *shown_run_id; /* the place in our command line for the run that is kept; NULL: only one run */
-static struct signalfd_siginfo early_signal; /* a signal that came when there was no run */
+static char *shown_run_id; /* where our command line has room for the current run's id; NULL: nowhere */
+static struct signalfd_siginfo early_signal; /* a signal that came while there was no run */
 
 /* ── setting up ───────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* Whatever else was open in the process that started us ends here: neither we nor the command may keep it open. */
+/* Closes everything else that was open in the process that started us: neither guard nor command may keep it open. */
 static bool take_descriptors(void) {
     close_between(GUARD_FD_FIRST_FREE, ~0u, 0);
     close_between(GUARD_FD_JOURNAL, GUARD_FD_FIRST_FREE - 1, CLOSE_RANGE_CLOEXEC);
@@ -56,44 +57,44 @@ static int take_signals(void) {
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         sigaddset(&taken, numbers[i]);
     int low = signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC);
-    int fd = fcntl(low, F_DUPFD_CLOEXEC, GUARD_FD_FIRST_FREE); /* out of the way of what a run brings */
+    int fd = fcntl(low, F_DUPFD_CLOEXEC, GUARD_FD_FIRST_FREE); /* above the numbers of a run's descriptors */
     close(low);
-    /* Everything is blocked: what a terminal, a broken pipe or a limit sends must not end the one who watches. */
+    /* All signals are blocked: a signal from a terminal, a broken pipe or a limit must not end the guard. */
     sigfillset(&all);
     return sigprocmask(SIG_SETMASK, &all, NULL) < 0 ? -1 : fd;
 }
 
 /*
- * Watches the process that started us: a fork of it may keep the control socket open after it has died. For each run
- * anew, or not: whoever started us does so once.
+ * Watches the process that started us: a fork of it may keep the control socket open after it has died. The guard
+ * opens the pidfd once, because the same process owns all its runs. False: that process has died already.
  */
 static bool watch_owner(void) {
     if ((run.spec.options.flags & SPEC_OWNED) == 0 || run.spec.options.owner_pid <= 0)
         return true;
     if (run.owner_process < 0)
         run.owner_process = (int)syscall(SYS_pidfd_open, run.spec.options.owner_pid, 0);
-    return getppid() == run.spec.options.owner_pid; /* otherwise it died before we looked, and the number is nobody's */
+    return getppid() == run.spec.options.owner_pid; /* otherwise it died before we looked, and its PID means nothing */
 }
 
 /*
- * The command has its stdin; we let go of ours: a pipe must break when the command stops reading, a terminal must hang up
- * when it is closed. Before that, as a shell would, the command's group becomes the terminal's foreground group. The guard
- * leads the session, so that group is not an orphaned one and Ctrl-Z stops it.
+ * The command has its stdin, so the guard closes its own: a pipe must break when the command stops reading, and a
+ * terminal must hang up when it is closed. Before that, as a shell would, the guard makes the command's group the
+ * foreground group of the terminal. The guard leads the session, so that group is not orphaned and Ctrl-Z stops it.
  */
 static void hand_over_stdin(void) {
     if ((run.spec.options.flags & SPEC_PTY) && run.leader > 0) {
-        setpgid(run.leader, run.leader); /* the child does the same: whoever comes first */
+        setpgid(run.leader, run.leader); /* the child does the same: either may come first */
         tcsetpgrp(0, run.leader);
     }
     dup2(1, 0);
     static bool is_out_of_the_way;
-    if (!is_out_of_the_way) /* the command has its directory; we would only keep its file system busy */
+    if (!is_out_of_the_way) /* the command is in its directory; we would only keep that file system busy */
         is_out_of_the_way = chdir("/") == 0;
 }
 
 /* ── the steps ────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* The terminal's two uses are kept apart: its output ends when we say so, its input can be handed to another owner. */
+/* A terminal gets two descriptors: the guard closes the one for output, and may hand the one for input to an owner. */
 static bool open_stdio(struct child_stdio *stdio) {
     const uint32_t flags = run.spec.options.flags;
     run.input = (flags & SPEC_KEEP_INPUT) ? GUARD_FD_INPUT : -1;
@@ -103,7 +104,7 @@ static bool open_stdio(struct child_stdio *stdio) {
     return run.input >= 0 && ioctl(0, TIOCSCTTY, 0) == 0 && output_open(&run.output, GUARD_FD_INPUT, true, stdio);
 }
 
-/* Everything up to the held child; what fails is recorded as the reason why the command never ran. */
+/* Everything up to the held child. A failure is recorded as the reason why the command never ran. */
 static void prepare(void) {
     struct child_stdio stdio = {-1, -1};
     struct fact_spawn_failed failure = {.step = STEP_SETUP};
@@ -132,7 +133,7 @@ static void prepare(void) {
         run_never_started(&run, &failure);
 }
 
-/* One run, from its spec to its end. */
+/* Keeps one run, from its spec to its end. */
 static int keep_run(int signals) {
     close_unless(SPEC_PTY | SPEC_KEEP_INPUT, GUARD_FD_INPUT);
     close_unless(SPEC_LISTEN, GUARD_FD_LISTEN);
@@ -145,7 +146,7 @@ static int keep_run(int signals) {
     run.control.listener = (flags & SPEC_LISTEN) ? GUARD_FD_LISTEN : -1;
     const bool owner_lives = watch_owner();
     prepare();
-    /* What was asked for before the start comes before it: the command is never executed. */
+    /* A stop that was asked for before the start comes before it: the command is never executed. */
     if (run.phase == PHASE_HELD && early_signal.ssi_signo != 0)
         loop_take_signal(&run, &early_signal);
     if (run.phase == PHASE_HELD)
@@ -162,14 +163,14 @@ static int keep_run(int signals) {
     return GUARD_OK;
 }
 
-/* Whoever looks for runs without a guard goes by our command line: the first run's id, and then the present one's. */
+/* Tools that look for runs without a guard read our command line: the first run's id, then the current run's. */
 static void show_run_id(const char *run_id) {
     const size_t room = shown_run_id == NULL ? 0 : strlen(shown_run_id), length = strlen(run_id);
     for (size_t i = 0; i < room && length <= room; i++)
-        shown_run_id[i] = i < length ? run_id[i] : ' '; /* blanks, so that the room stays as large as it is */
+        shown_run_id[i] = i < length ? run_id[i] : ' '; /* blanks, so that the room keeps its size */
 }
 
-/* A signal asks a guard without a run to end, or the run that is on its way to it; a child's end is old news. */
+/* A signal asks a guard without a run to end, or the run that is on its way to it. The end of a child is old news. */
 static void take_early_signals(int signals) {
     struct signalfd_siginfo info;
     while (read(signals, &info, sizeof info) == (ssize_t)sizeof info) {
@@ -194,8 +195,8 @@ static bool wait_for_next(int signals) {
 }
 
 /*
- * A guard may keep one run after another for the same owner: starting a guard costs as much as a short run itself. False:
- * time to go.
+ * A guard may keep one run after another for the same owner: starting a guard costs as much as a short run. False:
+ * there is no next run, and the guard ends.
  */
 static bool take_next_run(int signals) {
     if (!run_leaves_guard_reusable(&run))
@@ -241,7 +242,7 @@ int main(int argc, char **argv) {
         code = keep_run(signals);
     } while (code == GUARD_OK && take_next_run(signals));
     if (run.control.owners[0].fd >= 0)
-        control_drop(&run.control, 0); /* first: whoever has a run for us learns at once that we take no more */
+        control_drop(&run.control, 0); /* first: an owner that has a run for us learns at once that we take no more */
     cgroup_remove(&run.cgroup);
     return code;
 }

@@ -1,3 +1,4 @@
+/* meeting: how the agent and the client that attaches to it find each other in a container */
 #include "meeting.h"
 
 #include <stddef.h>
@@ -10,7 +11,7 @@
 
 enum { SECRET_MAX = 64 };
 
-/* Abstract: needs no file system to write to. */
+/* An abstract address needs no writable file system. */
 static socklen_t address_of(const char *meeting, struct sockaddr_un *address) {
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
     const int length = (int)strcspn(meeting, ":");
@@ -74,6 +75,6 @@ bool meeting_attach(const char *meeting, int *code) {
     if (fd < 0 || connect(fd, (struct sockaddr *)&address, length) < 0)
         return false;
     if (isatty(0))
-        ioctl(0, TIOCNOTTY); /* so that the agent's session can have it */
+        ioctl(0, TIOCNOTTY); /* so that the agent's session can take it */
     return send_stdio(fd, secret_of(meeting)) && recv(fd, code, sizeof *code, 0) == (ssize_t)sizeof *code;
 }

@@ -1,17 +1,19 @@
-/*
- * How the two processes that a runtime starts in a container find each other (agent.h): an abstract socket, and over it
- * the stdin, stdout and stderr of the one that attaches. MEETING is the socket's name, a colon, and a secret.
- */
+/* meeting: how the agent and the client that attaches to it find each other in a container */
 #ifndef HOLDFAST_MEETING_H
 #define HOLDFAST_MEETING_H
 
+/*
+ * The runtime starts the two as separate processes (agent.h). They meet on an abstract socket, over which the client
+ * passes its stdin, stdout and stderr. MEETING is the name of the socket, a colon, and a secret.
+ */
+
 #include <stdbool.h>
 
-/* A socket to wait on for the one that attaches; -1. */
+/* Opens the socket on which the agent waits for the client. -1: that failed. */
 int meeting_open(const char *meeting);
-/* Its three descriptors, if it is of our user and knows the secret. */
+/* Receives the client's three descriptors, if it runs as our user and knows the secret. */
 bool meeting_receive(int fd, const char *meeting, int *stdio);
-/* Brings ours, and waits for the command's exit code. False: there is nobody, or it went away. */
+/* Passes our three descriptors on, and waits for the command's exit code. False: no agent is there, or it went away. */
 bool meeting_attach(const char *meeting, int *code);
 
 #endif

@@ -1,3 +1,4 @@
+/* output: the command's stdout and stderr, or its terminal, on the way into the journal */
 #include "output.h"
 
 #include <errno.h>
@@ -55,7 +56,7 @@ static bool is_beyond_window(const struct output *output) {
 
 static void record(struct output *output, int index, const unsigned char *data, size_t length, bool late) {
     struct stream *stream = &output->streams[index];
-    size_t room = late && is_beyond_window(output) ? 0 : length; /* no longer made to wait, and nobody reads: not kept */
+    size_t room = late && is_beyond_window(output) ? 0 : length; /* the command waits no longer, and nobody reads */
     if (output->cap > 0) {
         uint64_t left = output->seen_bytes < output->cap ? output->cap - output->seen_bytes : 0;
         room = left < room ? (size_t)left : room;
@@ -74,7 +75,7 @@ static void record(struct output *output, int index, const unsigned char *data, 
         output->late_bytes += room;
 }
 
-/* A command that fills its pipe gets a larger one; the others never pay for it. Refused: nothing is lost but speed. */
+/* A command that fills its pipe gets a larger one; others never pay for it. A refusal costs nothing but speed. */
 static void enlarge(struct stream *stream, size_t got) {
     if (stream->enlarged || got < PIPE_DEFAULT)
         return;
@@ -90,7 +91,7 @@ bool output_read(struct output *output, int index) {
     ssize_t got = read(stream->fd, buffer, sizeof buffer);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
-    if (got <= 0) { /* end of file; a terminal says EIO when nobody has it open, which may change while the run goes on */
+    if (got <= 0) { /* end of file; a terminal says EIO while no process has it open, which may change */
         stream->hung = output->terminal && !output->final;
         if (!stream->hung) {
             close(stream->fd);
@@ -137,7 +138,7 @@ bool output_will_be_over_cap(const struct output *output) {
 void output_fence(struct output *output) {
     if (output->fenced)
         return;
-    /* A terminal's FIONREAD does not see what is behind its 4 KiB; reading brings that forward before it says EAGAIN. */
+    /* FIONREAD counts only the first 4 KiB in a terminal. Reading brings the rest forward before it says EAGAIN. */
     for (uint64_t until = output->seen_bytes + TERMINAL_BACKLOG;
          output->terminal && output->seen_bytes < until && output_read(output, 0);)
         continue;

@@ -1,4 +1,4 @@
-/* phases: how a run gets from one phase to the next */
+/* phases: how a run gets from one phase to the next; the diagram is in run.h */
 #include "phases.h"
 
 #include <signal.h>
@@ -34,13 +34,12 @@ void run_begin_stop(struct run *run) {
     ladder_climb(run);
 }
 
-/* The command never ran, or is ending by itself: nothing to ask for gracefully, only our own child to wait for. */
 void run_begin_quiet_end(struct run *run) {
     enter(run, PHASE_STOPPING);
     run->wake_owners = true;
     if (run->leader > 0)
         kill(run->leader, SIGKILL);
-    agent_link_close(&run->agent); /* the agent, when there is one, ends whatever it holds */
+    agent_link_close(&run->agent); /* the agent, if there is one, ends what it holds */
     ladder_await_last(run);
 }
 
@@ -70,7 +69,7 @@ void run_settle(struct run *run, enum drain_end how) {
         struct fact_recording_failed failed = {.error = run->journal.error};
         journal_fact(&run->journal, FACT_RECORDING_FAILED, &failed, sizeof failed);
     }
-    if (run->control.listener >= 0) /* before the end is on record: a run that is over has no socket */
+    if (run->control.listener >= 0) /* before END is on record: a run that has ended has no socket */
         unlinkat(GUARD_FD_DIRECTORY, "guard.sock", 0);
     journal_fact(&run->journal, FACT_END, &run->usage, sizeof run->usage);
     journal_close(&run->journal);
@@ -80,11 +79,10 @@ void run_settle(struct run *run, enum drain_end how) {
 }
 
 void run_end_drain(struct run *run, enum drain_end how) {
-    output_read_all(&run->output, READ_AT_ONCE); /* what came while we slept was in time */
+    output_read_all(&run->output, READ_AT_ONCE); /* what came while the guard slept was in time */
     run_settle(run, output_at_end(&run->output) ? DRAIN_EOF : how);
 }
 
-/* The tree is gone, given up on, or to be left alone: only output is still of interest. */
 void run_begin_drain(struct run *run, enum tree_end how) {
     char survivors[SURVIVORS_TEXT];
     size_t length = 0;
@@ -92,7 +90,7 @@ void run_begin_drain(struct run *run, enum tree_end how) {
     if (how == TREE_SURVIVORS) {
         tree.count = run->location->survivors(run, survivors, sizeof survivors, &length);
         if (tree.count == 0)
-            tree.how = TREE_UNKNOWN; /* no ECHILD, but nobody to be seen either */
+            tree.how = TREE_UNKNOWN; /* waitpid does not say ECHILD, but no process is to be seen */
     }
     output_fence(&run->output);
     run->output.final = true;
@@ -101,7 +99,7 @@ void run_begin_drain(struct run *run, enum tree_end how) {
     const struct spec_options *options = &run->spec.options;
     const uint64_t now = clock_now(), idle = clock_after(now, options->drain_idle_ns);
     timer_set(&run->timers, TIMER_DRAIN_IDLE, idle);
-    /* Behind a normal exit the whole of it has one bound, stragglers included. */
+    /* After a normal exit one bound covers the stragglers and the drain. */
     uint64_t bound = run->bound_ns == 0 ? clock_after(now, options->drain_ns) : run->bound_ns;
     timer_set(&run->timers, TIMER_DRAIN, bound > idle ? bound : idle);
     output_read_all(&run->output, READ_AT_ONCE);

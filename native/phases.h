@@ -1,4 +1,4 @@
-/* phases: how a run gets from one phase to the next */
+/* phases: how a run gets from one phase to the next; the diagram is in run.h */
 #ifndef HOLDFAST_PHASES_H
 #define HOLDFAST_PHASES_H
 
@@ -6,17 +6,19 @@
 
 /* Whether the ladder has not begun, so that a clock, a request or a limit may begin it: RUNNING or LINGERING. */
 bool run_may_begin_stop(const struct run *run);
+/* The verdict is in the journal: puts the fence into the output and begins the ladder. */
 void run_begin_stop(struct run *run);
-/* The command never ran: nothing to ask for gracefully. */
+/* The command never ran: there is no ladder to climb, only our own child to wait for. */
 void run_begin_quiet_end(struct run *run);
+/* The tree is gone, given up on, or left alone: only its output still matters. */
 void run_begin_drain(struct run *run, enum tree_end how);
-/* It has taken long enough: what is there is taken, and the run ends. */
+/* The time for the drain is over: reads what is there, and settles the run. */
 void run_end_drain(struct run *run, enum drain_end how);
-/* Output is drained: writes the last facts. The run has ended. */
+/* The output is drained: writes the last facts, up to END. */
 void run_settle(struct run *run, enum drain_end how);
-/* Whether its guard may keep another run: it is as good as new. No child, no terminal, no directory, and an owner. */
+/* Whether the guard may keep another run: it has no child, no terminal and no directory, and it has an owner. */
 bool run_leaves_guard_reusable(const struct run *run);
-/* Writes down what has happened and wakes whoever waits for it. */
+/* Writes the gathered facts, and wakes the owners if they wait for one of them. */
 void run_announce(struct run *run);
 
 #endif

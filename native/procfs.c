@@ -1,3 +1,4 @@
+/* procfs: reading and writing the small files of /proc and of the cgroup file system */
 #include "procfs.h"
 
 #include <fcntl.h>
@@ -67,7 +68,7 @@ bool read_stat(pid_t pid, struct process_stat *out) {
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     if (read_small(AT_FDCWD, path, text, sizeof text) <= 0)
         return false;
-    const char *rest = strrchr(text, ')'); /* the name before it may hold anything, parentheses too */
+    const char *rest = strrchr(text, ')'); /* the process name before it may contain parentheses, too */
     if (rest == NULL)
         return false;
     int parent;
@@ -86,7 +87,7 @@ bool read_stat(pid_t pid, struct process_stat *out) {
 }
 
 bool catches_signal(pid_t pid, int signal) {
-    static char text[128 * 1024]; /* the groups of a process come before, and there may be 65,536 */
+    static char text[128 * 1024]; /* the groups of the process come first, and there may be 65,536 */
     char path[40];
     snprintf(path, sizeof path, "/proc/%d/status", pid);
     if (read_small(AT_FDCWD, path, text, sizeof text) <= 0)

@@ -1,6 +1,8 @@
-/* The few things we read from /proc and from cgroup files. No allocation; an unreadable file is "nothing known". */
+/* procfs: reading and writing the small files of /proc and of the cgroup file system */
 #ifndef HOLDFAST_PROCFS_H
 #define HOLDFAST_PROCFS_H
+
+/* Nothing here allocates memory. A file that cannot be read means that nothing is known. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,23 +13,23 @@ struct process_stat {
     char state;
     pid_t parent;
     long threads;
-    uint64_t cpu_ticks; /* its own and of the children it has waited for */
+    uint64_t cpu_ticks; /* its own, and those of the children it has waited for */
     uint64_t start_ticks;
 };
 
 /* Reads a small file whole and ends it with NUL. Returns its length, or -1. `directory` may be AT_FDCWD. */
 ssize_t read_small(int directory, const char *path, char *buffer, size_t size);
 bool write_small(int directory, const char *path, const char *text);
-/* The decimal number behind `key` in lines of the form "key number". */
+/* Finds the decimal number after `key` in lines of the form "key number". */
 bool find_number(const char *text, const char *key, uint64_t *number);
 
-/* Calls back for every entry of an open directory but "." and ".."; allocates nothing, unlike readdir. */
+/* Calls `visit` for every entry of an open directory but "." and "..". Unlike readdir it allocates nothing. */
 void each_entry(int directory, void (*visit)(const char *name, bool is_directory, void *context), void *context);
 
 bool read_stat(pid_t pid, struct process_stat *out);
-/* True when the process has a handler of its own for the signal. */
+/* Whether the process has a handler of its own for the signal. */
 bool catches_signal(pid_t pid, int signal);
-/* A zombie whose other threads still run is alive (the main thread called pthread_exit). */
+/* A zombie whose other threads still run is alive (its main thread called pthread_exit). */
 bool is_dead(const struct process_stat *status);
 
 #endif

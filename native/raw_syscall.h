@@ -1,9 +1,11 @@
-/*
- * The kernel without a libc in between: the result is what it answered, an error a negative number. For a child that
- * shares our memory until it executes (see fork_sharing.h), and with it errno.
- */
+/* raw_syscall: system calls that leave errno alone, for a child that shares the guard's memory */
 #ifndef HOLDFAST_RAW_SYSCALL_H
 #define HOLDFAST_RAW_SYSCALL_H
+
+/*
+ * The result is the kernel's own answer; a negative number is an error. fork_sharing.h says why the child must not
+ * touch errno.
+ */
 
 #include <stddef.h>
 

@@ -1,3 +1,4 @@
+/* requests: what owners ask of a run, and what the run does about it */
 #include "requests.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 enum { REQUESTS_AT_ONCE = 64 };
 #define LISTEN_AGAIN_NS 1000000000u
 
-/* ── what can be asked of a run, whoever asks ─────────────────────────────────────────────────────────────────── */
+/* ── stop, extend, signal ─────────────────────────────────────────────────────────────────────────────────────── */
 
 int run_stop(struct run *run, const struct stop *stop) {
     const enum phase before = run->phase;
@@ -25,7 +26,7 @@ int run_stop(struct run *run, const struct stop *stop) {
         if (stop->now)
             ladder_skip_to_last(run);
         run_begin_stop(run);
-    } else if (before == PHASE_STOPPING || stop->now) { /* a second request climbs at once */
+    } else if (before == PHASE_STOPPING || stop->now) { /* a second request climbs the next rung at once */
         if (stop->now)
             ladder_skip_to_last(run);
         ladder_climb(run);
@@ -93,8 +94,9 @@ static int stop_requested(struct run *run, const struct request *request) {
 }
 
 /*
- * The order that matters: the owner reads, asks, reads again, sleeps. What we recorded before its last look it has seen;
- * what we record after this is announced; and what came in between, while its request was on the way, is announced here.
+ * The order matters: the owner reads, asks, reads again, sleeps. It has seen what we recorded before its last read. We
+ * announce what we record after this request. And here we announce what we recorded in between, while the request was
+ * on its way.
  */
 static void read_requested(struct run *run, const struct request *request) {
     if (request->body.read.seen != READ_NO_WAKE) {
@@ -151,7 +153,7 @@ static void handle(struct run *run, const struct request *request) {
     default:
         error = EINVAL;
     }
-    journal_flush(&run->journal); /* an answer may be relied on: what it confirms is on record */
+    journal_flush(&run->journal); /* an owner may rely on an answer: what it confirms is on record */
     control_answer(&run->control, request, error, -1);
 }
 
@@ -164,7 +166,7 @@ void requests_owner_left(struct run *run, int index) {
 
 void requests_serve(struct run *run, int index) {
     static struct request request;
-    /* Only up to the end of the run: what is behind it may be the next one. */
+    /* Only up to the end of the run: the packet after it may be the next run. */
     for (int served = 0; served < REQUESTS_AT_ONCE && run->control.owners[index].fd >= 0 && run->phase != PHASE_ENDED;
          served++) {
         switch (control_receive(&run->control, index, &request)) {

@@ -1,28 +1,28 @@
-/*
- * What owners ask for, and what it means for the run. Packets come and go in control.c.
- */
+/* requests: what owners ask of a run, and what the run does about it */
 #ifndef HOLDFAST_REQUESTS_H
 #define HOLDFAST_REQUESTS_H
+
+/* control.c receives and sends the packets. */
 
 #include "run.h"
 
 struct stop {
     enum stop_cause cause;
-    bool now;
-    int signal;
+    bool now;   /* go to the last rung at once */
+    int signal; /* the signal that asked, or 0 */
     pid_t by_pid;
     uid_t by_uid;
     const char *reason;
     size_t reason_length;
 };
 
-/* Ends the run, whoever asks. 0, or an errno for the asker. */
+/* Stops the run. A second request climbs the next rung at once. Returns 0, or an errno for the process that asked. */
 int run_stop(struct run *run, const struct stop *stop);
-/* Takes in what one owner has sent, up to the end of the run. */
+/* Acts on what one owner has sent, up to the end of the run. */
 void requests_serve(struct run *run, int owner);
 /* Lets a new owner in, and records that it came. */
 void requests_welcome(struct run *run);
-/* An owner is gone: the one that started the run may take it along. */
+/* An owner is gone. If it started the run, that is recorded, and may stop the run. */
 void requests_owner_left(struct run *run, int owner);
 
 #endif

@@ -1,3 +1,4 @@
+/* run: one run, from the held child to the end of its record */
 #include "run.h"
 
 #include <errno.h>
@@ -27,15 +28,16 @@ void run_never_started(struct run *run, const struct fact_spawn_failed *failure)
 }
 
 void run_record_exited(struct run *run, const struct fact_exited *exited) {
-    run_record_budgets(run); /* the kernel killed it for memory, or it gave up without forks: that came before the exit */
+    run_record_budgets(run); /* out of memory, or out of processes: that came before the exit */
     if (run->phase == PHASE_RUNNING && !run->output.drops && output_will_be_over_cap(&run->output))
-        run_record_output_limit(run); /* so did what it wrote */
+        run_record_output_limit(run); /* so did its output */
     journal_fact(&run->journal, FACT_EXITED, exited, sizeof *exited);
 }
 
 /*
- * The leader is asked for by name, so that its exit is never behind a queue of others. Those are taken for some
- * milliseconds at most: a storm of forks may die as fast as we can count, and clocks and owners must not wait for that.
+ * The guard asks for the leader by its PID, so that its exit never waits behind a queue of others. It reaps the others
+ * for some milliseconds at most: in a storm of forks, processes die as fast as we can count, and clocks and owners
+ * must not wait for that.
  */
 void run_collect(struct run *run) {
     int status;
@@ -85,14 +87,14 @@ static void record_started(struct run *run) {
 }
 
 void run_start(struct run *run) {
-    if (run->leader == 0) { /* somebody killed it while it was held */
+    if (run->leader == 0) { /* the child was killed while it was held */
         run_never_started(run, &(struct fact_spawn_failed){STEP_SETUP, ESRCH});
         return;
     }
     record_started(run);
     journal_flush(&run->journal); /* hold before exec: the record comes first */
     run->phase = PHASE_RUNNING;
-    run->wake_owners = (run->spec.options.flags & SPEC_LISTEN) != 0; /* of short runs nobody waits for the start */
+    run->wake_owners = (run->spec.options.flags & SPEC_LISTEN) != 0; /* no owner of a short run waits for its start */
     run->started_ns = clock_now();
     run_arm_timers(run, run->started_ns);
     run->location->release(run);

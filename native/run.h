@@ -1,32 +1,37 @@
+/* run: one run, from the held child to the end of its record */
+#ifndef HOLDFAST_RUN_H
+#define HOLDFAST_RUN_H
+
 /*
- * One run, from held to ended.
+ * The phases of a run:
  *
  *   HELD ──release──▶ RUNNING ──verdict──▶ STOPPING ──tree gone or given up──▶ DRAINING ──▶ ENDED
  *                        │                    ▲                                   ▲
  *                        ├─exit, stragglers──▶LINGERING (policy wait)──gone───────┤
  *                        └─exit, nobody left, or stragglers to be left alone──────┘
  *
- * The verdict is given exactly when the phase leaves RUNNING (or HELD, when the command is never started): the first
- * decisive fact is in the journal by then and nothing recorded later can come before it. What a fact means is not decided here.
+ * The verdict is given exactly when the phase leaves RUNNING (or HELD, when the command is never started). By then the
+ * first decisive fact is in the journal, and no later fact can come before it. The guard does not decide what a fact
+ * means.
  *
- * In a container the command is the agent's child (agent_link.h); the leader here is the runtime's client that passes its
- * output on. The exit is recorded when the agent tells it; then the run is LINGERING until that client has delivered the rest.
+ * In a container the command is the agent's child (container.h). The leader here is the runtime's client that passes
+ * the output on. The guard records the exit when the agent tells it. Then the run is LINGERING until that client has
+ * delivered the rest.
  *
- * Rule for everything that could end a run (a timer, a request, a signal, a lost owner): reap first. An exit that has
- * already happened is recorded before it, so a command that finished in time has finished in time, however late we look.
+ * Rule for everything that could end a run (a timer, a request, a signal, a lost owner): reap first. If the command has
+ * already exited, the guard records that exit first. So a command that finished in time has finished in time, however
+ * late the guard looks.
  */
-#ifndef HOLDFAST_RUN_H
-#define HOLDFAST_RUN_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "activity.h"
+#include "agent_link.h"
 #include "cgroup.h"
 #include "clock.h"
 #include "control.h"
-#include "agent_link.h"
 #include "journal.h"
 #include "location.h"
 #include "output.h"
@@ -47,33 +52,32 @@ struct run {
     struct activity activity;
     struct agent_link agent;
     const struct location *location;
-    pid_t leader;         /* 0 when it has been reaped or never was */
-    bool children_gone;   /* waitpid said ECHILD */
-    struct fact_end usage; /* of everybody reaped so far */
-    bool reap_again;      /* there were more dead than we take at once */
-    bool wake_owners;     /* something they wait for has been recorded */
-    bool awaits_go;       /* its owner is still looking whether we may start it: PACKET_GO */
-    size_t rung;          /* the next one to climb */
-    uint64_t started_ns;  /* 0: the command was never let go */
-    uint64_t deadline_ns; /* from the start, as extended */
-    uint64_t bound_ns;    /* stragglers of a finished command are killed at this instant at the latest; 0: no such bound */
-    uint64_t pass_ns;     /* how long until the last rung looks again */
-    int input;            /* the command's stdin or terminal, kept for later owners; -1 */
-    int owner_process;    /* pidfd of the process that started us; -1 */
+    pid_t leader;          /* 0: reaped, or never started */
+    bool children_gone;    /* waitpid said ECHILD */
+    struct fact_end usage; /* of all processes reaped so far */
+    bool reap_again;       /* there were more dead than the guard reaps at once */
+    bool wake_owners;      /* a fact that owners wait for has been recorded */
+    bool awaits_go;        /* the owner has not allowed the start yet: PACKET_GO */
+    size_t rung;           /* the next rung to climb */
+    uint64_t started_ns;   /* 0: the command was never released */
+    uint64_t deadline_ns;  /* from the start, as extended */
+    uint64_t bound_ns;     /* stragglers of a finished command are killed at this time at the latest; 0: no bound */
+    uint64_t pass_ns;      /* how long until the last rung is repeated */
+    int input;             /* the command's stdin or terminal, kept for later owners; -1: none */
+    int owner_process;     /* pidfd of the process that started us; -1: none */
 };
 
-/* Events. Each one is total: it may come in any phase. */
+/* Events. Each of them may come in any phase. */
 void run_never_started(struct run *run, const struct fact_spawn_failed *failure);
 void run_start(struct run *run);
 void run_reap(struct run *run);
-/* The first half of run_reap: takes the dead away and records the leader's end, but draws no conclusions. */
+/* The first half of run_reap: reaps the dead and records the leader's end, but draws no conclusions. */
 void run_collect(struct run *run);
 void run_output(struct run *run, int stream);
 
-/* For the locations. */
-/* Records that it could not be started, and ends it quietly. */
+/* Records that the command could not be started, and ends the run quietly. */
 void run_spawn_failed(struct run *run, const struct fact_spawn_failed *failure);
-/* Records how the command ended, and before it what ended it. */
+/* Records how the command ended, and before that the budget that ended it. */
 void run_record_exited(struct run *run, const struct fact_exited *exited);
 
 #endif

@@ -1,3 +1,4 @@
+/* spawn: starting the command in two steps: a held child, and its program when the start is on record */
 #include "spawn.h"
 
 #include <errno.h>
@@ -15,20 +16,20 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "raw_syscall.h"
 #include "fork_sharing.h"
+#include "raw_syscall.h"
 
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
 
 enum { KERNEL_SIGNALS = 64, SIGNAL_SET_SIZE = KERNEL_SIGNALS / 8 };
-#if defined(__SANITIZE_ADDRESS__) /* which keeps an account of one stack per thread */
+#if defined(__SANITIZE_ADDRESS__) /* it knows only one stack per thread */
 #define MAY_SHARE false
 #else
 #define MAY_SHARE true
 #endif
-#define TICK_NS 10000000u /* of /proc/PID/stat: a hundredth of a second, on every architecture there is a guard for */
+#define TICK_NS 10000000u /* of /proc/PID/stat: a hundredth of a second on every architecture that has a guard */
 
-/* ── the child: in the guard's memory, so no libc that sets errno ─────────────────────────────────────────────── */
+/* ── the child: in the guard's memory, so it calls nothing that sets errno ────────────────────────────────────── */
 
 struct errand {
     const struct spec *spec;
@@ -38,11 +39,11 @@ struct errand {
 
 enum word { WAIT, GO, NEVER };
 
-/* What guard and child tell each other. A mapping that a child which is a copy shares as well. */
+/* What guard and child tell each other. The mapping is shared also with a child that has a copy of our memory. */
 static struct {
     _Atomic uint32_t word;
     _Atomic bool failed;
-    struct fact_spawn_failed failure; /* to be read when it has failed */
+    struct fact_spawn_failed failure; /* valid when `failed` is true */
 } *held;
 
 static _Noreturn void leave(int code) {
@@ -71,7 +72,7 @@ static const char *find_path(char *const *env) {
     return DEFAULT_PATH;
 }
 
-/* execve says ENOENT both for a missing program and for a missing interpreter of an existing one. Tell them apart. */
+/* execve says ENOENT for a missing program, and for the missing interpreter of an existing one. Tells the two apart. */
 static long try_exec(const char *file, const struct spec *spec, enum spawn_step *step) {
     const long error = RAW_SYSCALL(SYS_execve, (long)file, (long)spec->argv, (long)spec->env);
     if (error == -ENOENT && RAW_SYSCALL(SYS_faccessat, AT_FDCWD, (long)file, F_OK) == 0)
@@ -117,7 +118,7 @@ static void check(long result, enum spawn_step step) {
 static _Noreturn void become_command(const void *context) {
     const struct errand errand = *(const struct errand *)context;
     const struct spec *spec = errand.spec;
-    /* Set from the guard's only thread: it fires when that thread, and so the guard, dies. */
+    /* Our parent is the guard's only thread: the signal comes when that thread, and so the guard, dies. */
     check(RAW_SYSCALL(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL), STEP_SETUP);
     if (RAW_SYSCALL(SYS_getppid, 0) != errand.guard)
         leave(126); /* the guard died before the line above */
@@ -125,7 +126,7 @@ static _Noreturn void become_command(const void *context) {
     check(RAW_SYSCALL(SYS_dup3, errand.stdio.out, 1, 0), STEP_STDIO);
     check(RAW_SYSCALL(SYS_dup3, errand.stdio.err, 2, 0), STEP_STDIO);
     if (!may_go())
-        leave(126); /* the command does not run */
+        leave(126); /* the guard forbids the command to run */
     const unsigned char none[SIGNAL_SET_SIZE] = {0};
     RAW_SYSCALL(SYS_rt_sigprocmask, SIG_SETMASK, (long)none, 0, sizeof none);
     if (spec->cwd != NULL)
@@ -158,7 +159,7 @@ static pid_t fork_copying(struct clone_args arguments, const struct errand *erra
     return (pid_t)pid;
 }
 
-/* Before 5.16 a signal that dumps core ends every process in the same memory, whoever it was sent to. */
+/* Before Linux 5.16 a signal that dumps core ends every process in the same memory, not only the one that got it. */
 static bool kernel_spares_us(void) {
     static enum { UNKNOWN, SPARES, ENDS } known;
     struct utsname host;
@@ -175,15 +176,15 @@ static bool kernel_spares_us(void) {
 }
 
 /*
- * In our memory where that is safe. In a cgroup with a memory limit there may be no memory left before exec, and the
- * kernel then kills every process that shares the memory of the one it has chosen.
+ * The child shares our memory where that is safe. In a cgroup with a memory limit there may be no memory left before
+ * exec. Then the kernel kills every process that shares the memory of the process it has chosen.
  */
 static pid_t fork_with(struct clone_args arguments, const struct errand *errand) {
     const bool shares = MAY_SHARE && errand->spec->options.memory_bytes == 0 && kernel_spares_us();
     return shares ? fork_sharing(arguments, become_command, errand) : fork_copying(arguments, errand);
 }
 
-/* Straight into the cgroup where the kernel can: entering it later takes a lock that all forks share. */
+/* Forks straight into the cgroup where the kernel can: entering it later takes a lock that all forks share. */
 static pid_t fork_into(struct cgroup *cgroup, const struct errand *errand) {
     struct clone_args arguments = {.exit_signal = SIGCHLD};
     cgroup->entered_at_clone = cgroup->unified.leaf >= 0;
@@ -213,13 +214,13 @@ bool spawn_held(struct spawned *spawned, const struct spec *spec, struct cgroup 
     }
     atomic_store(&held->word, WAIT);
     atomic_store(&held->failed, false);
-    /* Still there when the child reads it, however late: it outlives this function. */
+    /* Static, because the child may read it after this function has returned. */
     static struct errand errand;
     errand = (struct errand){.spec = spec, .stdio = stdio, .guard = getpid()};
     const uint64_t before = clock_boot() / TICK_NS;
     spawned->pid = fork_into(cgroup, &errand);
     int error = errno;
-    /* The kernel stamped the child in between, with the same clock: one tick on both sides of it is its tick, too. */
+    /* The kernel stamped the child in between, with the same clock. If both readings are equal, so is its tick. */
     spawned->start_ticks = clock_boot() / TICK_NS == before ? before : 0;
     spawned->failed = false;
     if (spawned->pid < 0) {

@@ -1,11 +1,14 @@
-/*
- * Starting the command in two steps. First a child is forked that has everything but the program: process group,
- * cgroup, descriptors, a parent-death signal. It waits for a word of ours. Only when STARTED, with its identity, is in the
- * journal is it told to go on; if the guard dies before that, it dies with it and the command never runs. Where guard and
- * child share that word, the child leaves the reason when exec fails, and exits. One child is held at a time.
- */
+/* spawn: starting the command in two steps: a held child, and its program when the start is on record */
 #ifndef HOLDFAST_SPAWN_H
 #define HOLDFAST_SPAWN_H
+
+/*
+ * First the guard forks a child that has everything but the program: process group, cgroup, descriptors and a
+ * parent-death signal. The child waits for a word of the guard. When STARTED, with the child's identity, is in the
+ * journal, the guard tells the child to go on. If the guard dies before that, the child dies with it, and the command
+ * never runs. When exec fails, the child leaves the reason in the memory that it shares with the guard, and exits. The
+ * guard holds one child at a time.
+ */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,8 +20,8 @@
 
 struct spawned {
     pid_t pid;
-    bool failed; /* it has said that exec failed: the command never ran */
-    uint64_t start_ticks; /* when it was forked, as /proc has it; 0: to be looked up there */
+    bool failed;          /* the child has said that exec failed: the command never ran */
+    uint64_t start_ticks; /* when it was forked, as in /proc/PID/stat; 0: look there */
 };
 
 /* Descriptors for the command's stdout and stderr; equal when merged or a terminal. */
@@ -28,20 +31,21 @@ struct child_stdio {
 };
 
 /*
- * Ignored signals survive exec; Python ignores SIGPIPE, and glibc's posix_spawn leaves its two private signals ignored.
- * Commands start with a clean slate. Done once in the guard, whose own are all blocked: a fork inherits it. Asked of the
- * kernel directly, because a libc does not let go of its own.
+ * Gives every ignored signal its default action, so that commands start with a clean slate. Ignored signals survive
+ * exec: Python ignores SIGPIPE, and glibc's posix_spawn leaves its two private signals ignored. Once in the guard is
+ * enough, because a fork inherits it, and the guard's own signals are all blocked. The guard asks the kernel directly,
+ * because a libc hides its own signals.
  */
 void spawn_reset_signals(void);
 
-/* False: nothing runs, and `failure` says at which step and why. */
+/* Forks the held child. False: nothing runs, and `failure` says at which step and why. */
 bool spawn_held(struct spawned *spawned, const struct spec *spec, struct cgroup *cgroup, struct child_stdio stdio,
                 struct fact_spawn_failed *failure);
-/* What the child that is held is told; one that is dead does not mind. */
+/* Tells the held child to execute the command, or never to do so. A dead child does not mind. */
 void spawn_release(void);
 void spawn_forbid(void);
 
-/* True once, when exec has failed; the child exits then. */
+/* True once, when exec has failed; then the child exits. */
 bool spawn_has_failed(struct spawned *spawned, struct fact_spawn_failed *failure);
 
 #endif

@@ -1,3 +1,4 @@
+/* spec: what the launcher asked for, read from a descriptor or sent with the next run */
 #include "spec.h"
 
 #include <string.h>
@@ -5,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FEW_STRINGS = 256 }; /* their ends included */
+enum { FEW_STRINGS = 256 }; /* with the NULL at the end of each list */
 
 static char buffer[SPEC_SMALL];
 static char *few_pointers[FEW_STRINGS];
@@ -18,7 +19,7 @@ struct part {
     size_t length;
 };
 
-/* The part at `at`, or false at the end and on anything that is not a whole frame. */
+/* Takes the part at `at`. False: the end, or anything that is not a whole frame. */
 static bool next_part(const struct spec *spec, size_t *at, struct part *part) {
     struct frame frame;
     if (spec->length - *at < sizeof frame)
@@ -106,7 +107,7 @@ static bool take_part(struct spec *spec, const struct part *part, struct part *l
     case PART_PIDS_GROUP:
         return take_text(&spec->pids_group, part);
     default:
-        return false; /* a launcher newer than this guard: refusing is safer than ignoring a limit */
+        return false; /* the launcher is newer than this guard: refusing is safer than ignoring a limit */
     }
 }
 

@@ -1,9 +1,11 @@
-/*
- * What the launcher asked for, read once from the spec descriptor, or sent along with the run. Strings point into it, so it
- * stays: a small one, which nearly all are, in a buffer of the guard's own, a large one mapped.
- */
+/* spec: what the launcher asked for, read from a descriptor or sent with the next run */
 #ifndef HOLDFAST_SPEC_H
 #define HOLDFAST_SPEC_H
+
+/*
+ * Strings point into the bytes of the spec, so these stay in memory. A small spec, as nearly all are, is in a buffer
+ * of the guard's own; a large one is mapped.
+ */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,24 +26,25 @@ struct spec {
     const char *cgroup;
     const char *memory_group;
     const char *pids_group;
-    const char *container; /* NULL: the command runs here */
+    const char *container; /* NULL: the command runs on this host */
     char **enter;
     char **copy;
     char **look;
     char **sweep;
-    const void *agent_spec;
+    const void *agent_spec; /* the spec for the agent in the container */
     size_t agent_spec_length;
     char *bytes;
     size_t length;
-    size_t mapped_pointers; /* 0: few enough for a table of the guard's own */
+    size_t mapped_pointers; /* 0: the pointers are in a table of the guard's own */
 };
 
-/* Where a small one is put: SPEC_SMALL bytes. */
+/* The buffer for a small spec: SPEC_SMALL bytes. */
 char *spec_buffer(void);
-/* False: the spec is not one this guard understands. */
+/* Reads the spec from `fd`. False: this guard does not understand it. */
 bool spec_read(struct spec *spec, int fd);
-/* The same for one that is in the room. */
+/* The same for a spec that is in the buffer. */
 bool spec_parse_buffer(struct spec *spec, size_t length);
+/* Gives back the memory of a large spec. */
 void spec_forget(struct spec *spec);
 
 #endif

@@ -1,3 +1,4 @@
+/* sweep: the last resort in a container: SIGKILL to every process that carries the run's token */
 #include "sweep.h"
 
 #include <fcntl.h>
@@ -19,7 +20,7 @@ struct search {
     int found;
 };
 
-/* One variable of the environment is this one; what a process has beyond our buffer is not looked at. */
+/* Whether the token is in the environment of the process. The part beyond our buffer is not looked at. */
 static bool is_marked(const char *pid, const char *token) {
     static char environment[ENVIRON_MAX];
     char path[40];
@@ -32,7 +33,7 @@ static bool is_marked(const char *pid, const char *token) {
     return false;
 }
 
-/* Pinned before it is looked at again: the one that is killed is the one that was checked. */
+/* Opens a pidfd before the second check: so the process that is killed is the one that was checked. */
 static void kill_if_marked(const char *name, bool is_directory, void *context) {
     struct search *search = context;
     const int pid = (int)strtol(name, NULL, 10);
@@ -60,7 +61,7 @@ int sweep(const char *run_id) {
         close(processes);
         if (search.found == 0)
             return 0;
-        poll(NULL, 0, PAUSE_MS); /* the dead have no environment: who is still found lives */
+        poll(NULL, 0, PAUSE_MS); /* the dead have no environment: a process that is found again is alive */
     }
     return 1;
 }

@@ -1,3 +1,4 @@
+/* tree: every process that descends from this guard: listing, signalling, killing, counting */
 #include "tree.h"
 
 #include <errno.h>
@@ -16,18 +17,18 @@
 #include "procfs.h"
 
 enum { LIST_MAX = 8192, PID_MAX = 1 << 22 };
-#define KILL_SLICE_NS 20000000u /* a guard that kills must not be deaf for longer than this */
+#define KILL_SLICE_NS 20000000u /* while it kills, the guard looks at clocks and owners this often */
 
 struct process {
     pid_t pid;
     pid_t parent;
-    bool is_guard; /* of a nested run; looked at only when the walk stops there */
+    bool is_guard; /* of a nested run; known only when the walk stops there */
 };
 
-/* Untouched pages of these cost nothing; a tree larger than the list is worked through in several passes. */
+/* Untouched pages of these cost nothing. A tree that is larger than the list takes several passes. */
 static struct process list[LIST_MAX];
 static size_t listed;
-static pid_t leader; /* whom we know without /proc */
+static pid_t leader; /* the process that we know without /proc */
 static unsigned char seen[PID_MAX / 8] __attribute__((aligned(4096)));
 
 /* One walk through the tree: where it goes, what it does on the way, and what it found. */
@@ -42,7 +43,7 @@ static bool is_new(pid_t pid);
 
 static void add(struct walk *walk, pid_t pid, pid_t parent) {
     const struct process found = {pid, parent, false};
-    /* Here and not after the walk: a process that forks and exits every 300 us would be gone by then. */
+    /* Here and not after the walk: by then a process that forks and exits every 300 us would be gone. */
     if (walk->stops_the_new && is_new(pid)) {
         send_checked(&found, SIGSTOP);
         walk->newly_stopped++;
@@ -51,7 +52,7 @@ static void add(struct walk *walk, pid_t pid, pid_t parent) {
         list[listed++] = found;
 }
 
-/* The file is a row of decimal PIDs, each followed by a space; it may be longer than our buffer. False: unreadable. */
+/* The file is a row of decimal PIDs, each followed by a space. It may be longer than our buffer. False: unreadable. */
 static bool add_children_of_thread(struct walk *walk, pid_t pid, const char *thread) {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%d/task/%s/children", pid, thread);
@@ -113,7 +114,7 @@ static bool is_guard(pid_t pid) {
     return stat(path, &other) == 0 && other.st_ino == self.st_ino && other.st_dev == self.st_dev;
 }
 
-/* A child of ours that waits to be reaped has no children; asking the kernel is far cheaper than looking through /proc. */
+/* A child of ours that waits to be reaped has no children. To ask the kernel is far cheaper than to look at /proc. */
 static bool is_our_zombie(const struct process *process) {
     siginfo_t info = {.si_pid = 0};
     return process->parent == getpid() &&
@@ -126,7 +127,7 @@ static void walk_tree(struct walk *walk) {
     listed = 0;
     snprintf(self, sizeof self, "%d", getpid());
     if (!add_children_of_thread(walk, getpid(), self) && leader > 0)
-        add(walk, leader, getpid()); /* no /proc to look at: at least the one we know, and nothing is claimed of the others */
+        add(walk, leader, getpid()); /* no /proc: at least the process that we know; nothing is claimed of others */
     for (size_t i = 0; i < listed; i++) {
         if (is_our_zombie(&list[i]))
             continue;
@@ -147,7 +148,7 @@ static int send_checked(const struct process *process, int signal) {
         return kill(process->pid, signal);
     int fd = (int)syscall(SYS_pidfd_open, process->pid, 0);
     if (fd < 0)
-        return -1; /* it is gone, or there is no descriptor to be sure of it with: never signal on a guess */
+        return -1; /* it is gone, or no descriptor is free to make sure of it: never signal on a guess */
     struct process_stat status;
     int result = -1;
     if (read_stat(process->pid, &status) && (status.parent == process->parent || status.parent == getpid()))
@@ -204,7 +205,7 @@ static bool is_new(pid_t pid) {
     return true;
 }
 
-/* True when there was somebody new. */
+/* True when there was a new process. */
 static bool stop_the_new(void) {
     struct walk walk = {.passes_nested_guards = true, .stops_the_new = true};
     walk_tree(&walk);
@@ -214,7 +215,7 @@ static bool stop_the_new(void) {
 struct reach tree_kill(void (*reap)(void *context), void *context) {
     struct reach reach = {0};
     const uint64_t until = clock_now() + KILL_SLICE_NS;
-    /* The dead are taken away first: a storm of forks leaves thousands, and each walk would meet them all again. */
+    /* The dead are reaped first: a storm of forks leaves thousands, and each walk would meet them all again. */
     do {
         reap(context);
         reach.found_new = stop_the_new();
