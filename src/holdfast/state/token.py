@@ -15,9 +15,9 @@ _SHORTEST_TOKEN = 16
 
 
 def load_token(state_path: str) -> str:
-    """The token of this state directory, made when there is none: STATE/token, 0600.
+    """Read the token of this state directory (STATE/token, mode 0600); make it when there is none.
 
-    StateError: it cannot be made or read, is not ours alone, or is too short to be one.
+    StateError: the file cannot be made or read, other users may read it, or its content is no token.
     """
     path = os.path.join(state_path, TOKEN_FILE)
     try:
@@ -38,7 +38,7 @@ def load_token(state_path: str) -> str:
 
 
 def _make_token(path: str) -> None:
-    """Whole or not at all, and never over one that is there: clients may have it already."""
+    """Make the file atomically. An existing token is never replaced: clients may already have it."""
     if os.path.lexists(path):
         return
     temporary = f"{path}.{os.getpid()}.new"

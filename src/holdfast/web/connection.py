@@ -1,13 +1,13 @@
-"""One connection: uvicorn's protocol with bounds and rules of ours.
+"""HTTP connection: uvicorn's protocol class with limits on the head of a request and a check of the peer.
 
-Who is at the other end, how long a request's head may take and may be, and refusals that are problem JSON like all
-others. uvicorn has no limit for the time until the head of a request is whole: a client that sends a byte a minute
-keeps its descriptor for ever. Its parser keeps whatever is not whole yet (a head, trailers) however much that is, and
-takes an offer to upgrade for the end of HTTP on this connection. The body's limits are in `body.py`: by then there is a
-route that knows how much it wants.
+It adds to uvicorn: a check of the user at the other end of a Unix socket; a limit on the size of a request's head and
+on the time until it is complete; and refusals as problem JSON. uvicorn has no such time limit: a client that sends a
+byte a minute keeps its descriptor for ever. uvicorn's parser keeps an incomplete head or trailer however large it is,
+and takes an offer to upgrade for the end of HTTP on this connection. The limits of the body are in `request_body.py`,
+because the route knows how much it accepts.
 
-Several requests may come at once; they are answered one after the other. When the client goes away, all of them are
-told, not only the last one.
+Several requests may arrive at once; they are answered one after the other. When the client disconnects, all of them
+are told, not only the last one.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ if TYPE_CHECKING:
 
     from .problems import ProblemKind
 
-HEAD_S = 10.0  # unless the application says otherwise, in `state.head_s`
-LONGEST_HEAD = 64 << 10  # bytes, or a little more: what comes in one piece is looked at as a whole
+HEAD_S = 10.0  # the application can set another limit in `state.head_s`
+LONGEST_HEAD = 64 << 10  # bytes, or a little more: data that arrives in one piece is parsed as a whole
 _PEER = struct.Struct("iII")
-_FIRST_LINE = "begin with a line like `GET /v1/runs HTTP/1.1`, the method in capitals; no TLS or HTTP/2 is spoken here"
-_WHOLE = f"send HTTP/1.1, with one Host and a head of at most {LONGEST_HEAD} bytes"
+_FIRST_LINE = "begin with a line like `GET /v1/runs HTTP/1.1`, the method in capitals, without TLS and HTTP/2"
+_WHOLE = f"send HTTP/1.1, with one Host header and a head of at most {LONGEST_HEAD} bytes"
 _OFFER = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
 
 
 class Connection(HttpToolsProtocol):
-    """Give it to uvicorn as `http=Connection`."""
+    """The protocol class for uvicorn: pass it as `http=Connection`."""
 
     _head_timer: asyncio.TimerHandle | None = None
-    _pending = 0  # bytes that have come since anything was whole: a head, a piece of a body, a request
+    _pending = 0  # bytes since the last complete item: a head, a piece of a body, a request
     _is_past_head = False
-    _is_refused = False  # what else comes is not looked at
-    _asked: tuple[RequestResponseCycle, ...] = ()  # requests; the first that is not answered is the one at work
+    _is_refused = False  # everything that still arrives is ignored
+    _asked: tuple[RequestResponseCycle, ...] = ()  # requests; the first unanswered one is being handled
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Close at once when another user is at the other end; root may do what it wants anyway."""
+        """Close the connection at once when the peer is another user than ours or root."""
         super().connection_made(transport)
         connected: socket.socket | None = transport.get_extra_info("socket")
         if connected is not None and connected.family != socket.AF_UNIX:
-            # asyncio does this only for sockets whose protocol was named when they were made. Without it, the second
+            # asyncio does this only for sockets that were made with an explicit protocol number. Without it, the second
             # write of every answer waits for the client's delayed acknowledgement of the first: 44 ms instead of one.
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # uvicorn's own answer to too many is plain text, and goes to those who were there first as well.
+        # uvicorn refuses too many connections in plain text, and also refuses clients that were there first.
         most, self.limit_concurrency = self.limit_concurrency, None
         crowded = most is not None and len(self.connections) > most
         self.app_state = {**self.app_state, ABORT: transport.abort, CROWDED: crowded}
@@ -70,55 +70,55 @@ class Connection(HttpToolsProtocol):
         self._arm()
 
     def data_received(self, data: bytes) -> None:
-        """What comes while nothing is answered has to become a whole head in time; a request's body is the route's."""
+        """Parse what arrives. Between two requests, a head must be complete in time; the route bounds the body."""
         if self._is_refused:
             return
         if self._head_timer is None and (self.cycle is None or self.cycle.response_complete):
             self._arm()
         if not self._pending and not self._is_past_head:
-            # We speak nothing else, so an offer is left alone. The parser would give a request that makes one no body.
+            # An offer to upgrade is removed: we speak only HTTP/1.1, and the parser would drop the request's body.
             head, end, rest = data.partition(b"\r\n\r\n")
             data = _OFFER.sub(b"", head) + end + rest
         self._pending += len(data)
         super().data_received(data)
         if self._pending > LONGEST_HEAD and not self._is_refused:
-            self.send_400_response(f"more than {LONGEST_HEAD} bytes, and the head is not whole")
+            self.send_400_response(f"more than {LONGEST_HEAD} bytes, and the head is not complete")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Trailers come here, too: they are nothing that a route or a wall should take for the head."""
+        """Take a header of the head. Trailers arrive here, too, and are dropped: they are not part of the head."""
         if not self._is_past_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """A request begins. ValueError, of which the parser makes a refusal: it is not clear whom or what it asks."""
+        """A request begins. ValueError, which the parser turns into a refusal: not exactly one Host, or an upgrade."""
         hosts = sum(name == b"host" for name, _ in self.headers)
         if hosts > 1 or (hosts == 0 and self.parser.get_http_version() != "1.0"):
-            raise ValueError("a request has one Host")
-        if self.parser.should_upgrade():  # CONNECT, or an offer in a head that came in pieces
-            raise ValueError("nothing but HTTP is spoken here")
+            raise ValueError("a request needs exactly one Host header")
+        if self.parser.should_upgrade():  # CONNECT, or an offer to upgrade in a head that arrived in pieces
+            raise ValueError("this server speaks only HTTP")
         super().on_headers_complete()
         self._disarm()
         self._pending, self._is_past_head = 0, True
         self._asked = (*self._unanswered(), self.cycle)
 
     def on_body(self, body: bytes) -> None:
-        """A piece of it."""
+        """A piece of the body arrived."""
         self._pending = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """What comes next is a head."""
+        """The request is complete: the next bytes are a head."""
         self._pending, self._is_past_head = 0, False
         super().on_message_complete()
 
     def shutdown(self) -> None:
-        """Close after what is being answered."""
+        """Close the connection after the answers that are under way."""
         for cycle in self._unanswered():
             cycle.keep_alive = False
         super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is left of it."""
+        """Tell every unanswered request that its client is gone."""
         self._disarm()
         for cycle in self._unanswered():
             cycle.disconnected = True
@@ -126,9 +126,9 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP gets the same kind of answer as everything else that is wrong.
+        """Answer bytes that are not HTTP with problem JSON, and close.
 
-        When it came behind a whole request, that one is answered, and then the connection ends.
+        When they follow a complete request, that request is answered first, and then the connection is closed.
         """
         self._is_refused = True
         unanswered = self._unanswered()
@@ -153,7 +153,7 @@ class Connection(HttpToolsProtocol):
 
     @property
     def _head_s(self) -> float:
-        # The application is all that uvicorn hands on to its connections.
+        # The application is the only object of ours that uvicorn passes on to its connections.
         within_s: float = getattr(getattr(self.app, "state", None), "head_s", HEAD_S)
         return within_s
 
@@ -169,7 +169,7 @@ class Connection(HttpToolsProtocol):
         self._head_timer = None
         if self.transport.is_closing():
             return
-        # Who has asked nothing gets no answer: it would be taken for that to the next request.
+        # A client that sent nothing gets no answer: it would take it for the answer to its next request.
         if self._pending and not self.transport.get_write_buffer_size():
             self._is_refused = True
             detail = f"the head of the request was not complete after {self._head_s:g} s"
@@ -177,24 +177,24 @@ class Connection(HttpToolsProtocol):
             if not self.transport.get_write_buffer_size():
                 self.transport.close()
                 return
-        self.transport.abort()  # it does not read, and closing would wait for that
+        self.transport.abort()  # the client does not read, and a normal close would wait until it does
 
 
 def _what_is_wrong(error: BaseException | None) -> tuple[str, str] | None:
-    """What the parser, at work when this is asked, has against it, and what to do; None when it has nothing."""
+    """Detail and remedy for the parser error that is being handled; None when it is no error of the parser."""
     match error:
         case httptools.HttpParserInvalidMethodError():
             return "it does not begin with a method of HTTP", _FIRST_LINE
         case httptools.HttpParserCallbackError(__context__=ValueError() as ours):
             return str(ours), _WHOLE
         case httptools.HttpParserError():
-            return f"it is no HTTP: {error}", _WHOLE
+            return f"it is not HTTP: {error}", _WHOLE
         case _:
             return None
 
 
 def peer_uid(connected: socket.socket | None) -> int | None:
-    """The user at the other end of a Unix socket, from the kernel; None for other sockets."""
+    """The user id of the peer of a Unix socket, as the kernel reports it; None for other sockets."""
     if connected is None or connected.family != socket.AF_UNIX:
         return None
     raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)

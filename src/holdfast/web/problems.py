@@ -1,8 +1,8 @@
-"""Errors as HTTP says them: RFC 9457 problem JSON, with the status and the kind of every error we raise.
+"""Errors as RFC 9457 problem JSON: the HTTP status and the kind of problem of every error we raise.
 
-`type` is what programs switch on and never changes; `title` says the same to people; `detail` is about this one case,
-`remedy` what to do next. Texts come from our own errors, which hold no environment values; anything unforeseen is
-logged and answered without its text, because nobody has looked at what that text might hold.
+Programs switch on `type`, which never changes. `title` says the same to people, `detail` describes this one case, and
+`remedy` says what to do next. The texts come from our own errors, which hold no values of the environment. An
+unforeseen error is logged and answered without its text, because its text may hold a secret.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CLOSE = {"Connection": "close"}
 
 
 class Problem(msgspec.Struct, omit_defaults=True):
-    """What went wrong, in the form of RFC 9457."""
+    """A problem as RFC 9457 defines it: what went wrong, and what to do."""
 
     type: str
     title: str
@@ -46,7 +46,7 @@ class ProblemKind(NamedTuple):
 
 
 class ProblemError(Exception):
-    """Raised to be answered as a problem."""
+    """An error that is answered as problem JSON."""
 
     def __init__(
         self,
@@ -60,35 +60,35 @@ class ProblemError(Exception):
         unread: bool = False,
     ) -> None:
         super().__init__(detail or kind.title)
-        self.unread = unread  # there is more of the request, and nobody wants it
+        self.unread = unread  # the rest of the request was not read
         self.headers = {**(CLOSE if unread else {}), **(headers or {})}
         self.problem = Problem(PREFIX + kind.word, kind.title, kind.status, detail, remedy, run_id, field)
 
 
 MALFORMED = ProblemKind(400, "malformed", "The request cannot be read")
-UNAUTHORIZED = ProblemKind(401, "unauthorized", "No token, or a wrong one")
-FORBIDDEN = ProblemKind(403, "forbidden", "This client may not ask")
-NOT_FOUND = ProblemKind(404, "not-found", "There is nothing here")
+UNAUTHORIZED = ProblemKind(401, "unauthorized", "The token is missing or wrong")
+FORBIDDEN = ProblemKind(403, "forbidden", "The request is forbidden")
+NOT_FOUND = ProblemKind(404, "not-found", "There is no such path")
 NO_RUN = ProblemKind(404, "run-not-found", "There is no such run")
-NO_METHOD = ProblemKind(405, "method-not-allowed", "This cannot be done here")
+NO_METHOD = ProblemKind(405, "method-not-allowed", "This path does not have that method")
 TOO_SLOW = ProblemKind(408, "too-slow", "The request took too long to arrive")
 CONFLICT = ProblemKind(409, "idempotency-conflict", "This key was used for another run")
-RUN_EXISTS = ProblemKind(409, "run-exists", "There is a run of this id already")
-SESSION_CLOSED = ProblemKind(409, "session-closed", "The session takes no more runs")
-REFUSED = ProblemKind(409, "refused", "The run refuses this")
+RUN_EXISTS = ProblemKind(409, "run-exists", "A run with this id exists already")
+SESSION_CLOSED = ProblemKind(409, "session-closed", "The session is closed")
+REFUSED = ProblemKind(409, "refused", "The run cannot do this")
 TOO_LARGE = ProblemKind(413, "too-large", "The request is too large")
-NOT_JSON = ProblemKind(415, "unsupported-media-type", "The body is of another type than this takes")
-OUT_OF_RANGE = ProblemKind(416, "out-of-range", "There is not that much output")
+WRONG_TYPE = ProblemKind(415, "unsupported-media-type", "The media type of the body is not accepted here")
+OUT_OF_RANGE = ProblemKind(416, "out-of-range", "The offset is beyond the end of the output")
 INVALID = ProblemKind(422, "invalid", "The request is not valid")
 QUEUE_FULL = ProblemKind(429, "queue-full", "The queue is full")
 INTERNAL = ProblemKind(500, "internal", "The daemon failed")
 UNREADABLE = ProblemKind(500, "journal-unreadable", "The record of this run cannot be read")
 DRAINING = ProblemKind(503, "draining", "The daemon is shutting down")
 UNAVAILABLE = ProblemKind(503, "unavailable", "The daemon cannot do this now")
-CROWD = ProblemKind(503, "too-many-connections", "Too many clients at once")
-SILENT = ProblemKind(504, "no-answer", "The run did not answer in time")
+TOO_MANY = ProblemKind(503, "too-many-connections", "There are too many connections")
+NO_ANSWER = ProblemKind(504, "no-answer", "The run did not answer in time")
 
-# The first that fits, so the narrow ones come first.
+# The first entry that fits decides, so subclasses come before their base classes.
 _KINDS: tuple[tuple[type[errors.HoldfastError], ProblemKind], ...] = (
     (errors.DrainingError, DRAINING),
     (errors.QueueFullError, QUEUE_FULL),
@@ -107,10 +107,10 @@ _KINDS: tuple[tuple[type[errors.HoldfastError], ProblemKind], ...] = (
 
 
 def problem_of(error: errors.HoldfastError) -> ProblemError:
-    """The problem that says what this error says."""
+    """The problem that carries the message and the remedy of this error."""
     kind = next((kind for known, kind in _KINDS if isinstance(error, known)), INTERNAL)
     if isinstance(error, errors.RequestError) and error.errno == errno.ETIMEDOUT:
-        kind = SILENT
+        kind = NO_ANSWER
     return ProblemError(
         kind,
         error.message,
@@ -122,9 +122,9 @@ def problem_of(error: errors.HoldfastError) -> ProblemError:
 
 
 def problem_of_os_error(error: OSError) -> ProblemError:
-    """A system call failed where nothing above had a better word for it: the disk is full, or there are no descriptors.
+    """The 503 for a failed system call that no other code explained: disk full, no descriptors, no permission.
 
-    Anything else is our own failure and is raised again.
+    Any other OSError is a defect of ours and is raised again.
     """
     if error.errno not in (*errors.RESOURCE_ERRNOS, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.EPERM):
         raise error
@@ -133,12 +133,12 @@ def problem_of_os_error(error: OSError) -> ProblemError:
 
 
 def retry_after(kind: ProblemKind, seconds: float = RETRY_S) -> dict[str, str]:
-    """The header for the problems that pass by themselves, in whole seconds as HTTP wants them."""
+    """The Retry-After header, in whole seconds, for problems that pass by themselves; else no header."""
     return {"Retry-After": str(max(1, ceil(seconds)))} if kind.status in (429, 503) else {}
 
 
 def respond(error: ProblemError) -> Response:
-    """The answer."""
+    """The HTTP response that carries this problem."""
     problem = error.problem
     headers = {"Cache-Control": "no-store", **error.headers}
     return Response(msgspec.json.encode(problem), problem.status, headers, MEDIA_TYPE)

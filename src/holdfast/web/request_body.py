@@ -1,7 +1,8 @@
-"""The body of a request: read within two bounds, bytes and time, and decoded into the type its route wants.
+"""Request body: read within a size limit and a time limit, then decoded into the type of its route.
 
-The bounds hold whatever Content-Length says: it is believed when it is too large, and not needed otherwise. What is
-refused unread is answered after a moment and some bytes, and then the connection is closed (`leave_unread`).
+The limits hold whatever Content-Length says: a value that is too large is believed, any other is not needed. When a
+request is refused before its body was read, the server takes in a little more of it, answers, and closes the
+connection (`leave_unread`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from starlette.requests import ClientDisconnect
 
-from .problems import CLOSE, INVALID, MALFORMED, NOT_JSON, TOO_LARGE, TOO_SLOW, ProblemError
+from .problems import CLOSE, INVALID, MALFORMED, TOO_LARGE, TOO_SLOW, WRONG_TYPE, ProblemError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -24,14 +25,14 @@ _UNREAD_S = 0.5
 
 
 class BodyBounds(NamedTuple):
-    """How much of a body is read, and for how long."""
+    """The limits of a body: its size in bytes, and the time within which it must arrive."""
 
     size: int
     within_s: float
 
 
 async def read(request: Request, bounds: BodyBounds) -> bytes:
-    """All of it. ProblemError: 413 too large, 408 too slow, 400 for one that ends too early."""
+    """Read the whole body. ProblemError: 413 too large, 408 too slow, 400 when it ends too early."""
     length = request.headers.get("content-length", "0")
     if len(length) > 18 or not length.isdigit() or int(length) > bounds.size:
         raise _too_large(bounds)
@@ -52,13 +53,13 @@ async def read(request: Request, bounds: BodyBounds) -> bytes:
 
 
 async def leave_unread(request: Request) -> None:
-    """Take in and forget what of a refused body is on its way already, within bounds.
+    """Receive and drop the part of a refused body that is already on its way, within bounds.
 
-    A client that is still sending when the connection is closed sees a broken pipe, and many never read the answer.
+    A client that is still sending when the connection is closed sees a broken pipe; many never read the answer then.
     """
     headers = request.headers
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-    if not has_body or "expect" in headers:  # that one waits for our word before it sends, and will not get it
+    if not has_body or "expect" in headers:  # with Expect, the client sends nothing before our go-ahead
         return
     size = 0
     try:
@@ -73,38 +74,38 @@ async def leave_unread(request: Request) -> None:
 
 
 def media_type(request: Request) -> str:
-    """The type the client says its body has, without parameters; empty when it says nothing."""
+    """The media type in Content-Type, without parameters; empty when the client sent none."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def check_media_type(request: Request, taken: tuple[str, ...]) -> None:
-    """ProblemError 415 when a body comes as something else.
+    """Refuse a body of another media type: ProblemError 415.
 
-    A body without a type counts as something else: pages from elsewhere can make browsers send those without asking.
+    A body without a type is refused, too: a page of another site can make a browser send one without a preflight.
     """
     headers, found = request.headers, media_type(request)
     is_empty = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
     if found not in taken and (found or not is_empty):
         what = found[:80] or "a body without a type"
-        raise ProblemError(NOT_JSON, f"this takes {' or '.join(taken)}, not {what}", unread=True)
+        raise ProblemError(WRONG_TYPE, f"this path takes {' or '.join(taken)}, not {what}", unread=True)
 
 
 def decode(data: bytes, wanted: type[Any]) -> Any:
-    """The value; an empty body is an empty object. ProblemError: 400 no JSON, 422 not of this shape."""
+    """Decode JSON; an empty body is an empty object. ProblemError: 400 not JSON, 422 not of this type."""
     try:
         return msgspec.json.decode(data or b"{}", type=wanted)
     except msgspec.ValidationError as error:
         raise invalid(error) from None
     except msgspec.DecodeError as error:
-        raise ProblemError(MALFORMED, f"the body is no JSON: {error}", remedy="send one JSON object") from None
+        raise ProblemError(MALFORMED, f"the body is not JSON: {error}", remedy="send one JSON object") from None
     except UnicodeDecodeError:
         raise ProblemError(MALFORMED, "the body is not UTF-8", remedy="send one JSON object in UTF-8") from None
     except RecursionError:
-        raise ProblemError(MALFORMED, "the body is nested too deeply", remedy="no field needs more than two") from None
+        raise ProblemError(MALFORMED, "the body is nested too deeply", remedy="use at most two levels") from None
 
 
-def invalid(error: msgspec.ValidationError, remedy: str = "see /openapi.json for what may be sent") -> ProblemError:
-    """The problem for a value of the wrong shape: `field` is the name before any index."""
+def invalid(error: msgspec.ValidationError, remedy: str = "see /openapi.json for the types") -> ProblemError:
+    """The 422 for a value of the wrong type: `field` is the name of the field, without any index."""
     what, _, place = str(error).partition(" - at `$")
     place = place.rstrip("`").lstrip(".")
     field = place.split(".")[0].split("[")[0] or None
@@ -115,6 +116,6 @@ def _too_large(bounds: BodyBounds) -> ProblemError:
     return ProblemError(
         TOO_LARGE,
         f"the body has more than {bounds.size} bytes",
-        remedy="pass large data through files; the daemon's limit is request_bytes",
+        remedy="pass large data in files, or raise the daemon's setting request_bytes",
         unread=True,
     )

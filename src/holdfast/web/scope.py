@@ -1,6 +1,6 @@
-"""What the scope of a request says about its connection: by which socket it came, and how to cut it.
+"""The connection of a request, as its ASGI scope describes it: which socket it came by, and how to cut it.
 
-`connection.py` puts the two entries there; servers that use another protocol class have neither.
+`connection.py` adds the two entries; a server with another protocol class has neither of them.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-ABORT = "holdfast.abort"  # in the state of each request's scope: cuts the connection, whatever is still to be sent
-CROWDED = "holdfast.crowded"  # there, too: this one came when there were too many
+ABORT = "holdfast.abort"  # in `scope["state"]`: a function that cuts the connection and drops unsent data
+CROWDED = "holdfast.crowded"  # in `scope["state"]`: whether the connection was one too many
 
 
 def is_unix(scope: Scope) -> bool:
-    """Whether this came through the Unix socket: its address is a path and has no port."""
+    """Whether the request came through the Unix socket: the server's address is a path and has no port."""
     server = scope.get("server")
     return server is not None and server[1] is None and bool(server[0])

@@ -1,15 +1,15 @@
-"""The walls in front of a web server: Host, Origin and token, checked before a byte of the body is read.
+"""Access checks of a web server: Host, Origin and token, checked before a byte of the body is read.
 
-Over TCP nobody is known, so every request carries the token. A browser can be made to send requests by pages from
-elsewhere. Two checks stop that:
+Over TCP the kernel does not tell us who the client is, so every request carries the token. A page of another site can
+make a browser send requests to us. Two checks stop that:
 
-- Host. A page of attacker.example whose name now points to 127.0.0.1 still says `Host: attacker.example`. Only names
-  that nobody else can have are answered: addresses, `localhost`, and the names the server was told to listen on.
-- Origin. A browser names the page that asks. Only the server's own pages may, so it must be the same as Host. There is
-  no CORS.
+- Host. A page of attacker.example whose name now points to 127.0.0.1 still says `Host: attacker.example`. The server
+  answers only to names that nobody else can have: addresses, `localhost`, and the names it was told to listen on.
+- Origin. A browser names the site of the page that asks. Only the server's own pages may ask, so Origin must be the
+  same as Host. There is no CORS.
 
-`holdfast mcp` asks for all three of every request (`TokenPolicy.check`). The daemon has more ways in, and a policy of
-its own that is made of the same checks (`daemon/http/security.py`).
+`holdfast mcp` makes all three checks for every request (`TokenPolicy.check`). The daemon has more ways in, and a policy
+of its own made of the same checks (`daemon/http/security.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-from .problems import CLOSE, CROWD, FORBIDDEN, UNAUTHORIZED, ProblemError, respond, retry_after
+from .problems import CLOSE, FORBIDDEN, TOO_MANY, UNAUTHORIZED, ProblemError, respond, retry_after
 from .request_body import leave_unread
 from .scope import CROWDED
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 _HOST_REMEDY = "use an address, localhost, or the name given to --listen"
-_ORIGIN_REMEDY = "ask from a program, or from the daemon's own pages"
-_TOKEN_REMEDY = "send Authorization: Bearer TOKEN, with what is in the file `token` of the state directory"
+_ORIGIN_REMEDY = "ask from a program, or from the dashboard"
+_TOKEN_REMEDY = "send Authorization: Bearer TOKEN, with the content of the file `token` in the state directory"
 
 
 class Policy(Protocol):
@@ -43,7 +43,7 @@ class Policy(Protocol):
 
 
 class TokenPolicy(NamedTuple):
-    """The policy for TCP clients: their token (None: nobody comes in over TCP), and the names the server has."""
+    """The policy for TCP clients: their token (None: every TCP client is refused), and the server's host names."""
 
     token: str | None
     names: frozenset[str] = frozenset()
@@ -54,27 +54,27 @@ class TokenPolicy(NamedTuple):
         return cls(token, frozenset(host.lower().strip("[]") for host in listen_hosts))
 
     def check(self, scope: Scope, headers: Mapping[str, str]) -> None:  # noqa: ARG002 - as `Policy` wants it
-        """Host, Origin and token. ProblemError: 403 for a wrong Host or Origin, 401 for a wrong token."""
+        """Check Host, Origin and token. ProblemError: 403 for a wrong Host or Origin, 401 for a wrong token."""
         self.check_host(headers)
         self.check_origin(headers)
         self.check_token(headers)
 
     def check_host(self, headers: Mapping[str, str]) -> None:
-        """ProblemError 403 when Host is a name that somebody else may have."""
+        """ProblemError 403 when Host is a name that another site may have."""
         if not self._is_ours(headers.get("host", "")):
-            raise ProblemError(FORBIDDEN, "the Host header names a host this daemon is not", remedy=_HOST_REMEDY)
+            raise ProblemError(FORBIDDEN, "the Host header does not name this server", remedy=_HOST_REMEDY)
 
     def check_origin(self, headers: Mapping[str, str]) -> None:
-        """ProblemError 403 when a page of another server asks."""
+        """ProblemError 403 when a page of another site asks."""
         origin = headers.get("origin")
         if origin is not None and not self._is_same(origin, headers.get("host", "")):
-            raise ProblemError(FORBIDDEN, "a page from elsewhere may not ask", remedy=_ORIGIN_REMEDY)
+            raise ProblemError(FORBIDDEN, "a page of another site may not ask", remedy=_ORIGIN_REMEDY)
 
     def check_token(self, headers: Mapping[str, str]) -> None:
         """ProblemError 401 when there is no token, or a wrong one."""
         authorization = headers.get("authorization", "")
         scheme, _, given = authorization.partition(" ")
-        # As bytes: compare_digest refuses text outside ASCII, and a header may hold any.
+        # As bytes: compare_digest refuses text outside ASCII, and a header may hold any byte.
         same = self.token is not None and hmac.compare_digest(
             given.strip().encode("utf-8", "surrogateescape"), self.token.encode()
         )
@@ -93,7 +93,7 @@ class TokenPolicy(NamedTuple):
 
 
 class Walls:
-    """Middleware, the outermost one: no request gets past without `Policy.check`."""
+    """The outermost middleware: every request passes `Policy.check` or is refused."""
 
     def __init__(self, app: ASGIApp, policy: Policy) -> None:
         self._app = app
@@ -103,10 +103,10 @@ class Walls:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         if scope["type"] != "http":
-            return  # a WebSocket: nothing here speaks that
+            return  # a WebSocket: no route speaks it
         try:
             if scope.get("state", {}).get(CROWDED):
-                raise ProblemError(CROWD, "there are too many connections", headers=retry_after(CROWD))
+                raise ProblemError(TOO_MANY, "this connection is one too many", headers=retry_after(TOO_MANY))
             self._policy.check(scope, Headers(scope=scope))
         except ProblemError as error:
             await leave_unread(Request(scope, receive))
@@ -117,7 +117,7 @@ class Walls:
 
 
 def _host_name(host: str) -> str | None:
-    """The name in a Host header without its port; None when it is none."""
+    """The name in a Host header, without its port; None when the header is malformed."""
     if host.startswith("["):
         name, bracket, port = host[1:].partition("]")
         port = port.removeprefix(":")

@@ -1,4 +1,4 @@
-"""The application: every operation at its path, the walls before them, and problems for everything that goes wrong."""
+"""The HTTP application: routes from the table of operations, behind the walls, with errors as problem JSON."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _log = logging.getLogger("holdfast.http")
 
 
 def make_app(service: Service, *, security: Security, routes: Sequence[BaseRoute] = ()) -> Starlette:
-    """The application for all listeners; `routes` are added behind the same walls (pages, streams)."""
+    """Make the application that all listeners share; extra `routes` are behind the same walls."""
     bounds = BodyBounds(service.config.request_bytes, service.config.request_timeout_s)
     app = Starlette(
         routes=[*_routes(service, bounds), *events.routes(service), *dashboard.routes(), *routes],
@@ -53,7 +53,7 @@ def make_app(service: Service, *, security: Security, routes: Sequence[BaseRoute
     )
     app.state.head_s = service.config.request_timeout_s
     app.state.logins = security.logins
-    app.router.redirect_slashes = False  # one path, one thing
+    app.router.redirect_slashes = False  # `/v1/runs/` is not `/v1/runs`
     return app
 
 
@@ -65,7 +65,7 @@ def _routes(service: Service, bounds: BodyBounds) -> list[BaseRoute]:
 
 
 class PathEndpoint:
-    """One path and what can be asked there. One route per path: so 405 knows all of its methods."""
+    """One path with all its operations: one route per path, so that a 405 can name the methods there are."""
 
     def __init__(self, methods: dict[str, Operation], service: Service, bounds: BodyBounds) -> None:
         self._methods = methods
@@ -78,7 +78,7 @@ class PathEndpoint:
         operation = self._methods.get(method)
         if operation is None:
             allowed = ", ".join([*self._methods, *(["HEAD"] if "GET" in self._methods else [])])
-            raise ProblemError(problems.NO_METHOD, f"this takes {allowed}", headers={"Allow": allowed})
+            raise ProblemError(problems.NO_METHOD, f"this path takes {allowed}", headers={"Allow": allowed})
         _check_path(request)
         try:
             response = await operation.respond(self._service, request, self._bounds)
@@ -90,7 +90,7 @@ class PathEndpoint:
 
 
 def _check_path(request: Request) -> None:
-    """What is no run id cannot be the id of a run, whatever it would be as a path; nor can a session have any name."""
+    """Refuse a path with a malformed run id (404) or session name (422), before it could become a file name."""
     run_id = request.path_params.get("run_id")
     if run_id is not None:
         try:
@@ -98,7 +98,7 @@ def _check_path(request: Request) -> None:
         except HoldfastError as error:
             raise ProblemError(problems.NO_RUN, error.message, remedy=error.remedy) from None
     if "session" in request.path_params:
-        make_spec(("true",), session=request.path_params["session"])  # the one place that knows
+        make_spec(("true",), session=request.path_params["session"])  # the spec has the rule for session names
 
 
 async def _problem(_request: Request, error: Exception) -> Response:
@@ -125,11 +125,11 @@ async def _http(_request: Request, error: Exception) -> Response:
 
 
 async def _gone(_request: Request, _error: Exception) -> Response:
-    """Nobody reads this."""
-    return respond(ProblemError(problems.MALFORMED, "the client went away"))
+    """The client disconnected: nobody reads this answer."""
+    return respond(ProblemError(problems.MALFORMED, "the client disconnected"))
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """Our own failure: logged with its text, answered without."""
+    """A defect of ours: the log gets the text of the error, the client does not."""
     _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return respond(ProblemError(problems.INTERNAL, remedy="the daemon's log has the details"))

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the table of operations; `python -m holdfast.daemon.http.openapi` prints it."""
+"""OpenAPI 3.1 document, made from the table of operations; `python -m holdfast.daemon.http.openapi` prints it."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _PATH_PARAMETERS: dict[str, dict[str, Any]] = {
 }
 _WORDS = {
     400: "The request cannot be read.",
-    401: "No token, or a wrong one.",
-    403: "The Host or Origin is not ours.",
-    404: "There is no such run, or nothing here.",
-    408: "The body took too long.",
-    409: "In conflict with what is there.",
+    401: "The token is missing or wrong.",
+    403: "The Host or Origin header does not name this daemon.",
+    404: "There is no such run, or no such path.",
+    408: "The body took too long to arrive.",
+    409: "The request conflicts with the current state.",
     413: "The body is too large.",
-    415: "The body is of another type than this takes.",
-    416: "There is not that much output.",
-    422: "Not valid: `field` names what.",
+    415: "The media type of the body is not accepted here.",
+    416: "The offset is beyond the end of the output.",
+    422: "The request is not valid; `field` names the wrong field.",
     429: "The queue is full.",
-    503: "Not now: the daemon is draining, or its state directory cannot be written.",
-    504: "The run did not answer in time.",
+    503: "Try again later: the daemon is draining, or its state directory cannot be written.",
+    504: "The guard of the run did not answer in time.",
 }
-_RETRY = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
+_RETRY = {"Retry-After": {"description": "Seconds to wait before trying again.", "schema": {"type": "integer"}}}
 _EVENTS = {
     "operationId": "getEvents",
-    "summary": "Events as they come, and after `Last-Event-ID` those that were missed (server-sent events).",
+    "summary": "Stream events (server-sent events); after `Last-Event-ID`, missed events are sent first.",
     "parameters": [
         {"name": "Last-Event-ID", "in": "header", "schema": {"type": "integer", "minimum": 0}},
         *(
@@ -56,13 +56,13 @@ _EVENTS = {
             }.items()
         ),
     ],
-    "responses": {"200": {"description": "The stream.", "content": {"text/event-stream": {}}}},
+    "responses": {"200": {"description": "The event stream.", "content": {"text/event-stream": {}}}},
 }
 
 
 @cache
 def document() -> bytes:
-    """The document as JSON."""
+    """The document as JSON; made once."""
     operations = (*OPERATIONS, OPERATION)
     schemas, components = _schemas(operations)
     paths: dict[str, dict[str, Any]] = {}
@@ -76,11 +76,11 @@ def document() -> bytes:
             "title": "Holdfast",
             "version": version("holdfast"),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-            "description": "Runs commands as processes that always end well. Over TCP every request carries the token.",
+            "description": "Runs commands as supervised processes. Over TCP every request carries the token.",
         },
         "paths": paths,
         "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
-        "security": [{"token": []}, {}],  # none on the Unix socket
+        "security": [{"token": []}, {}],  # no token on the Unix socket
     }
     return msgspec.json.format(msgspec.json.encode(whole), indent=2)
 
@@ -111,7 +111,7 @@ def _operation(operation: Operation, schemas: dict[Any, Any], components: dict[s
 
 
 def _link(paths: dict[str, dict[str, Any]]) -> None:
-    """Where to go on from a run that was posted: everything that is about one run."""
+    """Add links from the answer of `POST /v1/runs` to every operation on that run."""
     about_one = (one for path, methods in paths.items() if "{run_id}" in path for one in methods.values())
     links = {
         one["operationId"]: {"operationId": one["operationId"], "parameters": {"run_id": "$response.body#/run_id"}}
@@ -122,7 +122,7 @@ def _link(paths: dict[str, dict[str, Any]]) -> None:
 
 
 def _name(operation: Operation) -> str:
-    """`GET /v1/runs/{run_id}/wait` is getRunWait: what follows an id is about one of them."""
+    """The operationId: `GET /v1/runs/{run_id}/wait` is getRunWait, in the singular because a run id is given."""
     words = re.findall(r"[a-z]+", re.sub(r"s/\{[a-z_]+\}", "", operation.path.removeprefix("/v1")))
     return operation.method.lower() + "".join(word.capitalize() for word in words)
 
@@ -187,7 +187,7 @@ def _with_refusals(described: dict[str, Any], statuses: tuple[int, ...]) -> dict
 
 
 async def show(_call: OperationCall) -> Response:
-    """The document, made when it is first asked for."""
+    """Answer with the document."""
     return Response(document(), media_type="application/json")
 
 

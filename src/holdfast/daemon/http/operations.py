@@ -1,6 +1,7 @@
-"""The table of operations: everything the HTTP API can be asked, from which routes and OpenAPI document are made.
+"""The table of HTTP operations, from which the routes and the OpenAPI document are made.
 
-The event stream and the dashboard's files are routes without an operation; the document has an operation of its own.
+The event stream and the dashboard's files are routes without an operation. The operation of the document is in
+`openapi.py`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Who may ask the daemon: over the Unix socket, over TCP with the token, or from a browser with a session.
+"""Access policy of the daemon: the Unix socket, TCP with the token, or a browser with a session.
 
-On the Unix socket the file system is the wall (the state directory is 0700, the socket 0600), and the kernel's word for
-who is at the other end is a second one (`web/connection.py`). Over TCP every request passes the walls of
-`web/walls.py`. The daemon's own pages have a session instead of the token: see `browser/login.py`.
+On the Unix socket the file system keeps others out (the state directory is 0700, the socket 0600); the kernel's report
+of the peer's user is a second check (`web/connection.py`). Over TCP every request passes the checks of `web/walls.py`.
+The daemon's own pages have a session instead of the token: see `browser/login.py`.
 
-What is not known to have come through the Unix socket is taken to have come over TCP.
+A request counts as a TCP request unless it is known to have come through the Unix socket.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class Security(NamedTuple):
-    """The daemon's policy: the walls of TCP clients, the sessions of browsers, and the paths that need neither."""
+    """The daemon's policy: the checks for TCP clients, the logins of browsers, and the paths that need neither."""
 
     tcp: TokenPolicy
     logins: BrowserLogins
-    public: frozenset[str] = frozenset()  # paths without secrets, such as a page that then asks for the token
+    public: frozenset[str] = frozenset()  # paths without secrets, such as the page where a browser logs in
 
     @classmethod
     def of(cls, token: str | None, listen_hosts: Iterable[str] = (), public: Iterable[str] = ()) -> Security:
@@ -34,9 +34,9 @@ class Security(NamedTuple):
         return cls(TokenPolicy.of(token, listen_hosts), BrowserLogins(token), frozenset(public))
 
     def check(self, scope: Scope, headers: Mapping[str, str]) -> None:
-        """Let it pass or raise ProblemError: 403 for a wrong Host or Origin, 401 for a wrong token."""
+        """Let the request pass, or raise ProblemError: 403 for a wrong Host or Origin, 401 for a wrong token."""
         local = is_unix(scope)
-        # A browser at the Unix socket came through a tunnel: its pages may be anybody's, with a name that leads here.
+        # A browser reaches the Unix socket through a tunnel: its page may be of any site, with a name that leads here.
         if not local or "sec-fetch-site" in headers:
             self.tcp.check_host(headers)
         self.tcp.check_origin(headers)

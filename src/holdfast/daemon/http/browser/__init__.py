@@ -1,1 +1,1 @@
-"""What browsers need: logging in, and the files of the dashboard."""
+"""The browser's part of the HTTP API: login and the dashboard's files."""

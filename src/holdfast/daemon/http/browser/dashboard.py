@@ -1,7 +1,7 @@
-"""The dashboard: static files, made while the package is built (see hatch_build.py), or a page that they are missing.
+"""Dashboard files: static, made when the package is built (see hatch_build.py); without them, a page that says so.
 
-They hold no secrets, so they are served before the login; the page then asks the same API as everybody else. What may
-run, be loaded or be asked from the page is only what comes from here (Content-Security-Policy); nobody may frame it.
+The files hold no secrets, so they are served without a login; the page then uses the same API as every other client.
+The Content-Security-Policy lets the page run, load and request only what this daemon serves, and no site may frame it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-    "Cache-Control": "no-cache",  # asked for each time, answered with 304: a new version is seen at once
+    "Cache-Control": "no-cache",  # the browser asks each time and gets a 304: a new version is seen at once
     "Vary": "Accept-Encoding",
 }
 _ABSENT = b"""<!doctype html><html lang="en"><title>Holdfast</title><h1>Holdfast</h1>
@@ -58,7 +58,7 @@ The API is at <code>/v1</code>, its description at <a href="/openapi.json">/open
 
 
 class Asset(NamedTuple):
-    """One file, as it is and compressed."""
+    """One file: its content, plain and compressed."""
 
     content: bytes
     compressed: bytes
@@ -67,12 +67,12 @@ class Asset(NamedTuple):
 
 
 def paths(directory: str = DIRECTORY) -> frozenset[str]:
-    """Where there is something: `/`, and a path for each file."""
+    """The paths of the dashboard: `/`, and one for each file."""
     return frozenset(("/", *(f"/static/{name}" for name in _names(directory))))
 
 
 def routes(directory: str = DIRECTORY) -> list[BaseRoute]:
-    """One route per file: what is not in the list cannot be asked for, whatever the path looks like."""
+    """One route per file: a path that is not in this list is never looked up in the file system."""
     found = {f"/static/{name}": _load(os.path.join(directory, name)) for name in _names(directory)}
     found["/"] = found.pop("/static/index.html", _asset(_ABSENT, ".html"))
     return [Route(path, _endpoint(asset), methods=["GET"]) for path, asset in found.items()]

@@ -1,11 +1,11 @@
-"""How a browser comes in: a one-time code is exchanged for a session cookie, and actions carry a second secret.
+"""Browser login: a one-time code is exchanged for a session cookie, and every action also needs a CSRF token.
 
-`holdfast open` asks for a code over the Unix socket (or with the token) and opens the page with the code behind `#`,
-which browsers never send: it is in no log and no Referer. The page posts it, once, and gets the cookie. The cookie is
-HttpOnly and SameSite=Strict; what it says is signed with a key made from the token, so a session outlives the daemon's
-restart, and a new token ends all sessions. SameSite does not tell ports apart, and other pages of this host are "same
-site": so every action needs the CSRF token besides, which only a page of the same origin can read, and requests that
-the browser itself says come from elsewhere are refused.
+`holdfast open` asks for a code over the Unix socket (or with the token) and opens the page with the code after `#`.
+Browsers never send that part of a URL, so the code is in no log and no Referer. The page posts the code once and gets
+the cookie. The cookie is HttpOnly and SameSite=Strict. It is signed with a key derived from the token, so a session
+survives a restart of the daemon, and a new token ends all sessions. SameSite does not tell ports apart: a page on
+another port of this host is "same site". So every action also needs the CSRF token, which only a page of the same
+origin can read, and a request that the browser itself marks as coming from another origin is refused.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _OPEN = "run `holdfast open` on the daemon's host, and use the link it prints"
 
 
 class BrowserLogins:
-    """Codes that were given out, and sessions. Without a token there is no TCP listener, and nobody to log in."""
+    """The codes that are still valid, and the check of sessions. Without a token there is no TCP and no login."""
 
     def __init__(self, token: str | None, now: Callable[[], float] = time.time) -> None:
         self._key = None if token is None else hmac.digest(token.encode(), b"holdfast sessions 1", "sha256")
         self._codes: dict[str, float] = {}
         self._now = now
-        self.addresses: list[str] = []  # URLs we listen on, known when the listener is open
-        # Cookies are shared by all ports of a host: daemons with different tokens use different names.
+        self.addresses: list[str] = []  # URLs of the TCP listeners, set when they are open
+        # All ports of a host share its cookies: daemons with different tokens use different cookie names.
         self.cookie = f"holdfast-{self._mac('name')[:8]}"
 
     def make_code(self) -> tuple[str, float]:
-        """A code and until when it can be used."""
+        """Make a code; returns it with the time it expires at."""
         now = self._now()
         self._codes = {known: end for known, end in self._codes.items() if end > now}
         while len(self._codes) >= _MOST_CODES:
@@ -59,15 +59,15 @@ class BrowserLogins:
         return code, end
 
     def exchange(self, code: str) -> str | None:
-        """The session for a code; None when it is wrong, old or was used."""
-        end = self._codes.pop(_digest(code), 0.0)  # by its digest: how long the look takes tells nothing
+        """Exchange a code for a session; None when the code is wrong, expired or already used."""
+        end = self._codes.pop(_digest(code), 0.0)  # by its digest: the time of the lookup tells nothing about the code
         if self._key is None or end <= self._now():
             return None
         body = f"{round(self._now() + SESSION_S)}.{secrets.token_urlsafe(16)}"
         return f"{body}.{self._mac(f'session {body}')}"
 
     def holds(self, session: str) -> bool:
-        """Whether this session is one of ours, and not over."""
+        """Whether we signed this session and it has not expired."""
         body, _, mac = session.rpartition(".")
         expires = body.partition(".")[0]
         if self._key is None or not (expires.isascii() and expires.isdigit() and len(expires) < 16):
@@ -76,11 +76,11 @@ class BrowserLogins:
         return right and int(expires) > self._now()
 
     def csrf(self, session: str) -> str:
-        """What actions of this session carry."""
+        """The CSRF token that actions of this session carry."""
         return self._mac(f"csrf {session}")
 
     def session_of(self, headers: Mapping[str, str]) -> str | None:
-        """The session in the cookies, if it is a good one."""
+        """The valid session in the cookies; None when there is none."""
         for part in headers.get("cookie", "").split(";"):
             name, _, value = part.strip().partition("=")
             if name == self.cookie and self.holds(value):
@@ -88,15 +88,15 @@ class BrowserLogins:
         return None
 
     def admits(self, method: str, headers: Mapping[str, str]) -> bool:
-        """Whether a browser's session lets this pass; False: there is none. ProblemError 403: not this request."""
+        """Whether a browser session admits this request; False: there is no session. ProblemError 403: refused."""
         session = self.session_of(headers)
         if session is None:
             return False
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            raise ProblemError(FORBIDDEN, "a page from elsewhere may not ask", remedy="use the daemon's own page")
+            raise ProblemError(FORBIDDEN, "a page of another site may not ask", remedy="use the dashboard")
         given = headers.get(CSRF, "").encode("utf-8", "replace")
         if method not in _SAFE and not hmac.compare_digest(given, self.csrf(session).encode()):
-            raise ProblemError(FORBIDDEN, "there is no CSRF token, or a wrong one", remedy="load the page again")
+            raise ProblemError(FORBIDDEN, "the CSRF token is missing or wrong", remedy="load the page again")
         return True
 
     def _mac(self, text: str) -> str:
@@ -108,7 +108,7 @@ def _digest(code: str) -> str:
 
 
 class LoginLink(msgspec.Struct):
-    """A link that logs a browser in, once: one of `urls`, or `path` at any address that leads here."""
+    """A link that logs a browser in once: one of `urls`, or `path` at any other address of this daemon."""
 
     path: str
     urls: list[str]
@@ -116,26 +116,28 @@ class LoginLink(msgspec.Struct):
 
 
 class Code(msgspec.Struct, forbid_unknown_fields=True):
-    """The code of a link."""
+    """The one-time code of a login link."""
 
     code: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class Login(msgspec.Struct):
-    """Who is asking: by a `session` (then `csrf` goes with every action, as header Holdfast-CSRF), token or socket."""
+    """How the client is known. With a `session`, every action sends `csrf` in the header Holdfast-CSRF."""
 
     by: Literal["session", "token", "socket"]
     csrf: str | None
 
 
 async def make_link(call: OperationCall) -> Response:
-    """A new link. ProblemError: this daemon has no TCP listener, or a session asks (it may not make itself last)."""
+    """Make a login link. ProblemError: no TCP listener, or a session asks (it could prolong itself for ever)."""
     logins = logins_of(call)
     if not is_unix(call.request.scope) and "authorization" not in call.request.headers:
-        raise ProblemError(FORBIDDEN, "a session cannot make a link", remedy=_OPEN)
+        raise ProblemError(FORBIDDEN, "a browser session cannot make a login link", remedy=_OPEN)
     if not logins.addresses:
         remedy = "start it with --listen 127.0.0.1:7300; from another host: ssh -L 7300:127.0.0.1:7300 HOST"
-        raise ProblemError(REFUSED, "the daemon listens on its socket only, which browsers cannot open", remedy=remedy)
+        raise ProblemError(
+            REFUSED, "the daemon listens only on its Unix socket, which browsers cannot open", remedy=remedy
+        )
     code, end = logins.make_code()
     path = f"/#login={code}"
     expires_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(end))
@@ -143,18 +145,18 @@ async def make_link(call: OperationCall) -> Response:
 
 
 async def exchange(call: OperationCall) -> Response:
-    """The cookie for the code."""
+    """Exchange the code for the session cookie."""
     logins = logins_of(call)
     session = logins.exchange(call.body.code)
     if session is None:
-        raise ProblemError(UNAUTHORIZED, "this link is wrong, too old or was used before", remedy=_OPEN)
+        raise ProblemError(UNAUTHORIZED, "this link is wrong, has expired, or was used before", remedy=_OPEN)
     response = answer(Login("session", logins.csrf(session)))
     _set_cookie(call, response, session, SESSION_S)
     return response
 
 
 async def who(call: OperationCall) -> Response:
-    """What the page needs to know before it asks for anything."""
+    """Tell the page how it is known, before it asks for anything else."""
     logins, request = logins_of(call), call.request
     if is_unix(request.scope):
         return answer(Login("socket", None))
@@ -165,14 +167,14 @@ async def who(call: OperationCall) -> Response:
 
 
 async def leave(call: OperationCall) -> Response:
-    """Log out: the browser forgets the cookie."""
+    """Log out: make the browser forget the cookie."""
     response = answer(Login("session", None))
     _set_cookie(call, response, "", 0)
     return response
 
 
 def logins_of(call: OperationCall) -> BrowserLogins:
-    """The logins of this application."""
+    """The logins that this application holds."""
     found: BrowserLogins = call.request.app.state.logins
     return found
 
@@ -186,10 +188,10 @@ def _set_cookie(call: OperationCall, response: Response, value: str, age_s: int)
 
 OPERATIONS = (
     Operation(
-        "POST", "/v1/login-links", make_link, "Make a link that logs a browser in, once.", LoginLink, 201, errors=(409,)
+        "POST", "/v1/login-links", make_link, "Make a link that logs a browser in once.", LoginLink, 201, errors=(409,)
     ),
     Operation("POST", "/v1/login", exchange, "Exchange the code of a link for a session.", Login, body=Code),
-    Operation("GET", "/v1/login/session", who, "Who is asking.", Login),
+    Operation("GET", "/v1/login/session", who, "How the client is known.", Login),
     Operation("DELETE", "/v1/login/session", leave, "Log out.", Login),
 )
 PUBLIC = frozenset(("/v1/login",))

@@ -1,1 +1,1 @@
-"""The routes of the HTTP API, one file for each subject."""
+"""The handlers of the HTTP API, one file for each subject."""

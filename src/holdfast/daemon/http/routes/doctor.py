@@ -1,7 +1,8 @@
-"""What `holdfast doctor --reap` does, over HTTP: only what was looked at before, repair by repair.
+"""The doctor over HTTP: findings, the repairs that `holdfast doctor --reap` would make, and making chosen ones.
 
-`GET /v1/doctor` is the dry run: it lists the repairs. Each has a digest of all that it is about; a reap names the
-digests it wants, and what is not found (any more) is not done. So nobody reaps what they have not seen.
+`GET /v1/doctor/repairs` is the dry run: it lists the repairs. The name of a repair is a digest of everything it is
+about. `POST /v1/doctor/repairs` names the repairs to make; a name that the doctor does not find any more is not
+repaired. So a client can only reap what it has seen.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _MOST = 1000
 
 
 class Planned(msgspec.Struct):
-    """One thing that can be done; `repair` is what names it."""
+    """One repair that can be made; `repair` is its name."""
 
     repair: str
     kind: str
@@ -36,19 +37,19 @@ class Planned(msgspec.Struct):
 
 
 class Plan(msgspec.Struct):
-    """The dry run."""
+    """The dry run: every repair that can be made."""
 
     repairs: list[Planned]
 
 
 class Reap(msgspec.Struct, forbid_unknown_fields=True):
-    """Which ones to do, by the names the plan gave them."""
+    """The repairs to make, by their names in the dry run."""
 
     repairs: Annotated[list[Annotated[str, Meta(max_length=64)]], Meta(min_length=1, max_length=_MOST)]
 
 
 class Done(msgspec.Struct):
-    """What became of it: `confirmed` only when it was seen to be done."""
+    """The result of one repair; `confirmed` only when its effect was observed."""
 
     repair: str
     what: str
@@ -58,30 +59,30 @@ class Done(msgspec.Struct):
 
 
 class Reaped(msgspec.Struct):
-    """What was done, and the names that are not known (any more)."""
+    """The repairs that were made, and the names that were not found any more."""
 
     done: list[Done]
     unknown: list[str]
 
 
 def name_of(repair: Mapping[str, Any]) -> str:
-    """Its digest: the same as long as it is about the same."""
+    """The name of a repair: a digest that changes when anything the repair is about changes."""
     return hashlib.sha256(msgspec.json.encode(sorted(repair.items()))).hexdigest()[:24]
 
 
 async def examine(call: OperationCall) -> Response:
-    """What is wrong here."""
+    """Examine the host and the state directory."""
     return answer(msgspec.convert(await call.service.doctor(), Doctor))
 
 
 async def plan(call: OperationCall) -> Response:
-    """What would be done."""
+    """List the repairs without making any."""
     found = await asyncio.to_thread(_examine, call.service.state.path)
     return answer(Plan([msgspec.convert({"repair": name, **one.as_dict()}, Planned) for name, one in found.items()]))
 
 
 async def reap(call: OperationCall) -> Response:
-    """Do these."""
+    """Make the named repairs."""
     asked: Reap = call.body
     return answer(await asyncio.to_thread(_carry_out, call.service.state, list(dict.fromkeys(asked.repairs))))
 
@@ -106,7 +107,7 @@ def _carry_out(state: Any, names: list[str]) -> Reaped:
 
 
 OPERATIONS = (
-    Operation("GET", "/v1/doctor", examine, "Look for everything that is wrong.", Doctor, errors=(503,)),
-    Operation("GET", "/v1/doctor/repairs", plan, "What reaping would do: the dry run.", Plan, errors=(503,)),
-    Operation("POST", "/v1/doctor/repairs", reap, "Do what a dry run has named.", Reaped, body=Reap, errors=(503,)),
+    Operation("GET", "/v1/doctor", examine, "Examine the host and the state directory.", Doctor, errors=(503,)),
+    Operation("GET", "/v1/doctor/repairs", plan, "List the repairs: the dry run.", Plan, errors=(503,)),
+    Operation("POST", "/v1/doctor/repairs", reap, "Make listed repairs.", Reaped, body=Reap, errors=(503,)),
 )

@@ -1,11 +1,11 @@
-"""GET /v1/events: the event log as server-sent events.
+"""Event stream: `GET /v1/events` sends the event log as server-sent events.
 
-One task writes to the client and waits for nobody else; it is the only one that waits for the client. A second one
-notices that the client went away. When the log ends the stream (the client was too slow, or the daemon stops), the
-writer may be stuck with a client that reads nothing: then the connection is cut after a while, because a polite close
-would wait for that client, and uvicorn's shutdown with it.
+One task writes to the client, and it is the only task that waits for the client. A second task notices when the client
+disconnects. When the log ends the stream (the client was too slow, or the daemon stops), the writer may be stuck with a
+client that reads nothing. The connection is then cut after a while: a normal close would wait for that client, and
+uvicorn's shutdown would wait with it.
 
-Why not a library's response: see docs/decisions/0010-event-streams.md.
+Why this is not a library's response: see docs/decisions/0010-event-streams.md.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from ...service.service import Service
 
 _HELLO = (
-    b"retry: 1000\n: events\nid: %d\n\n"  # whoever loses the stream before its first event has what to come back with
+    b"retry: 1000\n: events\nid: %d\n\n"  # the id lets a client resume that loses the stream before its first event
 )
-_LINGER_S = 1.0  # for a client to read the end
+_LINGER_S = 1.0  # how long a client may take to read the end of the stream
 _KNOWN = ("after", "run_id", "session", "types", "output", "late")
 _SWITCH = {"1": True, "true": True, "0": False, "false": False}
-_MOST = 100  # values of one parameter
-_LONGEST_NUMBER = 400  # digits; one that is larger than all ids is an id of another log
+_MOST = 100  # values per parameter
+_LONGEST_NUMBER = 400  # digits; a number above all our ids is accepted, as the id of another log
 
 
 def routes(service: Service) -> list[BaseRoute]:
@@ -53,7 +53,7 @@ def routes(service: Service) -> list[BaseRoute]:
 
 
 def read_query(request: Request) -> tuple[int | None, Interest]:
-    """After which event, and which ones. SpecError names the parameter that is wrong."""
+    """The event to start after, and the filter. SpecError names the wrong parameter."""
     query = request.query_params
     for name in query:
         if name not in _KNOWN:
@@ -68,7 +68,7 @@ def read_query(request: Request) -> tuple[int | None, Interest]:
         output=_switch("output", query.get("output", "0")),
         late=_switch("late", query.get("late", "0")),
     )
-    # A browser that comes back sends the header with the address it had at first: the header is newer.
+    # A browser that reconnects sends the header and its first URL: the header is newer.
     if header := request.headers.get("last-event-id"):
         return _number("Last-Event-ID", header), interest
     return _number("after", query.get("after")), interest
@@ -77,7 +77,9 @@ def read_query(request: Request) -> tuple[int | None, Interest]:
 def _several(name: str, given: Iterable[str]) -> frozenset[str] | None:
     values = frozenset(value for text in given for value in text.split(",") if value)
     if len(values) > _MOST:
-        raise SpecError(f"more than {_MOST} values", field=name, remedy="take all events and choose from them")
+        raise SpecError(
+            f"more than {_MOST} values", field=name, remedy="leave it out, and filter the events in the client"
+        )
     return values or None
 
 
@@ -91,12 +93,16 @@ def _number(name: str, text: str | None) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER):
-        raise SpecError(f"{text[:40]!r} is no id of an event", field=name, remedy="give the last id you had, or none")
+        raise SpecError(
+            f"{text[:40]!r} is no event id",
+            field=name,
+            remedy="give the id of the last event you received, or leave it out",
+        )
     return int(text)
 
 
 class EventStream(Response):
-    """The events of one subscription, as long as the client and the daemon are there."""
+    """The response that sends the events of one subscription, until the client or the daemon ends it."""
 
     media_type = "text/event-stream"
     HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no", "connection": "close"}  # noqa: RUF012
@@ -108,7 +114,7 @@ class EventStream(Response):
         self.subscription = log.subscribe(after, interest)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve it. Returns when the client is gone or the log has ended the subscription."""
+        """Send events until the client disconnects or the log ends the subscription."""
         subscription = self.subscription
         subscription.on_end = _cutter(scope)
         watcher = asyncio.create_task(_watch(receive, subscription))
@@ -131,7 +137,7 @@ async def _watch(receive: Receive, subscription: Subscription) -> None:
 
 
 def _cutter(scope: Scope) -> Callable[[], None]:
-    """What cuts the connection when its end is not read within a while. Harmless when it is closed by then."""
+    """A function that cuts the connection after `_LINGER_S`; harmless when it is closed by then."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     abort: Callable[[], object] = scope.get("state", {}).get(ABORT) or (task.cancel if task else lambda: None)
 

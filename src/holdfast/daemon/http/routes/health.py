@@ -1,4 +1,4 @@
-"""About the daemon itself: health, doctor, metrics."""
+"""Health and metrics of the daemon: `GET /v1/health`, `GET /metrics`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..wire.types import Health
 
 
 async def health(call: OperationCall) -> Response:
-    """Always answered while the daemon lives; draining is a status of its own."""
+    """Answer while the daemon lives, also while it drains."""
     return answer(msgspec.convert(call.service.health(), Health))
 
 
 async def metrics(call: OperationCall) -> Response:
-    """For Prometheus."""
+    """Metrics in the format of Prometheus."""
     from prometheus_client import CONTENT_TYPE_LATEST
 
     from ...service.metrics import metrics as render
@@ -24,6 +24,6 @@ async def metrics(call: OperationCall) -> Response:
 
 
 OPERATIONS = (
-    Operation("GET", "/v1/health", health, "How the daemon is.", Health),
-    Operation("GET", "/metrics", metrics, "Numbers for Prometheus.", gives=("text/plain",)),
+    Operation("GET", "/v1/health", health, "The state of the daemon.", Health),
+    Operation("GET", "/metrics", metrics, "Metrics in the format of Prometheus.", gives=("text/plain",)),
 )

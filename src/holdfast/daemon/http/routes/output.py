@@ -1,8 +1,9 @@
-"""The output of a run: ranges of it, all of it, or as it comes; raw, or framed when streams have to stay apart.
+"""Output of a run over HTTP: a range, all of it, or following it live; raw bytes, or frames that name their stream.
 
-An answer that does not follow has its length and the next offset in its head: poll with that offset and nothing is
-lost or seen twice. One that follows ends when the run is settled. Reading is done in threads, a block at a time, and
-only as fast as the client takes it; a client that takes nothing for a while is cut off. The run never notices.
+Without `follow`, the answer's headers have its length and the next offset: a client that polls with that offset loses
+nothing and sees nothing twice. With `follow`, the answer ends when the run is settled. Threads read the journal, one
+block at a time, and only as fast as the client reads; a client that reads nothing for a while is cut off. The run never
+notices.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ _maps = OutputMaps()
 
 
 def map_of(run_id: str) -> OutputMap:
-    """The map of this run's output, for others who read it by ranges."""
+    """The output map of this run, shared with the search."""
     return _maps.of(run_id)
 
 
 async def output(call: OperationCall) -> Response:
-    """The bytes that were asked for. ProblemError 416: the offset is beyond what there is."""
+    """Answer with a range of output. ProblemError 416: the offset is beyond the end."""
     query: OutputQuery = call.query
     framed = FRAMES in call.request.headers.get("accept", "")
     fd = call.service.journal(call.run_id)
@@ -60,9 +61,9 @@ async def _ranged(call: OperationCall, query: OutputQuery, fd: int, *, framed: b
         total = found.total(choice) if fd >= 0 else 0
         start = query.offset if query.offset >= 0 else max(0, total + query.offset)
         if start > total:
-            remedy = "offsets count the bytes of the chosen stream; the next one is in Holdfast-Next-Offset"
+            remedy = "offsets count bytes of the chosen stream; the next one is in Holdfast-Next-Offset"
             headers = {NEXT: str(total)}
-            detail = f"there are {total} bytes, and none at {start}"
+            detail = f"the output has {total} bytes, and offset {start} is beyond its end"
             raise ProblemError(OUT_OF_RANGE, detail, run_id=call.run_id, field="offset", remedy=remedy, headers=headers)
     except BaseException:
         if fd >= 0:
@@ -84,7 +85,7 @@ def _headers(start: int, end: int | None, *, complete: bool) -> dict[str, str]:
 
 
 class OutputRange(msgspec.Struct, frozen=True):
-    """What to send."""
+    """The range to send: `end` None is up to the end of the run."""
 
     service: Service
     run_id: str
@@ -94,7 +95,7 @@ class OutputRange(msgspec.Struct, frozen=True):
 
 
 class OutputStream(Response):
-    """Sends the pieces as the client takes them; owns the journal's descriptor."""
+    """The response that sends pieces as fast as the client reads; it owns the journal's descriptor."""
 
     def __init__(self, asked: OutputRange, fd: int, found: OutputMap, *, follow: bool, framed: bool) -> None:
         self._asked = asked
@@ -159,14 +160,14 @@ class OutputStream(Response):
                 yield pieces
             if not (self._follow and more) or self._has_all(reader) or reader.reader.ended:
                 return
-            # False: there will be no more, but what came before that has still to be read.
+            # False: nothing more will be written, but what was written until then must still be read.
             more = await asked.service.output_wait(asked.run_id, reader.reader.position)
 
     def _has_all(self, reader: RangeReader) -> bool:
         return reader.is_fenced or (self._asked.end is not None and reader.offset >= self._asked.end)
 
     async def _until_started(self) -> None:
-        """Wait in the queue with the run; one that ends there has a journal, too."""
+        """Wait until the run leaves the queue; a run that ends in the queue has a journal, too."""
         asked = self._asked
         while self._fd < 0 and await asked.service.output_wait(asked.run_id, 0):
             self._fd = asked.service.journal(asked.run_id)
@@ -198,14 +199,14 @@ OPERATIONS = (
         "GET",
         "/v1/runs/{run_id}/output",
         output,
-        "Bytes the run wrote: a range, all, or as they come.",
+        "Read the output of a run: a range, all of it, or following it live.",
         query=OutputQuery,
         gives=(BYTES, FRAMES),
         errors=(416,),
         returns=(
-            Header(START, "Where the answer begins.", _COUNT),
-            Header(NEXT, "Where to go on; not there when following.", _COUNT),
-            Header(COMPLETE, "Whether this is all there will ever be.", {"type": "string", "enum": ["true", "false"]}),
+            Header(START, "The offset at which the answer begins.", _COUNT),
+            Header(NEXT, "The offset to continue at; absent with `follow`.", _COUNT),
+            Header(COMPLETE, "Whether the output ends here for good.", {"type": "string", "enum": ["true", "false"]}),
         ),
     ),
 )

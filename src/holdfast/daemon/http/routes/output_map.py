@@ -1,12 +1,13 @@
-"""Where in a journal a byte of output is: a sparse map per run, made by looking at frames and not at their contents.
+"""Output map: finds the place in a journal of an offset in the output, with a sparse index of its frames.
 
-What an offset means. A client asks for one stream or for both, with late output or without. That choice is a sequence
-of bytes, which only ever grows at its end, and an offset counts in it. So an offset stays right while the run goes on,
-and after it.
+What an offset means. A client chooses one stream or both, with late output or without. The chosen output is a sequence
+of bytes that only grows at its end, and an offset counts in that sequence. So an offset stays valid while the run goes
+on, and after it.
 
-The map has a mark for every mebibyte of journal: the place of a frame, and how many bytes of each kind were before it.
-A range is then read from the last mark that is not beyond its beginning. A map takes 40 bytes per mebibyte; it is kept
-for the runs that were asked about last, and goes on from where it ended when the journal has grown.
+The map has a mark for every mebibyte of journal: the place of a frame, and how many bytes of each kind come before it.
+The map is made from the headers of frames; their contents are not read. A range is read from the last mark at or before
+its beginning. A map takes 40 bytes per mebibyte of journal. Maps are kept for the runs that were used last, and are
+extended when the journal has grown.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ _KEPT = 64
 
 
 class OutputChoice(NamedTuple):
-    """Which bytes: of `stdout`, `stderr` or `all`, with late ones or without."""
+    """Which output a client wants: `stdout`, `stderr` or `all`, with late output or without."""
 
     stream: str
     late: bool
 
     def takes(self, stream: str, *, late: bool) -> bool:
-        """Whether a piece of output belongs to it."""
+        """Whether a piece of output belongs to the choice."""
         return self.stream in ("all", stream) and (self.late or not late)
 
     def count(self, counts: tuple[int, ...]) -> int:
-        """How many of these bytes (stdout, late stdout, stderr, late stderr) belong to it."""
+        """How many of these bytes (stdout, late stdout, stderr, late stderr) belong to the choice."""
         kinds = ((stream, late) for stream in STREAMS for late in (False, True))
         return sum(size for size, (stream, late) in zip(counts, kinds, strict=True) if self.takes(stream, late=late))
 
 
 class _MarkingReader(JournalReader):
-    """Steps over output and counts it by kind; sets a mark now and then."""
+    """A reader that skips the output, counts its bytes by kind, and sets a mark every mebibyte."""
 
     def __init__(self, fd: int, run_id: str) -> None:
         super().__init__(fd, run_id=run_id)
@@ -55,7 +56,7 @@ class _MarkingReader(JournalReader):
         self.marks: list[array[int]] = [array("Q") for _ in range(5)]
 
     def _remember(self, name: str, late: int, offset: int, length: int) -> None:
-        # Called for each frame of output before it is counted: the counts are those of what lies before it.
+        # Called for each output frame before it is counted: the counts are those of the frames before it.
         places = self.marks[0]
         if not places or offset - FRAME_SIZE - places[-1] >= _EVERY:
             for column, value in zip(self.marks, (offset - FRAME_SIZE, *self.counts), strict=True):
@@ -63,12 +64,12 @@ class _MarkingReader(JournalReader):
         self.counts[2 * (name == "stderr") + (late != 0)] += length
 
     def move_to(self, fd: int) -> None:
-        """Go on with another descriptor of the same journal."""
+        """Continue with another descriptor of the same journal."""
         self._fd = fd
 
 
 class OutputMap:
-    """The map of one run. Its methods may be called from any thread."""
+    """The map of one run's output. Its methods may be called from any thread."""
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
@@ -77,8 +78,8 @@ class OutputMap:
         self._reader = _MarkingReader(-1, run_id)
 
     def extend(self, fd: int) -> None:
-        """Take in what is new. JournalError: it is no journal."""
-        own = os.dup(fd)  # whoever asked may be gone before we are done, and the number another file's
+        """Extend the map to the current end of the journal. JournalError: the file is no journal."""
+        own = os.dup(fd)  # the caller may close its descriptor meanwhile, and the number may become another file's
         try:
             with self._lock:
                 self._extend(own)
@@ -89,7 +90,7 @@ class OutputMap:
         found = os.fstat(fd)
         identity = found.st_dev, found.st_ino
         if identity != self._identity or found.st_size < self._reader.position:
-            # Another file: a damaged journal that was replaced, or a new run of an id that was pruned.
+            # Another file: a damaged journal was replaced, or a pruned run's id was used again.
             self._identity, self._reader = identity, _MarkingReader(fd, self._run_id)
         self._reader.move_to(fd)
         try:
@@ -98,25 +99,25 @@ class OutputMap:
             self._reader.move_to(-1)
 
     def total(self, choice: OutputChoice) -> int:
-        """How many bytes there are, as far as `extend` has seen."""
+        """How many bytes of the choice `extend` has seen."""
         return choice.count(tuple(self._reader.counts))
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether the journal has its END: no more output will come."""
         return self._reader.ended
 
     @property
     def wall_offset_ns(self) -> int | None:
-        """What makes wall-clock time of a journal's time; None when it does not say."""
+        """What to add to a time of the journal to get wall-clock time; None when its header does not tell."""
         header = self._reader.header or {}
         wall_ns, begin_ns = header.get("wall_ns"), header.get("boottime_ns")
         return wall_ns - begin_ns if isinstance(wall_ns, int) and isinstance(begin_ns, int) else None
 
     def mark_before(self, choice: OutputChoice, offset: int) -> tuple[int, int]:
-        """The last mark not beyond `offset`: its place in the journal, and how many bytes come before it."""
-        # Without the lock, which is held as long as a large journal is looked through: the event loop calls this.
-        # A row is there when its last column is.
+        """The last mark at or before `offset`: its place in the journal, and how many chosen bytes come before it."""
+        # The event loop calls this, so it does not take the lock: `extend` holds it while it scans a large journal.
+        # A row is complete when its last column is there.
         marks = self._reader.marks
         rows = range(len(marks[-1]))
         number = bisect_right(rows, offset, key=lambda row: choice.count(_row(marks, row))) - 1
@@ -128,13 +129,13 @@ def _row(marks: list[array[int]], number: int) -> tuple[int, ...]:
 
 
 class OutputMaps:
-    """The maps of the runs that were asked about last."""
+    """The maps of the runs that were used last."""
 
     def __init__(self) -> None:
         self._maps: OrderedDict[str, OutputMap] = OrderedDict()
 
     def of(self, run_id: str) -> OutputMap:
-        """The map of this run, as far as it was made."""
+        """The map of this run; new and empty when there is none."""
         found = self._maps.setdefault(run_id, OutputMap(run_id))
         self._maps.move_to_end(run_id)
         while len(self._maps) > _KEPT:
@@ -143,14 +144,14 @@ class OutputMaps:
 
 
 class OutputPiece(NamedTuple):
-    """A chunk that was asked for, and where it begins in the sequence."""
+    """A chunk of the chosen output, and the offset at which it begins."""
 
     chunk: Chunk
     offset: int
 
 
 class RangeReader:
-    """Reads a choice from an offset on, as far as the journal goes; can be asked again when that has grown."""
+    """Reads the chosen output from an offset to the end of the journal; can be called again when that has grown."""
 
     def __init__(self, fd: int, run_id: str, choice: OutputChoice, place: tuple[int, int]) -> None:
         self.reader = JournalReader(fd, run_id=run_id)
@@ -159,9 +160,9 @@ class RangeReader:
         self._fenced: set[str] = set()
 
     def read(self, start: int, end: int | None) -> list[OutputPiece] | None:
-        """The next pieces within start..end; an empty list when none of the frames that were read was wanted.
+        """The next pieces between `start` and `end`; an empty list when the frames that were read hold none.
 
-        None: there is no more for now.
+        None: the end of the journal is reached, for now.
         """
         chunks = self.reader.read(BLOCK)
         return list(self._cut(chunks, start, end)) if chunks else None
@@ -179,6 +180,6 @@ class RangeReader:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether all that can still come is late and not wanted."""
+        """Whether only late output can still come, and the choice leaves that out."""
         wanted = {stream for stream in STREAMS if self._choice.stream in ("all", stream)}
         return not self._choice.late and wanted <= self._fenced

@@ -1,4 +1,4 @@
-"""Live runs: numbers of all as a snapshot or a stream, the process tree of one, and what one was asked to be."""
+"""Resource use of live runs, as a snapshot or a stream; the process tree and the spec of one run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STREAM = "text/event-stream"
 
 
 class RunNow(msgspec.Struct):
-    """A live run in numbers; null where nothing is known (yet). `idle_at`: when the idle limit passes in silence."""
+    """Resource use of a live run; null where it is unknown. `idle_at`: when the idle timeout passes in silence."""
 
     run_id: str
     state: str
@@ -36,7 +36,7 @@ class RunNow(msgspec.Struct):
     cpu_percent: float | None
     rss_bytes: int | None
     output_bytes: int
-    output_rate: Annotated[float | None, Meta(description="bytes per second since the look before")]
+    output_rate: Annotated[float | None, Meta(description="bytes per second since the previous sample")]
     waiting_for_input: bool | None
     timeout_s: float | None
     deadline_at: Time | None
@@ -45,20 +45,20 @@ class RunNow(msgspec.Struct):
 
 
 class Now(msgspec.Struct):
-    """All live runs, whoever started them."""
+    """Every live run of the state directory, also those that the daemon did not start."""
 
     at: Time
     runs: list[RunNow]
 
 
 class NowQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """For the stream: how often."""
+    """How often the stream sends a snapshot."""
 
     every_s: Annotated[float, Meta(ge=0.5, le=3600)] = 1.0
 
 
 class Process(msgspec.Struct):
-    """One process; `state` is the kernel's letter for it."""
+    """One process; `state` is the kernel's letter for its state."""
 
     pid: int
     parent_pid: int
@@ -69,7 +69,7 @@ class Process(msgspec.Struct):
 
 
 class ProcessTree(msgspec.Struct):
-    """The processes of a run now, parents before their children; none when it is over or not begun."""
+    """The processes of a run now, parents before their children; empty when the run is queued or over."""
 
     run_id: str
     guard_pid: int | None
@@ -77,14 +77,14 @@ class ProcessTree(msgspec.Struct):
 
 
 class RunSpec(msgspec.Struct):
-    """What was asked for, by the names it was asked with; never a value of its environment."""
+    """The spec of a run, by the public names of its fields; never a value of its environment."""
 
     run_id: str
     spec: dict[str, Any]
 
 
 async def now(call: OperationCall) -> Response:
-    """One look, or a stream of looks as event `processes` for whoever accepts text/event-stream."""
+    """A snapshot; or, for a client that accepts text/event-stream, a stream of `processes` events."""
     sampler = _sampler(call)
     if STREAM in call.request.headers.get("accept", ""):
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "Connection": "close"}
@@ -117,7 +117,7 @@ def _sampler(call: OperationCall) -> Sampler:
 
 
 async def tree(call: OperationCall) -> Response:
-    """What is running."""
+    """The process tree of a run."""
     report = await call.service.report(call.run_id)
     started = next((fact for fact in report["evidence"] if fact["fact"] == "started"), None)
     guard_pid = None if started is None or report["state"] == "settled" else int(started["guard_pid"])
@@ -126,7 +126,7 @@ async def tree(call: OperationCall) -> Response:
 
 
 async def spec(call: OperationCall) -> Response:
-    """As it is on record, or in the queue. RunNotFoundError."""
+    """The spec of a run, from its journal or from the queue. RunNotFoundError."""
     fd = call.service.journal(call.run_id)
     if fd >= 0:
         found = await asyncio.to_thread(_recorded, fd, call.run_id)
@@ -141,7 +141,7 @@ def _recorded(fd: int, run_id: str) -> dict[str, Any]:
 
     try:
         reader = JournalReader(fd, run_id=run_id)
-        reader.read(1)  # it comes before all output
+        reader.read(1)  # the spec comes before all output
         return reader.spec or {}
     finally:
         os.close(fd)
@@ -152,12 +152,12 @@ OPERATIONS = (
         "GET",
         "/v1/processes",
         now,
-        "What the live runs use now, and how long they still have; also as a stream.",
+        "The resources that live runs use now, and their deadlines; also as a stream.",
         Now,
         query=NowQuery,
         gives=(STREAM,),
         errors=(503,),
     ),
     Operation("GET", "/v1/runs/{run_id}/processes", tree, "The process tree of a run now.", ProcessTree),
-    Operation("GET", "/v1/runs/{run_id}/spec", spec, "What was asked for.", RunSpec),
+    Operation("GET", "/v1/runs/{run_id}/spec", spec, "The spec of a run.", RunSpec),
 )

@@ -1,4 +1,4 @@
-"""Runs: posting, listing, looking, waiting, and what a live one can be asked."""
+"""Runs over HTTP: submit, list, show, wait, cancel, send input, extend, signal, resize."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 _Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FARTHEST_NS = (1 << 63) - 1  # what SQLite compares with
+_FARTHEST_NS = (1 << 63) - 1  # the largest integer of SQLite
 LONGEST_KEY = 255
 
 
 async def create(call: OperationCall) -> Response:
-    """201 with the report of a new run, 200 with that of the run the key was used for."""
+    """Submit a run: 201 with its report; 200 with the report of the run that the key was used for before."""
     key = idempotency_key(call)
     found, created = await call.service.submit(call.body, idempotency_key=key)
     location = {"Location": f"/v1/runs/{found['run_id']}"}
@@ -50,7 +50,7 @@ async def create(call: OperationCall) -> Response:
 
 
 def idempotency_key(call: OperationCall) -> str | None:
-    """The key, if there is one. ProblemError: it is empty, too long or not printable, and would not be found again."""
+    """The Idempotency-Key header; None when there is none. ProblemError: it is empty, too long or not printable."""
     key: str | None = call.request.headers.get("idempotency-key")
     if key is not None and not (1 <= len(key) <= LONGEST_KEY and key.isascii() and key.isprintable()):
         remedy = f"use 1 to {LONGEST_KEY} printable ASCII characters"
@@ -59,7 +59,7 @@ def idempotency_key(call: OperationCall) -> str | None:
 
 
 async def listing(call: OperationCall) -> Response:
-    """A page of runs."""
+    """List a page of runs."""
     query: RunsQuery = call.query
     found, cursor = await call.service.list(
         filters_of(query), states=tuple(query.state), cursor=given(query.cursor), limit=query.limit
@@ -68,7 +68,7 @@ async def listing(call: OperationCall) -> Response:
 
 
 def filters_of(query: RunsQuery) -> Filters:
-    """The filters as the index takes them."""
+    """The filters of a query, in the form of the index."""
     return Filters(
         session=given(query.session),
         parent=given(query.parent),
@@ -82,7 +82,7 @@ def filters_of(query: RunsQuery) -> Filters:
 
 
 def ns_of(text: str | None, field: str) -> int | None:
-    """A time of a query in nanoseconds. ProblemError 422."""
+    """A time of a query, in nanoseconds since 1970. ProblemError 422: it is no time."""
     if text is None:
         return None
     try:
@@ -95,37 +95,37 @@ def ns_of(text: str | None, field: str) -> int | None:
 
 
 async def show(call: OperationCall) -> Response:
-    """One run."""
+    """Show one run."""
     return _report(await call.service.report(call.run_id))
 
 
 async def wait(call: OperationCall) -> Response:
-    """The report at the verdict (or when settled), or as it is when the time is up: `status` tells which."""
+    """Wait; the report at the verdict (or when settled), or when the time is up: `status` or `state` tells which."""
     query: WaitQuery = call.query
     waiting = call.service.wait(call.run_id, until=query.until, timeout_s=query.timeout_s)
     return _report(await call.while_connected(waiting))
 
 
 async def evidence(call: OperationCall) -> Response:
-    """The facts."""
+    """The facts of a run."""
     return answer(EvidenceList(call.run_id, await call.service.evidence(call.run_id)))
 
 
 async def deliveries(call: OperationCall) -> Response:
-    """How its webhook stands."""
-    await call.service.report(call.run_id)  # there is such a run
+    """The webhook deliveries of a run."""
+    await call.service.report(call.run_id)  # RunNotFoundError when there is no such run
     found = await call.service.deliveries.show(call.run_id)
     return answer(DeliveryList(call.run_id, [] if found is None else [msgspec.convert(found, Delivery)]))
 
 
 async def cancel(call: OperationCall) -> Response:
-    """Ask it to end. A run that is over stays as it is."""
+    """Ask a run to end. A run that is over stays as it is."""
     asked: Stop = call.body
     return _report(await call.service.cancel(call.run_id, reason=asked.reason, now=asked.now))
 
 
 async def send_input(call: OperationCall) -> Response:
-    """Bytes for stdin: the body itself, or in JSON."""
+    """Write to stdin: the raw body, or the text or data of a JSON body."""
     if isinstance(call.body, bytes):
         data, eof = call.body, call.query.eof
     else:
@@ -138,19 +138,19 @@ async def send_input(call: OperationCall) -> Response:
 
 
 async def extend(call: OperationCall) -> Response:
-    """Move the deadline."""
+    """Add time to the deadline."""
     asked: Extend = call.body
     return _report(await call.service.extend(call.run_id, asked.seconds))
 
 
 async def send_signal(call: OperationCall) -> Response:
-    """One signal, which is no stop."""
+    """Send a signal. It is not a request to end: the outcome stays the command's own."""
     asked: SendSignal = call.body
     return _report(await call.service.signal(call.run_id, asked.signal, tree=asked.tree))
 
 
 async def resize(call: OperationCall) -> Response:
-    """The terminal's size."""
+    """Set the size of the run's terminal."""
     asked: Resize = call.body
     return _report(await call.service.resize(call.run_id, asked.rows, asked.columns))
 
@@ -158,7 +158,7 @@ async def resize(call: OperationCall) -> Response:
 def _report(found: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> Response:
     report = to_report(found)
     about: dict[str, str] = {"Holdfast-Run": report.run_id, "Holdfast-State": str(report.state)}
-    if report.status is not None:  # before that there is no outcome to be found out again from the evidence
+    if report.status is not None:  # before the verdict there is no outcome to decide from the evidence
         about |= http_headers(outcome_of(found), report.run_id)
     return answer(report, status, {**about, **(headers or {})})
 
@@ -186,10 +186,12 @@ OPERATIONS = (
         returns=(_WHERE,),
     ),
     Operation("GET", "/v1/runs", listing, "List runs, newest first.", RunPage, query=RunsQuery, errors=(503,)),
-    Operation("GET", _RUN, show, "Look at a run.", Report),
-    Operation("GET", f"{_RUN}/wait", wait, "Wait for the verdict, or for the settled run.", Report, query=WaitQuery),
-    Operation("GET", f"{_RUN}/evidence", evidence, "What was recorded, in order.", EvidenceList),
-    Operation("GET", f"{_RUN}/deliveries", deliveries, "How the run's webhook stands.", DeliveryList, errors=(503,)),
+    Operation("GET", _RUN, show, "Show a run.", Report),
+    Operation(
+        "GET", f"{_RUN}/wait", wait, "Wait for the verdict, or until the run is settled.", Report, query=WaitQuery
+    ),
+    Operation("GET", f"{_RUN}/evidence", evidence, "The facts of a run, in order.", EvidenceList),
+    Operation("GET", f"{_RUN}/deliveries", deliveries, "The webhook deliveries of a run.", DeliveryList, errors=(503,)),
     Operation("POST", f"{_RUN}/cancel", cancel, "Ask a run to end.", Report, body=Stop, errors=(409, 503, 504)),
     Operation(
         "POST",
@@ -202,7 +204,9 @@ OPERATIONS = (
         takes=(JSON, BYTES),
         errors=(409, 503, 504),
     ),
-    Operation("POST", f"{_RUN}/extend", extend, "Move the deadline.", Report, body=Extend, errors=(409, 503, 504)),
+    Operation(
+        "POST", f"{_RUN}/extend", extend, "Add time to the deadline.", Report, body=Extend, errors=(409, 503, 504)
+    ),
     Operation("POST", f"{_RUN}/signal", send_signal, "Send a signal.", Report, body=SendSignal, errors=(409, 503, 504)),
     Operation(
         "POST", f"{_RUN}/resize", resize, "Resize the run's terminal.", Report, body=Resize, errors=(409, 503, 504)

@@ -1,7 +1,7 @@
-"""Text in the output of runs: of one run, line by line through all of it; or of many, a few lines of each.
+"""Search for text in output: in one run, every line that matches; in many runs, a few lines of each.
 
-A search takes a moment at most and then says where to go on (`cursor`): a log of a gigabyte is searched in a few
-requests, and nobody else waits for them. Case does not matter; the text is taken as it is, not as a pattern.
+A search takes about a second at most and then says where to continue (`cursor` or `skip`): a gigabyte of output is
+searched in a few requests, and other requests do not wait for it. The text is no pattern; case matters only on request.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 BUDGET_S = 1.0
-_PAGE = 8  # runs between two looks at the clock
-_OF_EACH = 5  # lines, when many runs are searched
-_MOST_BYTES = 64 << 20  # of one run among many
-_SHOWN = 500  # characters of a line
+_PAGE = 8  # runs between two checks of the time
+_OF_EACH = 5  # lines per run, when many runs are searched
+_MOST_BYTES = 64 << 20  # per run, when many runs are searched
+_SHOWN = 500  # bytes of a line that are shown
 _LONGEST_LINE = 1 << 20
 _ALL = OutputChoice("all", late=True)
 
 
 class SearchQuery(RunsQuery, kw_only=True):
-    """What to look for, and in which runs. `case`: it matters. `skip` is for `run_id`: begin at this offset."""
+    """The text to search for, and in which runs. `case`: case matters. `skip`: with `run_id`, begin at this offset."""
 
     q: Annotated[str, Meta(min_length=1, max_length=1000)]
     run_id: Filter | UnsetType = UNSET
@@ -46,7 +46,7 @@ class SearchQuery(RunsQuery, kw_only=True):
 
 
 class Match(msgspec.Struct):
-    """A line with the text. `offset`: where it begins in the output of both streams, late ones included."""
+    """A line that has the text. `offset`: its place in the output of both streams, late output included."""
 
     run_id: str
     stream: str
@@ -57,7 +57,7 @@ class Match(msgspec.Struct):
 
 
 class Matches(msgspec.Struct):
-    """What was found. `cursor` continues with older runs, `skip` further on in the same run; null at the end."""
+    """The lines found. `cursor` continues with older runs, `skip` later in the same run; both are null at the end."""
 
     matches: list[Match]
     runs_searched: int
@@ -66,7 +66,7 @@ class Matches(msgspec.Struct):
 
 
 async def search(call: OperationCall) -> Response:
-    """As many as asked for, or as a moment allows."""
+    """Search until the limit or the time is reached."""
     query: SearchQuery = call.query
     run_id = given(query.run_id)
     if run_id is None:
@@ -101,7 +101,7 @@ def _in_one(
     try:
         fd = call.service.journal(run_id)
     except HoldfastError:
-        return [], None  # removed since
+        return [], None  # the run was removed meanwhile
     if fd < 0:
         return [], None
     try:
@@ -110,24 +110,24 @@ def _in_one(
         search = OutputSearch(query.q, case=query.case, run_id=run_id, known=known)
         return search.through(fd, query.skip, most or query.limit, most_bytes)
     except HoldfastError:
-        return [], None  # its record is broken: the report says so
+        return [], None  # the record is broken, and the run's report says so
     finally:
         os.close(fd)
 
 
 class OutputSearch:
-    """One pass through the output of a run. Lines of the two streams are put together apart from each other."""
+    """One pass through the output of a run; the lines of each stream are put together separately."""
 
     def __init__(self, text: str, *, case: bool, run_id: str, known: OutputMap) -> None:
         self._wanted = text.encode() if case else text.lower().encode()
         self._case = case
         self._run_id = run_id
         self._known = known
-        self._open: dict[str, tuple[int, bytes]] = {}  # the line that has no end yet: where it began, and what of it
+        self._open: dict[str, tuple[int, bytes]] = {}  # by stream, the incomplete line: offset and bytes so far
         self.found: list[Match] = []
 
     def through(self, fd: int, start: int, most: int, most_bytes: int | None) -> tuple[list[Match], int | None]:
-        """The matches, and where to go on, None at the end."""
+        """The matches, and the offset to continue at; None at the end."""
         reader = RangeReader(fd, self._run_id, _ALL, self._known.mark_before(_ALL, start))
         end = time.monotonic() + BUDGET_S
         while (pieces := reader.read(start, None)) is not None:
@@ -143,7 +143,7 @@ class OutputSearch:
         return self.found[:most], self._rest(most)
 
     def _rest(self, most: int) -> int | None:
-        """Where the first one begins that was found and is not given out now."""
+        """The offset of the first match beyond the limit."""
         return min((one.offset for one in self.found[most:]), default=None)
 
     def _take(self, piece: Any) -> None:
@@ -163,7 +163,7 @@ class OutputSearch:
         if len(line) < _LONGEST_LINE:
             self._open[stream] = (began, line)
         else:
-            self._look(stream, began, line, None, late=False)  # a line without end is looked at by pieces
+            self._look(stream, began, line, None, late=False)  # an overlong line is searched in pieces
 
     def _lines(self, chunk: Any, began: int, rest: bytes, head: bytes, offset: int) -> None:
         first, *others = head.split(b"\n")
@@ -189,7 +189,7 @@ OPERATIONS = (
         "GET",
         "/v1/search",
         search,
-        "Look for text in the output of runs, newest run first.",
+        "Search for text in the output of runs, newest run first.",
         Matches,
         query=SearchQuery,
         errors=(404, 503),

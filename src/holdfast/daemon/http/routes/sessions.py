@@ -1,4 +1,4 @@
-"""Sessions: listing them, and closing one."""
+"""Sessions over HTTP: list them, close one."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 async def listing(call: OperationCall) -> Response:
-    """All of them."""
+    """List every session."""
     return answer(SessionList(msgspec.convert(await call.service.sessions(), list[Session])))
 
 
 async def close(call: OperationCall) -> Response:
-    """Close one and end its runs; answered when each is over or its bound has passed. Closing twice is fine."""
+    """Close a session and end its runs; answers when each run has ended or its time is up. May be repeated."""
     asked: Stop = call.query
     name: str = call.request.path_params["session"]
     found = await call.service.close_session(name, reason=asked.reason, now=asked.now)
@@ -32,7 +32,7 @@ OPERATIONS = (
         "DELETE",
         "/v1/sessions/{session}",
         close,
-        "Close a session: it takes no more runs, and those it has are ended.",
+        "Close a session: it accepts no more runs, and its runs are ended.",
         Closing,
         query=Stop,
         errors=(503,),

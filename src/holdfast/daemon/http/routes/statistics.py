@@ -1,4 +1,4 @@
-"""Ended runs over a span of time: outcomes, durations and waits in the queue, by slices of equal length."""
+"""Statistics of ended runs over time: outcomes, durations and queue waits, in slices of equal length."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DAY_NS = 86_400 * 10**9
 
 
 class StatisticsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Of which time (the last day unless told otherwise), in how many slices."""
+    """The span of time (the last day when none is given), and the number of slices."""
 
     since: Time | UnsetType = UNSET
     until: Time | UnsetType = UNSET
@@ -34,7 +34,7 @@ class StatisticsQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Slice(msgspec.Struct):
-    """The runs begun within one slice. Percentiles are in seconds, null when there was none."""
+    """The runs that began within one slice. Percentiles are in seconds; null when there was no run."""
 
     at: Time
     outcomes: dict[str, int]
@@ -46,7 +46,7 @@ class Slice(msgspec.Struct):
 
 
 class Statistics(msgspec.Struct):
-    """All slices, and the whole. `truncated`: there were more runs than are counted; the newest are."""
+    """Every slice, and all outcomes. `truncated`: there were too many runs, and only the newest are counted."""
 
     since: Time
     until: Time
@@ -57,19 +57,19 @@ class Statistics(msgspec.Struct):
 
 
 async def statistics(call: OperationCall) -> Response:
-    """Counted anew each time, from the index."""
+    """Count the runs of the index, anew for each request."""
     query: StatisticsQuery = call.query
     until = ns_of(given(query.until), "until") or time.time_ns()
     since = ns_of(given(query.since), "since")
     since = until - _DAY_NS if since is None else since
     if since >= until or since < 0 or until >= 1 << 62:
-        raise ProblemError(INVALID, "there is no time between since and until", field="since")
+        raise ProblemError(INVALID, "since is not before until", field="since")
     rows, truncated = await call.service.history.ended_between(since, until)
     return answer(await asyncio.to_thread(count, rows, since, until, query.slices, truncated))
 
 
 def count(rows: Sequence[tuple[Any, ...]], since: int, until: int, slices: int, truncated: bool = False) -> Statistics:
-    """Rows of (begun_ns, status, duration_s, queued_at, started_at) as statistics."""
+    """Make statistics from rows of (begun_ns, status, duration_s, queued_at, started_at)."""
     width = max(1, -(-(until - since) // slices))
     sorted_in: list[list[tuple[Any, ...]]] = [[] for _ in range(slices)]
     for row in rows:
@@ -111,7 +111,7 @@ def _wait(queued_at: str | None, started_at: str | None) -> float | None:
 
 
 def percentile(ordered: Sequence[float], part: float) -> float | None:
-    """The nearest rank; None of nothing."""
+    """A percentile by nearest rank; None when there is no value."""
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else None
 
 
@@ -120,7 +120,7 @@ OPERATIONS = (
         "GET",
         "/v1/statistics",
         statistics,
-        "Outcomes, durations and waits of ended runs over time.",
+        "Outcomes, durations and queue waits of ended runs over time.",
         Statistics,
         query=StatisticsQuery,
         errors=(503,),

@@ -1,4 +1,4 @@
-"""The story of one run, for drawing: its evidence in plain words, what decided, and when it wrote how much."""
+"""Timeline of one run: its facts in plain words, the fact that decided, and its output over time."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from .... import outcome as outcomes
 from ....journal.codec import FRAME, FRAME_SIZE
 from ....journal.facts import LATE
 from ....journal.reader import JournalReader
-from ....wording.timeline import timeline as tell  # the one place that has words for facts
+from ....wording.timeline import timeline as tell  # the words for facts are in `wording`
 from ..wire.operation import Operation, OperationCall, answer
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
 _SLICES = 120
-_LOOKS = 4000  # at headers of pieces of output; of more, every so many
+_LOOKS = 4000  # how many output frames are looked at; of more, every n-th
 
 
 class Moment(msgspec.Struct):
-    """One fact in plain words. `mark`: it `decided`, or could have and came too `late`; empty for all others."""
+    """One fact in plain words. `mark`: it `decided`, or it came too `late` to decide; empty for all other facts."""
 
     at_s: float | None
     fact: str
@@ -33,7 +33,7 @@ class Moment(msgspec.Struct):
 
 
 class Activity(msgspec.Struct):
-    """Output around one moment."""
+    """How much output was written around one moment."""
 
     at_s: float
     bytes: int
@@ -41,16 +41,16 @@ class Activity(msgspec.Struct):
 
 
 class Timeline(msgspec.Struct):
-    """The facts in order, and the output in between. Seconds since the record was begun."""
+    """The facts of a run in order, and its output over time. Times are seconds since the journal was begun."""
 
     run_id: str
     moments: list[Moment]
     activity: list[Activity]
-    now_s: float | None  # how far it has come, while it is live
+    now_s: float | None  # the current time of a live run
 
 
 class _OutputPlaces(JournalReader):
-    """Remembers where each piece of output is, and nothing of it."""
+    """A reader that remembers the place and the length of each output frame, but not its content."""
 
     def __init__(self, fd: int, run_id: str) -> None:
         super().__init__(fd, run_id=run_id)
@@ -63,7 +63,7 @@ class _OutputPlaces(JournalReader):
 
 
 async def show(call: OperationCall) -> Response:
-    """As far as it has come."""
+    """The timeline so far."""
     fd = call.service.journal(call.run_id)
     if fd < 0:
         return answer(Timeline(call.run_id, [], [], None))
@@ -89,7 +89,7 @@ def _since(begin_ns: int) -> float:
 
 
 def _activity(fd: int, reader: _OutputPlaces, begin_ns: int) -> list[Activity]:
-    """Bytes by slices of time. Of very many pieces only some are looked at, each for those around it."""
+    """Bytes per slice of time. Of very many frames only every n-th is looked at; it counts for those that follow it."""
     step = max(1, len(reader.places) // _LOOKS)
     seen: list[tuple[float, int, bool]] = []
     for first in range(0, len(reader.places), step):
@@ -108,6 +108,4 @@ def _activity(fd: int, reader: _OutputPlaces, begin_ns: int) -> list[Activity]:
     return [Activity(round(low + number * width, 6), size, late) for (number, late), size in sorted(slices.items())]
 
 
-OPERATIONS = (
-    Operation("GET", "/v1/runs/{run_id}/timeline", show, "What happened in plain words, and what decided.", Timeline),
-)
+OPERATIONS = (Operation("GET", "/v1/runs/{run_id}/timeline", show, "The facts of a run in plain words.", Timeline),)

@@ -1,1 +1,1 @@
-"""The HTTP API as values: one operation, and the types that go over the wire."""
+"""The HTTP API as values: what an operation is, and the types that go over the wire."""

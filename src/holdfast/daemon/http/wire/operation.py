@@ -1,7 +1,7 @@
-"""One thing that can be asked over HTTP: the table that makes both the routes and the OpenAPI document.
+"""HTTP operation: a method at a path with its types, from which routes and the OpenAPI document are made.
 
-An operation names its types once. From them a request is decoded before the handler sees it, the answer is encoded,
-and the document is written; so none of the three can say something else than the others.
+An operation names its types once. They decode the request before the handler sees it, they encode the answer, and they
+describe both in the document; so the three cannot disagree.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class OperationCall(NamedTuple):
-    """One request, decoded: what a handler gets."""
+    """One decoded request, as a handler gets it."""
 
     service: Service
     request: Request
@@ -37,12 +37,12 @@ class OperationCall(NamedTuple):
 
     @property
     def run_id(self) -> str:
-        """The run in the path."""
+        """The run id in the path."""
         found: str = self.request.path_params["run_id"]
         return found
 
     async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do it, and stop when the client goes away: nobody would read the answer. ClientDisconnect then."""
+        """Do the work, but stop when the client disconnects: nobody would read the answer. ClientDisconnect then."""
         doing = asyncio.ensure_future(work)
         gone = asyncio.ensure_future(_disconnected(self.request))
         try:
@@ -62,7 +62,7 @@ async def _disconnected(request: Request) -> None:
 
 
 class Header(NamedTuple):
-    """A header of a request or an answer, for the document."""
+    """A header of a request or an answer, as the document describes it."""
 
     name: str
     description: str
@@ -70,7 +70,7 @@ class Header(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """What is asked with a method at a path, its types, and who answers."""
+    """A method at a path: its types, its handler, and its description in the document."""
 
     method: str
     path: str
@@ -82,13 +82,13 @@ class Operation(NamedTuple):
     query: type[msgspec.Struct] | None = None
     body: type[msgspec.Struct] | None = None
     takes: tuple[str, ...] = (bodies.JSON,)
-    gives: tuple[str, ...] = ()  # media types of an answer that is no JSON
+    gives: tuple[str, ...] = ()  # media types of an answer that is not JSON
     errors: tuple[int, ...] = ()
     sends: tuple[Header, ...] = ()
     returns: tuple[Header, ...] = ()
 
     async def respond(self, service: Service, request: Request, bounds: bodies.BodyBounds) -> Response:
-        """Decode, handle, answer. ProblemError and HoldfastError: refused."""
+        """Decode the request and call the handler. ProblemError, HoldfastError: the request is refused."""
         query = decode_query(request, self.query or _Nothing)
         asked = None
         if self.body is not None:
@@ -103,13 +103,13 @@ class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def decode_query(request: Request, wanted: type[msgspec.Struct]) -> Any:
-    """The parameters as their type says: those of lists may be repeated, others come once. ProblemError 422."""
+    """Decode the query parameters. Only a parameter with a list type may be repeated. ProblemError 422."""
     given: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
         if name in list_fields(wanted):
             given.setdefault(name, []).append(value)
         elif name in given:
-            raise ProblemError(INVALID, f"the parameter {name[:80]!r} came twice", field=name[:80])
+            raise ProblemError(INVALID, f"the parameter {name[:80]!r} was given twice", field=name[:80])
         else:
             given[name] = value
     try:
@@ -120,11 +120,11 @@ def decode_query(request: Request, wanted: type[msgspec.Struct]) -> Any:
 
 @cache
 def list_fields(wanted: type[msgspec.Struct]) -> frozenset[str]:
-    """The fields of which there may be several."""
+    """The names of the fields with a list type."""
     kinds = {field.name: msgspec.inspect.type_info(field.type) for field in msgspec.structs.fields(wanted)}
     return frozenset(name for name, kind in kinds.items() if isinstance(kind, msgspec.inspect.ListType))
 
 
 def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """JSON of one of our types. It is about a moment, so nobody may keep it."""
+    """Answer with a value as JSON. It describes one moment, so caches may not keep it."""
     return Response(msgspec.json.encode(value), status, {"Cache-Control": "no-store", **(headers or {})}, bodies.JSON)

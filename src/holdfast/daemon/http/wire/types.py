@@ -1,6 +1,7 @@
-"""What goes over the wire, each thing once: decoding, encoding and the OpenAPI document are made from these.
+"""Wire types of the HTTP API: they decode requests, encode answers, and are the schemas of the OpenAPI document.
 
-The report's words that come out of a journal stay plain text: a newer guard may know words that are not listed here.
+Fields of the report whose words come from the journal are plain text: a newer guard may use words that are not listed
+here.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ....projections.report import report as project
 
 MOST_LISTED = 1000
 LONGEST_WAIT_S = 3600.0
-LARGEST_OFFSET = 1 << 53  # what JavaScript still counts exactly
+LARGEST_OFFSET = 1 << 53  # JavaScript counts exactly up to here
 
 Time = Annotated[str, Meta(description="RFC 3339, UTC", extra_json_schema={"format": "date-time"})]
 State = Literal["queued", "starting", "running", "stopping", "settled"]
@@ -32,7 +33,7 @@ Label = Annotated[str, Meta(pattern="^[^=]+=", max_length=1100, description="NAM
 Evidence = Annotated[
     dict[str, Any],
     Meta(
-        description="One fact: when (seconds since the journal was begun), which, and its details.",
+        description="One fact: `at_s` in seconds since the journal was begun, the kind of fact, and its details.",
         extra_json_schema={
             "required": ["at_s", "fact"],
             "properties": {"at_s": {"type": ["number", "null"]}, "fact": {"type": "string"}},
@@ -42,7 +43,7 @@ Evidence = Annotated[
 
 
 class Output(msgspec.Struct):
-    """Bytes of output; null where nobody counted."""
+    """Bytes of output by kind; null where they were not counted."""
 
     stdout_bytes: int | None
     stderr_bytes: int | None
@@ -52,7 +53,7 @@ class Output(msgspec.Struct):
 
 
 class Usage(msgspec.Struct):
-    """What the tree used."""
+    """Resources that the process tree used."""
 
     cpu_user_s: float | None
     cpu_system_s: float | None
@@ -60,7 +61,7 @@ class Usage(msgspec.Struct):
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """A run as it is now. What is not known is null; `status` and `cause` are null before the verdict."""
+    """A run as it is now. Unknown values are null; `status` and `cause` are null before the verdict."""
 
     run_id: str
     state: State | None
@@ -89,16 +90,16 @@ class Report(msgspec.Struct, kw_only=True):
     output: Output
     usage: Usage
     evidence: list[Evidence]
-    waiting_for_input: bool | None = None  # blocked reading its pty or stdin pipe; null: not live, or not known
-    problem: str | None = None  # why there is no more to say, of a run whose record is broken
+    waiting_for_input: bool | None = None  # blocked on reading its terminal or stdin pipe; null: not live, or unknown
+    problem: str | None = None  # why the record of this run cannot be read
 
 
 def to_report(found: dict[str, Any]) -> Report:
-    """The report as it is sent. One whose journal makes no sense is a run with a problem, and never stops a list."""
+    """The report as a wire type. A report with wrong types becomes one with a `problem`, and never breaks a list."""
     try:
         return msgspec.convert(found, Report)
     except msgspec.ValidationError as error:
-        problem = f"what its journal says makes no sense: {error}"
+        problem = f"its journal holds a value of the wrong type: {error}"
         nothing = {**project(None, None, ()), "run_id": str(found.get("run_id")), "state": None, "problem": problem}
         return msgspec.convert(nothing, Report)
 
@@ -107,27 +108,27 @@ T = TypeVar("T")
 
 
 def given(value: T | UnsetType) -> T | None:
-    """A parameter, None when it was not given."""
+    """The value of a parameter; None when it was not given."""
     return None if isinstance(value, UnsetType) else value
 
 
 class RunPage(msgspec.Struct):
-    """Some of the runs, newest first; `cursor` continues after them and is null at the end."""
+    """A page of runs, newest first; `cursor` leads to the next page and is null on the last one."""
 
     runs: list[Report]
     cursor: str | None
 
 
 class EvidenceList(msgspec.Struct):
-    """The facts so far, in order."""
+    """The facts of a run so far, in order."""
 
     run_id: str
     evidence: list[Evidence]
 
 
-# Parameters that were not given are UNSET and not None: a parameter has no null, and `session=null` is a session.
+# A parameter that was not given is UNSET, not None: a query has no null, and `session=null` names a session.
 class RunsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which runs; of several statuses, causes or states one must fit, of several labels all. `until` is exclusive."""
+    """Filters for runs: any of the given states, statuses and causes, all of the given labels. `until` is exclusive."""
 
     session: Filter | UnsetType = UNSET
     parent: Filter | UnsetType = UNSET
@@ -143,14 +144,14 @@ class RunsQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class WaitQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """What to wait for, and for how long."""
+    """What to wait for, and how long."""
 
     until: Literal["verdict", "settled"] = "verdict"
     timeout_s: Annotated[float, Meta(ge=0, le=LONGEST_WAIT_S)] = 30.0
 
 
 class OutputQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which bytes. `offset` counts the bytes of the chosen stream; one below 0 counts back from the end."""
+    """A range of output. `offset` counts bytes of the chosen stream; a negative one counts back from the end."""
 
     stream: Stream = "all"
     offset: Annotated[int, Meta(ge=-LARGEST_OFFSET, le=LARGEST_OFFSET)] = 0
@@ -160,7 +161,7 @@ class OutputQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class OutputFrame(msgspec.Struct):
-    """One piece of output: `offset` is where it begins in what was asked for, `data` is base64."""
+    """One piece of output: `offset` is its place in the chosen stream, `data` is base64."""
 
     stream: Annotated[str, Meta(extra_json_schema={"enum": ["stdout", "stderr"]})]
     offset: int
@@ -170,14 +171,14 @@ class OutputFrame(msgspec.Struct):
 
 
 class Stop(msgspec.Struct, forbid_unknown_fields=True):
-    """Why, and whether to go to the last rung at once."""
+    """A stop: its reason, and whether to go to the last rung of the ladder at once."""
 
     reason: Reason = ""
     now: bool = False
 
 
 class Input(msgspec.Struct, forbid_unknown_fields=True):
-    """Text for stdin, or bytes in base64; then perhaps its end."""
+    """Input for stdin as text, or as bytes in base64; `eof` closes stdin after it."""
 
     text: str | None = None
     data: bytes | None = None
@@ -185,33 +186,33 @@ class Input(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class InputQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """For a body that is the input itself."""
+    """`eof`: close stdin after the input in the body."""
 
     eof: bool = False
 
 
 class Extend(msgspec.Struct, forbid_unknown_fields=True):
-    """How much later the deadline shall be."""
+    """How many seconds to add to the deadline."""
 
     seconds: Annotated[float, Meta(gt=0, le=1e9)]
 
 
 class SendSignal(msgspec.Struct, forbid_unknown_fields=True):
-    """Which signal, by name or number; to the command, or to all of the tree."""
+    """A signal by name or number, for the command or, with `tree`, for its whole process tree."""
 
     signal: Annotated[str, Meta(min_length=1, max_length=20)] | Annotated[int, Meta(ge=1, le=64)]
     tree: bool = False
 
 
 class Resize(msgspec.Struct, forbid_unknown_fields=True):
-    """The size of the run's terminal."""
+    """The new size of the run's terminal."""
 
     rows: Annotated[int, Meta(ge=1, le=65535)]
     columns: Annotated[int, Meta(ge=1, le=65535)]
 
 
 class Session(msgspec.Struct):
-    """A session: how many of its runs wait, live and have ended, and whether it takes more."""
+    """A session: how many of its runs are queued, live and ended, and whether it is closed."""
 
     name: str
     queued: int
@@ -223,13 +224,13 @@ class Session(msgspec.Struct):
 
 
 class SessionList(msgspec.Struct):
-    """Every session with runs or a closing mark."""
+    """Every session that has runs or is closed."""
 
     sessions: list[Session]
 
 
 class Closing(msgspec.Struct):
-    """What closing did: the runs whose tree is confirmed gone, has survivors, or is unknown."""
+    """The result of closing a session: its runs whose tree is confirmed gone, has survivors, or is unknown."""
 
     session: str
     confirmed: list[str]
@@ -239,7 +240,7 @@ class Closing(msgspec.Struct):
 
 
 class Health(msgspec.Struct):
-    """How the daemon is. `runs`: how many are queued, starting, running and stopping, and the bounds."""
+    """The state of the daemon. `runs`: how many are queued, starting, running and stopping, and the limits."""
 
     status: str
     version: str
@@ -249,7 +250,7 @@ class Health(msgspec.Struct):
 
 
 class Delivery(msgspec.Struct):
-    """How a webhook stands: waiting for the verdict, pending, delivered or failed. Its address may hold a secret."""
+    """A webhook delivery: waiting for the verdict, pending, delivered or failed. The rest of its URL may be secret."""
 
     delivery_id: str
     state: str
@@ -261,14 +262,14 @@ class Delivery(msgspec.Struct):
 
 
 class DeliveryList(msgspec.Struct):
-    """The deliveries of a run; none when nobody asked for one."""
+    """The webhook deliveries of a run; empty when none was asked for."""
 
     run_id: str
     deliveries: list[Delivery]
 
 
 class Finding(msgspec.Struct):
-    """One thing that was looked at."""
+    """One finding of the doctor."""
 
     level: str
     topic: str
@@ -280,7 +281,7 @@ class Finding(msgspec.Struct):
 
 
 class Repair(msgspec.Struct):
-    """What `holdfast doctor --reap` would do."""
+    """One repair that `holdfast doctor --reap` would make."""
 
     kind: str
     what: str
@@ -290,7 +291,7 @@ class Repair(msgspec.Struct):
 
 
 class Doctor(msgspec.Struct):
-    """What `holdfast doctor --json` says, and how the daemon is."""
+    """The answer of `holdfast doctor --json`, and the state of the daemon."""
 
     healthy: bool
     findings: list[Finding]
