@@ -404,7 +404,7 @@ def test_a_broken_run_is_listed_with_its_problem_and_stops_nobody(running: Daemo
     assert problems.keys() >= {"odd-spec", "odd-file"}
     shown = running.request("GET", "/v1/runs/odd-spec")
     assert (shown.status, shown.body["state"]) == (200, None)
-    assert "makes no sense" in shown.body["problem"]
+    assert "of the wrong type" in shown.body["problem"]
 
 
 # Not now.
