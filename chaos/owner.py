@@ -78,9 +78,7 @@ class Owner:
 
     def _look(self, fd: int) -> None:
         live = self.runs[fd]
-        live.on_readable()
-        if live.guard_lost:
-            live.clean_up()
+        live.hear_guard()
         if live.ended:
             self.poll.unregister(fd)
             del self.runs[fd]

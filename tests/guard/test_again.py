@@ -64,9 +64,7 @@ def settle(live: LiveRun) -> tuple[str | None, str | None]:
     poll.register(live.control.fileno(), select.POLLIN)
     while not live.ended:
         assert poll.poll(max(0.0, end - time.monotonic()) * 1000), f"it does not end: {live.facts}"
-        live.on_readable()
-        if live.guard_lost:
-            live.clean_up()
+        live.hear_guard()
     return live.outcome.status, live.outcome.cause
 
 
@@ -238,4 +236,4 @@ def test_an_answer_to_the_last_run_is_none_to_the_next(idle: GuardPool) -> None:
         until_started(second)  # the refusal is in the socket
         ticket = second.ask_stop()
         assert settle(second) == ("cancelled", "user")
-        assert second.answers[ticket] == 0
+        second.conversation.conclude(ticket)

@@ -17,9 +17,10 @@ import pytest
 
 import holdfast
 from holdfast import Supervisor
+from holdfast.guard import conversation
 from holdfast.guard.binary import guard_path
-from holdfast.runs import live, supervisor
 from holdfast.runs import run as run_module
+from holdfast.runs import supervisor
 
 from ..support.leftovers import open_descriptors
 from ..support.processes import is_gone, wait_exited
@@ -448,7 +449,7 @@ async def test_a_supervisor_that_is_not_open() -> None:
 
 
 async def test_a_stopped_guard_does_not_hold_up_the_end(child: Children, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "_MARGIN_S", 0.0)
+    monkeypatch.setattr(conversation, "_MARGIN_S", 0.0)
     monkeypatch.setattr(supervisor, "_FORCED_END_S", 0.3)
     async with Supervisor() as supervised:
         run = await supervised.start(child("ignores_term"), grace=0, kill_wait=0.1, drain=0.1)

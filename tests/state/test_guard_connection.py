@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.guard import packets
+from holdfast.guard import conversation, packets
 from holdfast.journal.reader import JournalReader
 from holdfast.state import guard_connection, run_directory
 from holdfast.state.guard_connection import GuardConnection
@@ -113,7 +113,7 @@ class TestStopping:
     def test_a_stopped_guard_is_unknown_after_the_bound(
         self, state: StateDirectory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(guard_connection, "_MARGIN_S", 0.1)
+        monkeypatch.setattr(conversation, "_MARGIN_S", 0.1)
         with DurableRun(state, READY, grace=0, kill_wait=0.1, drain=0.1) as run:
             run.until_ready()
             signal.pidfd_send_signal(run.handle.pidfd, signal.SIGSTOP)
@@ -130,7 +130,7 @@ class TestStopping:
     def test_a_full_queue_of_connections_does_not_block(
         self, state: StateDirectory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(guard_connection, "_MARGIN_S", 0.1)
+        monkeypatch.setattr(conversation, "_MARGIN_S", 0.1)
         with DurableRun(state, READY, grace=0, kill_wait=0.1, drain=0.1) as run:
             run.until_ready()
             signal.pidfd_send_signal(run.handle.pidfd, signal.SIGSTOP)
@@ -226,7 +226,7 @@ class TestRequests:
 
     def test_too_late(self, state: StateDirectory) -> None:
         run_id = run_to_end(state)
-        with pytest.raises(RequestError, match="over") as raised:
+        with pytest.raises(RequestError, match="too late") as raised:
             guard_connection.extend(state, run_id, 1)
         assert raised.value.errno == errno.ESRCH
         with pytest.raises(RunNotFoundError, match="nobody"):

@@ -31,7 +31,6 @@ SCOPE_TREE = 2
 PACKET_MAX = 4096  # the longest packet either side sends; a reason is cut to fit
 REASON_MAX = 1024
 NEXT_SPEC_MAX = 32 << 10
-ANSWER_S = 5.0  # a guard that is well answers at once; after this it is stopped, or something is
 
 _NO_WAKE = 2**64 - 1
 _STOP = struct.Struct("<iiii")

@@ -109,9 +109,7 @@ class _Waiting:
             if fd != control:
                 self.feed(fd)
                 continue
-            live.on_readable()
-            if live.guard_lost:
-                live.clean_up()
+            live.hear_guard()
         if not events and self.output is None:
             self.look()
 
@@ -150,7 +148,7 @@ class _Waiting:
         return self.take(self.output)  # once more after arming: it may be there already
 
     def arm(self, output: JournalReader) -> None:
-        if output.position != self.released or not self.live.armed:
+        if output.position != self.released or not self.live.conversation.is_armed:
             self.released = output.position
             self.live.arm_output(self.released, release=True)
 
@@ -211,11 +209,9 @@ def _end(live: LiveRun) -> None:
         live.kill_guard()
         _wait_gone(live, _KILLED_S)
     try:
-        live.on_readable()
+        live.hear_guard()
     except JournalError:
-        return  # perhaps that is what ended the waiting
-    if live.guard_lost:
-        live.clean_up()
+        pass  # perhaps that is what ended the waiting
 
 
 def _wait_gone(live: LiveRun, within_s: float) -> bool:

@@ -10,8 +10,6 @@ Races, and why they are none:
   command go.
 - guard death against END: end of file on the socket comes after the guard's last write. The journal is read once more
   after it; only if END is still missing is the guard lost.
-- reset against packets: a guard that exits with requests unread makes the next receive fail with ECONNRESET once; the
-  packets it sent before are still behind that, so receiving goes on to the real end of file.
 - release against read: bytes are given back to the kernel only up to where both the facts' reader and the consumer have
   been, because a hole reads as zeros, and zeros mean "nothing more yet".
 - a fork of the embedding program holds copies of our descriptors: closing ours is then not end of file. The guard
@@ -23,21 +21,20 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
-from _socket import AF_UNIX, CMSG_SPACE, MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_SEQPACKET, socket
-from itertools import count
+import time
 
 from .. import outcome as outcomes
 from ..guard import packets
+from ..guard.conversation import ANSWER_S, Conversation, settle_bound_s
 from ..guard.launch import set_window_size
 from ..journal.facts import CAUSES
 from ..journal.reader import JournalReader
 from ..values.durations import parse_duration
 from ..values.errors import JournalDamagedError, RequestError, SpecError
 from ..values.fast_imports import TYPE_CHECKING, signal
-from .result import Result, report_of
 
 if TYPE_CHECKING:
+    from _socket import socket
     from collections.abc import Callable
     from typing import Any
 
@@ -47,39 +44,24 @@ if TYPE_CHECKING:
     from ..outcome import Outcome
     from ..values.fields import Duration
     from ..values.spec import RunSpec
+    from .result import Result
 
-_NO_SOCKET = socket(AF_UNIX, SOCK_SEQPACKET)  # what a run talks to that has parted from its guard: nobody
-_NO_SOCKET.close()
 CHUNKS_BYTES = 1 << 20  # how much a consumer takes at once
 STOP_CAUSES = tuple(CAUSES.words.values())
-_MARGIN_S = 3.0
-# What a guard's refusal of a later deadline means, and what to do.
-EXTENSION_REFUSED = {
-    errno.ESRCH: ("it is too late: the run has its verdict", "start it again with a longer timeout"),
-    errno.EINVAL: ("the run has no deadline", "there is nothing to extend"),
-    errno.ERANGE: ("that goes past the longest timeout the run may have", "ask for less"),
-}
-_TICKETS = count(1)  # of all runs: a guard that is used again may still answer what the last one asked
 
 
 class LiveRun:
     """A guard's run: its descriptors, what is known of it, and what can be asked of it."""
 
     __slots__ = (
-        "_asked",
         "_end_lost",
-        "_input_ticket",
         "_known_facts",
         "_observed",
         "_outcome",
         "_reported",
-        "_ticket",
-        "answers",
-        "armed",
-        "control",
+        "conversation",
         "first_run",
         "guard_lost",
-        "guard_pid",
         "heartbeat",
         "input",
         "journal",
@@ -104,10 +86,9 @@ class LiveRun:
         self.spec = spec
         self._end_lost = end_lost
         self.pool: GuardPool | None = None  # where its guard goes when it is over
-        self.control = handle.control
+        self.conversation = Conversation(spec.run_id, handle.control, guard_pid=handle.pid, is_armed=wake_output)
         self.journal = handle.journal
         self.pidfd = handle.pidfd
-        self.guard_pid = handle.pid
         self.first_run = handle.first_run
         self.input = -1 if handle.input is None else handle.input
         self.heartbeat = -1 if handle.heartbeat is None else handle.heartbeat
@@ -115,19 +96,24 @@ class LiveRun:
         self.reader = JournalReader(
             handle.journal, trusted=handle.trusted, run_id=spec.run_id, beginning=handle.beginning
         )
-        self.answers: dict[int, int] = {}
-        self.armed = wake_output
         self.windowed = windowed
         self.guard_lost = False
-        self._asked: set[int] = set()
-        self._ticket = 0
-        self._input_ticket = 0
         self._observed: tuple[Fact, ...] = ()
         self._outcome: Outcome | None = None
         self._known_facts = -1
         self._reported: tuple[tuple[int, int], dict[str, Any]] | None = None
 
     # What is known.
+
+    @property
+    def control(self) -> socket:
+        """The control socket: readable when the guard has sent something, or is gone."""
+        return self.conversation.socket
+
+    @property
+    def guard_pid(self) -> int:
+        """The process id of the guard; 0 when it is not known."""
+        return self.conversation.guard_pid
 
     @property
     def facts(self) -> tuple[Fact, ...]:
@@ -159,47 +145,37 @@ class LiveRun:
             raise JournalDamagedError(message, run_id=self.spec.run_id, remedy=remedy)
 
     def on_readable(self) -> None:
-        """Take in all the guard has said; then `answers`, `outcome`, `ended` and `guard_lost` are up to date."""
-        gone = self._receive_all()
+        """Take in all the guard has said; then the answers, `outcome`, `ended` and `guard_lost` are up to date."""
+        is_open = self.conversation.take_in()
+        self._take_input()
         self.refresh()
-        self.guard_lost = gone and not self.reader.ended
+        self.guard_lost = not is_open and not self.reader.ended
 
-    def _receive_all(self) -> bool:
-        """Empties the socket; True at its end of file."""
-        while True:
-            try:
-                packet = self._receive()
-            except BlockingIOError:
-                return False
-            except ConnectionResetError:
-                continue
-            if not packet:
-                return True
-            news = packets.decode(packet)
-            if isinstance(news, packets.Wake):
-                self.armed = False  # perhaps it was another wake; arming once too often costs a packet
-            elif news is not None and news.ticket in self._asked:
-                self._asked.discard(news.ticket)
-                self.answers[news.ticket] = news.error
+    def hear_guard(self) -> None:
+        """Take in all the guard has said, and clean up if it is lost. JournalError as `refresh`, else as `clean_up`."""
+        self.on_readable()
+        if self.guard_lost:
+            self.clean_up()
 
-    def _receive(self) -> bytes:
-        """The next packet; a descriptor that comes with it is the command's input, which we asked for."""
-        if self._input_ticket == 0:
-            return self.control.recv(packets.PACKET_MAX, MSG_DONTWAIT)
-        packet, rights, _flags, _address = self.control.recvmsg(
-            packets.PACKET_MAX, CMSG_SPACE(4), MSG_DONTWAIT | MSG_CMSG_CLOEXEC
-        )
-        for _level, _kind, data in rights:
+    def wait_answered(self, ticket: int) -> None:
+        """Block until the guard has done what was asked. RequestError: refused, too late, or no answer in time."""
+        is_answered = self.conversation.wait(ticket, time.monotonic() + ANSWER_S)
+        self._take_input()
+        self.refresh()  # the wakes that came before the answer are taken in
+        if not is_answered and self.ended:
+            raise RequestError.too_late(self.spec.run_id)
+        self.conversation.conclude(ticket)
+
+    def _take_input(self) -> None:
+        if (descriptor := self.conversation.take_descriptor()) >= 0:
             self.close_input()
-            self.input = int.from_bytes(data[:4], sys.byteorder)
-        return packet
+            self.input = descriptor
 
     # What can be asked.
 
     def ask_input(self) -> int:
         """Ask the guard for the command's stdin or terminal; `input` is set with the answer. RequestError as others."""
-        self._input_ticket = self._ask(packets.give_input(self._next()))
-        return self._input_ticket
+        return self.conversation.ask_descriptor(packets.give_input)
 
     def ask_stop(self, cause: str = "user", reason: str = "", *, now: bool = False, signal: int = 0) -> int:
         """Ask for the end; returns the ticket of the answer. RequestError when the guard cannot be asked.
@@ -216,19 +192,20 @@ class LiveRun:
         if cause not in STOP_CAUSES:
             remedy = f"use one of {', '.join(STOP_CAUSES)}"
             raise SpecError(f"{cause!r} is no cause", field="cause", run_id=self.spec.run_id, remedy=remedy)
-        return self._ask(packets.stop(self._next(), cause, reason, now=now, signal=signal))
+        return self.conversation.ask(lambda ticket: packets.stop(ticket, cause, reason, now=now, signal=signal))
 
     def ask_signal(self, number: int, *, tree: bool) -> int:
         """Ask for one signal; returns the ticket of the answer. RequestError when the guard cannot be asked."""
-        return self._ask(packets.signal(self._next(), number, tree=tree))
+        return self.conversation.ask(lambda ticket: packets.signal(ticket, number, tree=tree))
 
     def ask_extend(self, seconds: Duration) -> int:
         """Ask for a later deadline; returns the ticket of the answer. RequestError when the guard cannot be asked."""
-        return self._ask(packets.extend(self._next(), round(parse_duration(seconds, field="seconds") * 1e9)))
+        by_ns = round(parse_duration(seconds, field="seconds") * 1e9)
+        return self.conversation.ask(lambda ticket: packets.extend(ticket, by_ns))
 
     def ask_close_input(self) -> int:
         """Ask the guard to close its copy of stdin; returns the ticket. RequestError when the guard cannot be asked."""
-        return self._ask(packets.close_input(self._next()))
+        return self.conversation.ask(packets.close_input)
 
     def arm_output(self, seen: int, *, release: bool = False) -> None:
         """Be woken as soon as there is output beyond `seen`, the journal offset up to which the consumer has read.
@@ -236,40 +213,18 @@ class LiveRun:
         The request takes its time, and output may be recorded meanwhile: because the guard is told what was seen, it
         wakes us for that, too. With `release` the consumer needs nothing before `seen` any more, in a windowed run.
         """
-        if self.armed and not release:
+        if self.conversation.is_armed and not release:
             return
         consumed = 0
         if release:
             self.refresh()  # the facts' reader must have passed whatever is given back; see the races above
             consumed = min(seen, self.reader.position)
-        try:
-            self.control.send(packets.read(consumed, seen), MSG_DONTWAIT | MSG_NOSIGNAL)
-            self.armed = True
-        except OSError:
-            pass  # gone: end of file wakes us. Or not reading: it is stopped, and will find our earlier packets.
+        if self.conversation.tell(packets.read(consumed, seen)):
+            self.conversation.is_armed = True
 
     def release(self, consumed: int) -> None:
         """Give the journal's memory back up to here; nothing before it is read again, by nobody."""
-        try:
-            self.control.send(packets.release(consumed), MSG_DONTWAIT | MSG_NOSIGNAL)
-        except OSError:
-            pass  # its guard is gone, and the memory goes with the journal; or it is stopped, and the next one will do
-
-    def _next(self) -> int:
-        self._ticket = next(_TICKETS)
-        return self._ticket
-
-    def _ask(self, packet: bytes) -> int:
-        try:
-            self.control.send(packet, MSG_DONTWAIT | MSG_NOSIGNAL)
-        except BlockingIOError as error:
-            remedy = "its guard does not read: is it stopped?"
-            raise self.refused("cannot be asked", error.errno or errno.EAGAIN, remedy) from None
-        except OSError as error:
-            code = errno.ESRCH if error.errno in (None, errno.EBADF) else error.errno  # EBADF: we have closed it
-            raise self.refused("is over", code, "it takes no more requests") from None
-        self._asked.add(self._ticket)
-        return self._ticket
+        self.conversation.tell(packets.release(consumed))
 
     def refused(self, what: str, code: int, remedy: str | None = None) -> RequestError:
         """The error for a request that was not done."""
@@ -310,7 +265,7 @@ class LiveRun:
 
     def settle_bound_s(self) -> float:
         """How long a run may take from being asked to stop until it is settled, when its guard is well."""
-        return sum(rung.wait_s for rung in self.spec.ladder) + self.spec.kill_wait_s + self.spec.drain_s + _MARGIN_S
+        return settle_bound_s(self.spec)
 
     def kill_guard(self) -> None:
         """The last resort against a guard that does not answer; the run is then lost and has to be cleaned up."""
@@ -345,6 +300,8 @@ class LiveRun:
         """The report as far as the record was read; made once for each stretch of it."""
         seen = (self.reader.position, len(self._observed))
         if self._reported is None or self._reported[0] != seen:
+            from .result import report_of  # here, because most runs of the command line need none of it
+
             self._reported = (seen, report_of(self.reader, self.facts))
         return dict(self._reported[1])
 
@@ -353,6 +310,8 @@ class LiveRun:
 
         In a windowed run the consumer has had it, and it is gone.
         """
+        from .result import Result
+
         reader = self.reader
         if output is None:
             output = (b"", b"") if self.windowed else (reader.collect("stdout"), reader.collect("stderr"))
@@ -373,12 +332,12 @@ class LiveRun:
     def part_from_guard(self) -> None:
         """The guard goes to the idle ones. What is known of the run stays."""
         assert self.pool is not None
-        self.pool.give(self.control, self.pidfd, self.guard_pid, self.first_run)
-        self.pool, self.control, self.pidfd = None, _NO_SOCKET, -1
+        self.pool.give(self.conversation.hand_over(), self.pidfd, self.guard_pid, self.first_run)
+        self.pool, self.pidfd = None, -1
 
     def close_control(self) -> None:
         """Close what only a live run needs; on a run that has not ended, the guard sees its owner go."""
-        self.control.close()
+        self.conversation.close()
         self.close_input()
         if self.heartbeat >= 0:
             fd, self.heartbeat = self.heartbeat, -1

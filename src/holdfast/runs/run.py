@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.lowlevel import checkpoint
 
-from ..guard.packets import ANSWER_S
+from ..guard.conversation import ANSWER_S, extension_refused
 from ..proc.input_wait import Stdin
 from ..values.errors import HoldfastError, RequestError, ResourceError, SpecError
 from ..values.signals import parse_signal
-from .live import CHUNKS_BYTES, EXTENSION_REFUSED
+from .live import CHUNKS_BYTES
 from .output import RunOutput
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from .poller import Poller
     from .result import Result
 
-_TOO_LATE = (errno.ESRCH, errno.EPIPE, errno.ECONNRESET)
 _END_OF_FILE = b"\x04"
 
 
@@ -206,7 +205,7 @@ class Run:
         try:
             await self._answered(self._live.ask_stop(cause, reason, now=now))
         except RequestError as error:
-            if error.errno not in _TOO_LATE:
+            if error.errno != errno.ESRCH:  # too late is fine: it ends already
                 raise
 
     async def extend(self, seconds: Duration) -> None:
@@ -214,9 +213,7 @@ class Run:
         try:
             await self._done(lambda live: live.ask_extend(seconds))
         except RequestError as error:
-            code = errno.ESRCH if error.errno in _TOO_LATE else error.errno or 0
-            what, remedy = EXTENSION_REFUSED.get(code, (error.message, error.remedy))
-            raise RequestError(what, errno=code, run_id=self.run_id, remedy=remedy) from None
+            raise extension_refused(error) from None
 
     async def signal(self, signal: str | int, *, tree: bool = False) -> None:
         """Send one signal to the command, or to every process of the run; RequestError when it is over."""
@@ -260,7 +257,7 @@ class Run:
                 await self._answered(self._live.ask_close_input())
             except RequestError as error:
                 # The run is over, or its stdin was closed before: what was asked for is so.
-                if self._live.spec.stdin != "pipe" or error.errno not in (*_TOO_LATE, errno.ENOENT):
+                if self._live.spec.stdin != "pipe" or error.errno not in (errno.ESRCH, errno.ENOENT):
                     raise
 
     async def resize(self, rows: int, columns: int) -> None:
@@ -423,8 +420,11 @@ class Run:
     async def _done(self, ask: Callable[[LiveRun], int]) -> None:
         """Ask until it is done or refused. A guard that has not let the command go yet says "no such process"."""
         while True:
+            if self._error is not None:
+                raise self._error
+            ticket = ask(self._live)
             try:
-                return await self._answered(ask(self._live))
+                return await self._answered(ticket)
             except RequestError as error:
                 # No verdict and nobody there: too early, not too late. Each round waits for the guard, which starts
                 # the command as soon as it has answered.
@@ -433,17 +433,13 @@ class Run:
 
     async def _answered(self, ticket: int) -> None:
         """Wait for an answer. RequestError: refused, too late (ESRCH), or none in time (ETIMEDOUT)."""
-        live = self._live
+        conversation = self._live.conversation
         with anyio.move_on_after(ANSWER_S):
-            while ticket not in live.answers:
-                if live.ended:
-                    raise live.refused("is over", errno.ESRCH, "it takes no more requests")
+            while not conversation.has_answered(ticket):
+                if self._live.ended:
+                    raise RequestError.too_late(self.run_id)
                 await self._changed()
-        if ticket not in live.answers:
-            remedy = f"its guard is process {live.guard_pid}: is it stopped? (kill -CONT)"
-            raise live.refused("does not answer", errno.ETIMEDOUT, remedy)
-        if code := live.answers.pop(ticket):
-            raise live.refused("refused the request", code)
+        conversation.conclude(ticket)
 
     def _check_open(self) -> None:
         if self._live.journal < 0:

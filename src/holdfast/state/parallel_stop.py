@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..guard import packets
-from ..values.errors import HoldfastError, RunNotFoundError
+from ..values.errors import HoldfastError, RequestError, RunNotFoundError
 from .guard_connection import RETRY_S, GuardConnection
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class _ParallelStop:
 
     def _turn(self) -> list[StopResult]:
         """Wait for news of any of them, or for a bound, and go on with those that are concerned."""
-        lost = [asking for asking in self.waiting if asking.socket is None]
+        lost = [asking for asking in self.waiting if not asking.is_connected]
         wait_s = RETRY_S if lost else max(0.0, min(self.waiting.values()) - time.monotonic())
         ready = [self.by_fd[fd] for fd, _ in self.poll.poll(wait_s * 1000 + 1)]
         late = [asking for asking, end in self.waiting.items() if time.monotonic() >= end]
@@ -100,7 +100,7 @@ class _ParallelStop:
     def _step(self, asking: GuardConnection) -> StopResult | None:
         """Go on with one run; its result when it is over, or its bound has passed."""
         try:
-            if asking.socket is not None and not asking.receive():
+            if asking.is_connected and not asking.conversation.take_in():
                 self._leave(asking)
             if asking.look() == "over":
                 return self._finish(asking)
@@ -109,7 +109,7 @@ class _ParallelStop:
             if time.monotonic() >= end:
                 asking.problem = asking.problem or "it did not end within its bound; is its guard stopped?"
                 return self._finish(asking)
-            if asking.socket is None:
+            if not asking.is_connected:
                 self._connect(asking)
         except HoldfastError as error:
             self._drop(asking)
@@ -119,15 +119,14 @@ class _ParallelStop:
     def _connect(self, asking: GuardConnection) -> None:
         if not asking.connect():
             return
-        assert asking.socket is not None
-        self.by_fd[asking.socket.fileno()] = asking
-        self.poll.register(asking.socket.fileno(), select.POLLIN)
+        self.by_fd[asking.fileno()] = asking
+        self.poll.register(asking.fileno(), select.POLLIN)
         if asking.is_answered:
             return  # asked a second time, the guard would climb to the next rung at once
         try:
             asking.send(self.request)
-        except OSError as error:
-            asking.problem = f"its guard cannot be asked: {error.strerror}"
+        except RequestError as error:
+            asking.problem = error.message
             self._leave(asking)
 
     def _finish(self, asking: GuardConnection) -> StopResult:
@@ -141,8 +140,8 @@ class _ParallelStop:
         del self.waiting[asking]
 
     def _leave(self, asking: GuardConnection) -> None:
-        if asking.socket is not None:
-            fd = asking.socket.fileno()
+        if asking.is_connected:
+            fd = asking.fileno()
             self.poll.unregister(fd)
             del self.by_fd[fd]
             asking.disconnect()

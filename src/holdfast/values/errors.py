@@ -123,6 +123,11 @@ class RunError(HoldfastError):
 class RequestError(_SystemCallError):
     """A live run refused a request: it came too late, goes over a ceiling, or does not apply."""
 
+    @classmethod
+    def too_late(cls, run_id: str) -> RequestError:
+        """The error for a request to a run that is over."""
+        return cls("the run is over: it takes no more requests", errno=_errno.ESRCH, run_id=run_id)
+
 
 class ConfigError(HoldfastError):
     """The daemon's settings have mistakes; `file`, `line` and `name` say where the first is, `mistakes` are all."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...runs.live import EXTENSION_REFUSED
 from ...state.guard_connection import extend
 from ...values.durations import format_duration, parse_duration
-from ...values.errors import RequestError
 from ..lookup.records import read_record
 from ..lookup.selection import find
 from ..parsing.command import Command, open_state, put
@@ -23,11 +21,7 @@ def act(given: Parsed) -> int:
     seconds = parse_duration(given.words[1], field="DURATION")
     state = open_state(given)
     run_id = find(state, given.words[0])
-    try:
-        extend(state, run_id, seconds)
-    except RequestError as error:
-        what, remedy = EXTENSION_REFUSED.get(error.errno or 0, (error.message, error.remedy))
-        raise RequestError(what, errno=error.errno, run_id=run_id, remedy=remedy) from None
+    extend(state, run_id, seconds)
     with read_record(state, run_id) as record:
         limits = [fact.detail["limit_ns"] for fact in record.reader.facts if fact.kind == "extended"]
     if limits:

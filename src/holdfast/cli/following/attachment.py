@@ -102,13 +102,16 @@ class Attachment:
     def _ask_input(self) -> None:
         """The command's terminal or stdin, if it has one that can be written to."""
         self.input = None
+        if self.followed.ended:
+            return
+        live = self.followed.live
         try:
-            if not self.followed.ended and self.followed.answer(self.followed.live.ask_input()) == 0:
-                self.input = AttachedInput(self.followed.live, self.key)
-                self._resize(self.input)
-                self.input.enter()
+            live.wait_answered(live.ask_input())
         except RequestError:
-            pass  # over, or its guard does not answer: the output can still be read
+            return  # it has none, is over, or its guard does not answer: the output can still be read
+        self.input = AttachedInput(live, self.key)
+        self._resize(self.input)
+        self.input.enter()
 
     def _pass_input(self, source: AttachedInput, ready: dict[int, int]) -> None:
         if source.waits_for_foreground():

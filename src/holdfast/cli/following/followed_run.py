@@ -6,7 +6,7 @@ import select
 import time
 from typing import TYPE_CHECKING, Any
 
-from ...runs.durable import adopt, recover
+from ...runs.durable import adopt
 from ...values.errors import RequestError
 from ..lookup.records import read_record
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ...state.directory import StateDirectory
 
 _AGAIN_S = 0.25  # a guard has room for fifteen followers; who finds none looks again this often
-_ANSWER_S = 10.0
 
 
 class FollowedRun:
@@ -56,14 +55,14 @@ class FollowedRun:
     def on_ready(self) -> None:
         """Take in what is new; a lost connection is made again, a lost guard's record is finished."""
         if self._again_at is None:
-            self.live.on_readable()
+            try:
+                self.live.hear_guard()
+            except RequestError:
+                pass  # only our connection was lost: the guard has no room for one more
         elif time.monotonic() >= self._again_at:
             self._connect()
         if self.live.guard_lost and not self.live.ended and self._again_at is None:
-            # Not `clean_up`: end of file here may only mean that the guard had no room for one more.
-            recover(self.state, self.run_id)
-            self.live.refresh()
-            self._again_at = None if self.live.ended else time.monotonic() + _AGAIN_S
+            self._again_at = time.monotonic() + _AGAIN_S
 
     def _connect(self) -> None:
         live = adopt(self.state, self.run_id)
@@ -79,18 +78,6 @@ class FollowedRun:
             poll.register(self.fd, select.POLLIN)
         poll.poll(min(bounds) * 1000 if bounds else None)
         self.on_ready()
-
-    def answer(self, ticket: int) -> int:
-        """The guard's answer to a request, an errno or 0. RequestError: it is over, or does not answer."""
-        live, until = self.live, time.monotonic() + _ANSWER_S
-        while ticket not in live.answers:
-            if self.live is not live or self.ended or live.guard_lost:
-                raise RequestError("the run is over", run_id=self.run_id, remedy="it takes no more requests")
-            if time.monotonic() > until:
-                remedy = f"is it stopped? Its guard is process {live.guard_pid}"
-                raise RequestError("the run's guard does not answer", run_id=self.run_id, remedy=remedy)
-            self.wait(until - time.monotonic())
-        return live.answers.pop(ticket)
 
     def report(self) -> dict[str, Any]:
         """Its report, as far as it was read."""

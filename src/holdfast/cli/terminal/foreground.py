@@ -129,9 +129,7 @@ class Foreground:
 
     def _hear_guard(self) -> None:
         live = self.live
-        live.on_readable()
-        if live.guard_lost:
-            live.clean_up()
+        live.hear_guard()
         if live.ended:
             self._ended_at = time.monotonic()
         changes = [fact.kind for fact in live.reader.facts[self._facts_seen :] if fact.kind in ("stopped", "continued")]
@@ -173,7 +171,7 @@ class Foreground:
         self._asked_at = at
         if self.live.ended:
             self.given_up_by = number
-        elif len(self._asked) >= 2 and not any(ticket in self.live.answers for ticket in self._asked):
+        elif len(self._asked) >= 2 and not any(map(self.live.conversation.has_answered, self._asked)):
             self.live.kill_guard()  # it answers nothing: whoever is asking a third time means it
         else:
             self._stop("", number, now=again or number == signal.SIGQUIT)

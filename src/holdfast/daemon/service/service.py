@@ -305,7 +305,7 @@ class Service:
     async def _live(self, run_id: str) -> tuple[ScheduledRun, EngineRun]:
         tracked = await self._find(run_id)
         if tracked is None:
-            raise RequestError("the run is over: it takes no more requests", errno=errno.ESRCH, run_id=run_id)
+            raise RequestError.too_late(run_id)
         if tracked.run is None:
             raise RequestError(
                 "the run has not started", errno=errno.EAGAIN, run_id=run_id, remedy="wait for its start"
