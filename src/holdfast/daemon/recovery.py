@@ -30,10 +30,10 @@ from ..state.index.summary import read_live_summaries
 from ..values.durations import format_duration
 from ..values.errors import HoldfastError, JournalError, RunNotFoundError, StateError
 from ..values.spec import make_spec
+from ..values.timestamps import format_timestamp
 from .process.tasks import BackgroundTasks
 from .queue import queue_rows, unstarted
 from .queue.admission import keys_of
-from .queue.intake import wall_time
 from .queue.queue_rows import ActiveRow
 from .queue.scheduled_run import ScheduledRun
 from .queue.submission import Submission
@@ -112,10 +112,10 @@ class Recovery:
         age_s = max(0.0, (time.time_ns() - row.queued_ns) / 1e9)
         try:
             submission = msgspec.json.decode(row.submission, type=Submission)
-            spec = submission.spec(row.run_id, wall_time(row.queued_ns))
+            spec = submission.spec(row.run_id, format_timestamp(row.queued_ns))
         except (msgspec.MsgspecError, HoldfastError) as error:
             self._log.warning(f"its entry in the queue cannot be used: {error}", run_id=row.run_id)
-            spec = make_spec(["?"], run_id=row.run_id, queued_at=wall_time(row.queued_ns))
+            spec = make_spec(["?"], run_id=row.run_id, queued_at=format_timestamp(row.queued_ns))
             tracked = ScheduledRun(row.run_id, keys_of(None, None, None), spec=spec)
             self._scheduler.enqueue(tracked, row.sequence, 0, None, 0.0)
             self._end(tracked, "shutdown", "its entry in the queue cannot be read any more")
@@ -147,7 +147,7 @@ class Recovery:
             submission = msgspec.json.decode(row.submission, type=Submission)
             key = submission.concurrency_key
             # Perhaps nobody was told that it was queued; who was told is not told again.
-            spec = submission.spec(row.run_id, wall_time(row.queued_ns))
+            spec = submission.spec(row.run_id, format_timestamp(row.queued_ns))
             self._scheduler.announce_queued(ScheduledRun(row.run_id, keys_of(key, None, None), spec=spec))
         except (msgspec.MsgspecError, HoldfastError) as error:
             self._log.warning(f"its entry in the queue cannot be read: {error}", run_id=row.run_id)

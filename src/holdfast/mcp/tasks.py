@@ -6,7 +6,7 @@ it, so tasks are as durable as runs. Clients that do not declare the extension n
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import time
 from typing import TYPE_CHECKING
 
 from mcp.server.extension import Extension, MethodBinding
@@ -19,6 +19,7 @@ from ..projections.json_rpc import INTERNAL_ERROR
 from ..projections.mcp import mcp_task
 from ..projections.verdicts import detail, sentence
 from ..values.errors import HoldfastError
+from ..values.timestamps import format_timestamp
 from . import limits
 from .answers import run_answer
 
@@ -105,7 +106,8 @@ class TasksExtension(Extension):
 def _task(run: Run) -> dict[str, Any]:
     outcome, report = run.outcome, run.report
     status = mcp_task(outcome)
-    created = report["started_at"] or report["verdict_at"] or _now()  # it is being started at this moment
+    now = format_timestamp(time.time_ns())  # for a run that is being started at this moment
+    created = report["started_at"] or report["verdict_at"] or now
     updated = report["settled_at"] or report["exited_at"] or report["verdict_at"] or created
     task = {
         "taskId": run.run_id,
@@ -120,10 +122,6 @@ def _task(run: Run) -> dict[str, Any]:
     if status == "failed":
         task["error"] = {"code": INTERNAL_ERROR, "message": sentence(outcome), "data": detail(outcome, run.run_id)}
     return task
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _is_declared(ctx: ServerRequestContext[Any, Any]) -> bool:

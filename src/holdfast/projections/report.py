@@ -5,11 +5,11 @@ Only named fields of the spec are copied, so nothing of the environment can get 
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..journal.facts import Detail, Fact
 from ..outcome import Outcome, decide, exit_of, join
+from ..values.timestamps import format_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,8 +33,7 @@ class _Clock:
     def wall(self, fact: Fact | None) -> str | None:
         if fact is None or self._wall_ns is None or self._begin_ns is None:
             return None
-        seconds, ns = divmod(self._wall_ns + fact.at_ns - self._begin_ns, 1_000_000_000)
-        return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{ns // 1000:06d}Z"
+        return format_timestamp(self._wall_ns + fact.at_ns - self._begin_ns)
 
     def since_begin(self, fact: Fact) -> float | None:
         return None if self._begin_ns is None else round((fact.at_ns - self._begin_ns) / 1e9, 6)

@@ -64,9 +64,3 @@ def local_time(wall_ns: int | None) -> str:
     if wall_ns is None:
         return "-"
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall_ns // 1_000_000_000))
-
-
-def utc_time(wall_ns: int) -> str:
-    """When, as RFC 3339 in UTC to the microsecond."""
-    seconds, ns = divmod(wall_ns, 1_000_000_000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{ns // 1000:06d}Z"

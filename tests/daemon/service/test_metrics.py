@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdfast.daemon.events.event import wall_time
 from holdfast.daemon.events.event_log import EventLog
 from holdfast.daemon.service.metrics import metrics
 from holdfast.daemon.store.store import Store
 from holdfast.daemon.webhooks.deliveries import Deliveries
+from holdfast.values.timestamps import format_timestamp
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ async def test_what_happened_is_counted(tmp_path: Path) -> None:
         events=log,
         deliveries=deliveries,
         counts=lambda: COUNTS,
-        started_at=wall_time(time.time_ns() - 60_000_000_000),
+        started_at=format_timestamp(time.time_ns() - 60_000_000_000),
         draining=False,
     )
     service = cast("Service", facts)
@@ -61,7 +61,7 @@ async def test_what_happened_is_counted(tmp_path: Path) -> None:
         ("b", "succeeded", "exit"),
         ("c", "succeeded", "exit"),
     ):
-        report = {"status": status, "cause": cause, "verdict_at": wall_time(time.time_ns() - 20_000_000)}
+        report = {"status": status, "cause": cause, "verdict_at": format_timestamp(time.time_ns() - 20_000_000)}
         await log.publish("run.verdict", run_id, {"report": report})
         await log.publish("run.verdict", run_id, {"report": report})  # once more, as recovery may
     found = read(service)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...journal.reader import JournalReader
 from ...runs.live import CHUNKS_BYTES
-from ...wording.plain import command_line, plain, utc_time
+from ...values.timestamps import format_timestamp
+from ...wording.plain import command_line, plain
 from ...wording.timeline import TimelineEvent, spells, timeline
 from ..lookup.selection import tell
 from ..parsing.command import JSON, Command, put, show_json
@@ -65,7 +66,12 @@ def _text(record: RunRecord, events: list[TimelineEvent]) -> str:
     verdict = f"{report['state']}, no verdict yet"
     if report["status"] is not None:
         verdict = f"{report['status']}, cause {report['cause']}: {plain(report['reason'])}"
-    lines = [f"run {record.run_id}: {command_line(report['argv'])}", verdict, f"begun {utc_time(record.begun_ns)}", ""]
+    lines = [
+        f"run {record.run_id}: {command_line(report['argv'])}",
+        verdict,
+        f"begun {format_timestamp(record.begun_ns)}",
+        "",
+    ]
     lines += [f"{_MARKS[event.mark]} {_at(event):>12}  {event.words}" for event in events]
     lines.append("")
     if report["status"] is not None:

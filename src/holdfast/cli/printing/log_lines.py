@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...wording.plain import utc_time
+from ...values.timestamps import format_timestamp
 
 if TYPE_CHECKING:
     from ...journal.reader import Chunk
@@ -21,7 +21,7 @@ class LogLines:
     def add(self, chunk: Chunk, wall_ns: int) -> bytes:
         """The lines that are complete with this chunk."""
         head, text = self._open.pop(chunk.stream, (b"", b""))
-        fresh = f"{utc_time(wall_ns)} {chunk.stream}{' late' if chunk.late else ''}  ".encode()
+        fresh = f"{format_timestamp(wall_ns)} {chunk.stream}{' late' if chunk.late else ''}  ".encode()
         *lines, rest = (text + chunk.data).split(b"\n")
         done = b"".join((head or fresh if at == 0 else fresh) + line + b"\n" for at, line in enumerate(lines))
         if lines:

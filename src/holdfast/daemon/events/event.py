@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -79,9 +78,3 @@ def of_row(row: sqlite3.Row | tuple[Any, ...]) -> LoggedEvent:
     """The event of a row as `page` selects it."""
     number, type_, run_id, session, data = row
     return make(type_, data, id=number, run_id=run_id, session=session)
-
-
-def wall_time(at_ns: int) -> str:
-    """RFC 3339 with microseconds."""
-    seconds, ns = divmod(at_ns, 1_000_000_000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{ns // 1000:06d}Z"

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 
 from ...values.errors import StateError
+from ...values.timestamps import format_timestamp
 from ..store.store import statements
-from .event import OUTPUT, Interest, LoggedEvent, make, of_row, wall_time
+from .event import OUTPUT, Interest, LoggedEvent, make, of_row
 from .output_event import PIECE, PendingOutput
 from .subscription import EventPage, Subscription
 from .verdict_counts import VerdictCounts
@@ -135,7 +136,7 @@ class EventLog:
         now_ns = time.time_ns()
         report = data.get("report") or {}
         session = report.get("session")
-        body = msgspec.json.encode({"run_id": run_id, "at": wall_time(now_ns), **data})
+        body = msgspec.json.encode({"run_id": run_id, "at": format_timestamp(now_ns), **data})
         values = {"at_ms": now_ns // 1_000_000, "type": type, "run_id": run_id, "session": session, "data": body}
         rider = self._riders.get(type)
 
@@ -165,7 +166,7 @@ class EventLog:
 
     def tell(self, type: str, run_id: str, session: str | None, data: Mapping[str, Any]) -> None:  # noqa: A002
         """Give it to everybody who listens now. It is not stored, and left out for who is behind."""
-        body = msgspec.json.encode({"run_id": run_id, "at": wall_time(time.time_ns()), **data})
+        body = msgspec.json.encode({"run_id": run_id, "at": format_timestamp(time.time_ns()), **data})
         self._add(make(type, body, run_id=run_id, session=session))
 
     def wants(self, type: str, run_id: str | None = None) -> bool:  # noqa: A002

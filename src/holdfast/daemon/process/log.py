@@ -12,6 +12,8 @@ import os
 import time
 from typing import Any
 
+from ...values.timestamps import format_timestamp
+
 
 class Log:
     """Writes lines, each in one write, so that those of several processes never mix."""
@@ -34,9 +36,8 @@ class Log:
 
     def _write(self, level: str, message: str, fields: dict[str, Any]) -> None:
         if self.format == "json":
-            at = time.time_ns()
-            stamp = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at // 10**9))}.{at // 1000 % 10**6:06d}Z"
-            line = json.dumps({"at": stamp, "level": level, "message": message, **fields}, default=str)
+            stamped = {"at": format_timestamp(time.time_ns()), "level": level, "message": message, **fields}
+            line = json.dumps(stamped, default=str)
         else:
             run_id = fields.get("run_id")
             named = f" (run {run_id})" if run_id is not None and str(run_id) not in message else ""

@@ -16,6 +16,7 @@ import msgspec
 from ...state import sessions
 from ...values.errors import QueueFullError, RunExistsError
 from ...values.run_id import check_run_id, new_run_id
+from ...values.timestamps import format_timestamp
 from . import queue_rows, unstarted
 from .admission import keys_of
 from .scheduled_run import ScheduledRun
@@ -76,7 +77,7 @@ class Intake:
         if self._defaults is None or self._defaults[0] is not config:
             self._defaults = (config, _defaults(config))
         complete = submission.with_defaults(self._defaults[1])
-        tracked = self._tracked(run_id, complete, wall_time(queued_ns))
+        tracked = self._tracked(run_id, complete, format_timestamp(queued_ns))
         self._check_room(run_id, config)
         row = {"run_id": run_id, "queued_ns": queued_ns, "submission": msgspec.json.encode(complete)}
         use = (
@@ -163,11 +164,6 @@ class Intake:
             self._deliveries.check(submission.on_verdict.url)
         sessions.check_open(self._state, spec.session, run_id)
         return ScheduledRun(run_id, keys_of(submission.concurrency_key, spec.session, dict(spec.labels)), spec=spec)
-
-
-def wall_time(ns: int) -> str:
-    """RFC 3339, UTC, as in reports."""
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(ns // 10**9))}.{ns // 1000 % 10**6:06d}Z"
 
 
 def _defaults(config: Config) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ...journal.reader import JournalReader
 from ...proc.input_wait import Stdin
 from ...state import run_directory
 from ...values.errors import HoldfastError
-from ..events.event import wall_time
+from ...values.timestamps import format_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -154,10 +154,10 @@ class Sampler:
         moved = [fact.detail["limit_ns"] for fact in follower.facts if fact.kind == "extended"]
         timeout_s, idle_s = spec.get("timeout_s"), spec.get("idle_timeout_s")
         limit_ns = moved[-1] if moved else None if timeout_s is None else round(timeout_s * 1e9)
-        deadline = None if begun is None or limit_ns is None else wall_time(anchor + begun + limit_ns)
+        deadline = None if begun is None or limit_ns is None else format_timestamp(anchor + begun + limit_ns)
         idle_at = None
         if begun is not None and idle_s is not None and set(spec.get("idle_counts") or ()) <= {"output"}:
-            idle_at = wall_time(anchor + max(begun, self._activity.get(run_id, 0)) + round(idle_s * 1e9))
+            idle_at = format_timestamp(anchor + max(begun, self._activity.get(run_id, 0)) + round(idle_s * 1e9))
         return {
             "timeout_s": None if limit_ns is None else limit_ns / 1e9,
             "deadline_at": deadline,

@@ -21,9 +21,10 @@ from ...state import run_directory, sessions
 from ...state.index.session_list import SessionState
 from ...state.index.summary import RunSummary
 from ...values.errors import DrainingError, IdempotencyConflictError, RequestError, RunNotFoundError
+from ...values.timestamps import format_timestamp
 from ..queue import unstarted
 from ..queue.admission import AdmissionLimits, keys_of
-from ..queue.intake import Intake, wall_time
+from ..queue.intake import Intake
 from ..queue.nesting import Nesting
 from ..queue.scheduled_run import ScheduledRun
 from .history import not_found
@@ -83,7 +84,7 @@ class Service:
         self.scheduler = parts.scheduler
         self.history = parts.history
         self.config = config
-        self.started_at = wall_time(time.time_ns())
+        self.started_at = format_timestamp(time.time_ns())
         self.draining = False
         self.retry_after_s = 1.0  # while draining: what to tell those who are turned away
         self.stopped = asyncio.Event()  # at the very end of the shutdown, by `end_waits`
@@ -329,7 +330,7 @@ class Service:
                 "live": session.live,
                 "ended": session.ended,
                 "closed": session.closed is not None,
-                "closed_at": wall_time(session.closed.closed_at_ns) if session.closed else None,
+                "closed_at": format_timestamp(session.closed.closed_at_ns) if session.closed else None,
                 "reason": (session.closed.reason or None) if session.closed else None,
             }
             for session in [*empty, *found.values()]

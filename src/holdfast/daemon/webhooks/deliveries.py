@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 
 from ...values.errors import HoldfastError, RunNotFoundError, StateError
-from ..events.event import wall_time
+from ...values.timestamps import format_timestamp
 from ..store.store import statements
 from . import signing
 from .poster import Poster, origin_of
@@ -117,7 +117,7 @@ class Deliveries:
             return False  # most runs have none
         now = self._clock.time()
         data = {"run_id": run_id, "report": report}
-        body = {"type": "run.verdict", "timestamp": wall_time(int(now * 1e9)), "data": data}
+        body = {"type": "run.verdict", "timestamp": format_timestamp(int(now * 1e9)), "data": data}
         values = {"run_id": run_id, "body": msgspec.json.encode(body), "now_ms": int(now * 1000)}
         connection.execute(_SQL["decide"], values)
         return True
@@ -275,4 +275,4 @@ def delivery_id(run_id: str) -> str:
 
 
 def _wall(at_ms: int | None) -> str | None:
-    return None if at_ms is None else wall_time(at_ms * 1_000_000)
+    return None if at_ms is None else format_timestamp(at_ms * 1_000_000)

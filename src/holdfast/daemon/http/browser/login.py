@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from ....values.timestamps import format_timestamp
 from ....web.problems import FORBIDDEN, REFUSED, UNAUTHORIZED, ProblemError
 from ....web.scope import is_unix
 from ..wire.operation import Operation, OperationCall, answer
@@ -140,7 +141,7 @@ async def make_link(call: OperationCall) -> Response:
         )
     code, end = logins.make_code()
     path = f"/#login={code}"
-    expires_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(end))
+    expires_at = format_timestamp(round(end * 1e9))
     return answer(LoginLink(path, [f"{url}{path}" for url in logins.addresses], expires_at), 201)
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.responses import Response
 
+from ....values.timestamps import format_timestamp
 from ....web.problems import OUT_OF_RANGE, ProblemError
 from ....web.request_body import BYTES
 from ....web.scope import ABORT
@@ -179,18 +179,13 @@ class OutputStream(Response):
     def _frame(self, piece: OutputPiece) -> bytes:
         offset_ns = self._map.wall_offset_ns
         chunk = piece.chunk
-        at = None if offset_ns is None else _wall(chunk.at_ns + offset_ns)
+        at = None if offset_ns is None else format_timestamp(chunk.at_ns + offset_ns)
         return msgspec.json.encode(OutputFrame(chunk.stream, piece.offset, at, chunk.late, chunk.data)) + b"\n"
 
 
 async def _left(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def _wall(wall_ns: int) -> str:
-    seconds, ns = divmod(wall_ns, 1_000_000_000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{ns // 1000:06d}Z"
 
 
 _COUNT = {"type": "integer", "minimum": 0}

@@ -12,7 +12,7 @@ from starlette.responses import StreamingResponse
 
 from ....journal.reader import JournalReader
 from ....values.spec import public_spec
-from ...events.event import wall_time
+from ....values.timestamps import format_timestamp
 from ...service.sampling import Sampler, tree_of
 from ..wire.operation import Operation, OperationCall, answer
 from ..wire.types import Time
@@ -105,7 +105,7 @@ async def _frames(service: Service, sampler: Sampler, every_s: float) -> AsyncIt
 
 async def _look(sampler: Sampler) -> Now:
     found = await asyncio.to_thread(sampler.look)
-    return Now(wall_time(time.time_ns()), msgspec.convert(found, list[RunNow]))
+    return Now(format_timestamp(time.time_ns()), msgspec.convert(found, list[RunNow]))
 
 
 def _sampler(call: OperationCall) -> Sampler:

@@ -16,8 +16,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ....values.errors import HoldfastError
 from ....values.run_id import check_run_id
+from ....values.timestamps import format_timestamp
 from ....web.problems import INVALID, ProblemError
-from ...events.event import wall_time
 from ..wire.operation import Operation, OperationCall, answer
 from ..wire.types import Filter, RunsQuery, Time, given
 from .output import map_of
@@ -180,7 +180,7 @@ class OutputSearch:
         low = max(0, place - _SHOWN // 2)
         shown = line[low : low + _SHOWN].decode("utf-8", "replace")
         offset_ns = self._known.wall_offset_ns
-        at = None if at_ns is None or offset_ns is None else wall_time(at_ns + offset_ns)
+        at = None if at_ns is None or offset_ns is None else format_timestamp(at_ns + offset_ns)
         self.found.append(Match(self._run_id, stream, offset, at, late, shown))
 
 

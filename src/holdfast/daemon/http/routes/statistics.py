@@ -11,8 +11,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ....outcome import STATUSES
+from ....values.timestamps import format_timestamp
 from ....web.problems import INVALID, ProblemError
-from ...events.event import wall_time
 from ..wire.operation import Operation, OperationCall, answer
 from ..wire.types import Time, given
 from .runs import ns_of
@@ -75,14 +75,16 @@ def count(rows: Sequence[tuple[Any, ...]], since: int, until: int, slices: int, 
     for row in rows:
         sorted_in[min(slices - 1, (row[0] - since) // width)].append(row)
     made = [_slice(since + number * width, inside) for number, inside in enumerate(sorted_in)]
-    return Statistics(wall_time(since), wall_time(until), width / 1e9, made, _outcomes(list(rows)), truncated)
+    return Statistics(
+        format_timestamp(since), format_timestamp(until), width / 1e9, made, _outcomes(list(rows)), truncated
+    )
 
 
 def _slice(at_ns: int, rows: list[tuple[Any, ...]]) -> Slice:
     durations = sorted(row[2] for row in rows if row[2] is not None)
     waits = sorted(wait for row in rows if (wait := _wait(row[3], row[4])) is not None)
     return Slice(
-        at=wall_time(at_ns),
+        at=format_timestamp(at_ns),
         outcomes=_outcomes(rows),
         duration_p50_s=percentile(durations, 0.5),
         duration_p95_s=percentile(durations, 0.95),
