@@ -179,7 +179,7 @@ async def _serve(directory: str, subscribers: int, rate: float, events: int) -> 
     store = Store.open(os.path.join(directory, "daemon.sqlite"))
     log = EventLog(store)
     await log.start()
-    app = Starlette(routes=event_routes.routes(cast("Service", SimpleNamespace(events=log))))
+    app = Starlette(routes=event_routes.routes(cast("Service", SimpleNamespace(subscribe=log.subscribe))))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(os.path.join(directory, "sock"))
     listener.listen(256)

@@ -12,20 +12,14 @@ import pytest
 
 from holdfast.config import Config
 from holdfast.daemon import recovery
-from holdfast.daemon.engines.engine import LocalEngine
-from holdfast.daemon.events.event_log import EventLog
+from holdfast.daemon.parts import Parts, Surroundings, open_parts
 from holdfast.daemon.process.log import Log
+from holdfast.daemon.process.notify import Notifier
 from holdfast.daemon.queue import scheduler, unstarted
 from holdfast.daemon.queue.admission import keys_of
 from holdfast.daemon.queue.scheduled_run import ScheduledRun
-from holdfast.daemon.queue.scheduler import Scheduler
 from holdfast.daemon.queue.submission import Submission
-from holdfast.daemon.recovery import Recovery
-from holdfast.daemon.service.history import History
-from holdfast.daemon.service.service import Parts, Service, limits_of
-from holdfast.daemon.store.store import Store, statements
-from holdfast.daemon.webhooks.deliveries import Deliveries
-from holdfast.runs.supervisor import Supervisor
+from holdfast.daemon.store.store import statements
 from holdfast.state.directory import StateDirectory
 from holdfast.state.index.summary import Filters
 from holdfast.values.errors import ResourceError
@@ -48,35 +42,26 @@ def anyio_backend() -> str:
 
 
 @asynccontextmanager
-async def service(path: Path, *, is_open: bool = True, **settings: Any) -> AsyncIterator[Service]:
-    """A service without a listener. What is left of its runs is cancelled at the end."""
-    state, config = StateDirectory.open(str(path)), Config()._replace(**settings)
+async def daemon_parts(path: Path, *, is_open: bool = True, **settings: Any) -> AsyncIterator[Parts]:
+    """The parts of a daemon, without a listener. What is left of its runs is cancelled at the end."""
+    config = Config()._replace(**settings)
     log = Log(fd=os.open(path.parent / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-    store, history = Store.open(str(path / "daemon.sqlite")), History(state, log)
-    events = EventLog(store)
-    deliveries = Deliveries(store, events, secret_path=str(path / "secret"))
-    await events.start()
+    given = Surroundings(StateDirectory.open(str(path)), lambda: config, log, Notifier({}))
     try:
-        async with Supervisor(state_dir=path) as supervisor:
-            engine = LocalEngine(supervisor)
-            scheduler = Scheduler(state, store, engine, events, limits_of(config), log)
-            scheduler.is_open = is_open
-            made = Service(Parts(state, store, engine, scheduler, history, events, deliveries), config)
+        async with open_parts(given) as made:
+            if is_open:
+                made.scheduler.open()
             try:
                 yield made
             finally:
-                for tracked in list(scheduler.runs.values()):
-                    await made.cancel(tracked.run_id, now=True)
+                for tracked in list(made.scheduler.runs.values()):
+                    await made.service.cancel(tracked.run_id, now=True)
                     await tracked.settled.wait()
-                await scheduler.stop()
     finally:
-        await events.stop()
-        history.close()
-        store.close()
         os.close(log._fd)  # noqa: SLF001
 
 
-async def told(made: Service, run_id: str) -> list[str]:
+async def told(made: Parts, run_id: str) -> list[str]:
     """The types of the events of a run that are stored by now."""
     await made.store.write(lambda _: None)
     query = "SELECT type FROM events WHERE run_id = ? ORDER BY id"
@@ -84,22 +69,22 @@ async def told(made: Service, run_id: str) -> list[str]:
 
 
 async def test_who_posts_at_once_with_one_key_and_one_id_gets_one_run(tmp_path: Path) -> None:
-    async with service(tmp_path / "s", queue_limit=1, max_runs=1) as made:
+    async with daemon_parts(tmp_path / "s", queue_limit=1, max_runs=1) as made:
         submission = Submission(argv=["true"], run_id="mine")
-        answers = await asyncio.gather(*(made.submit(submission, idempotency_key="k") for _ in range(20)))
+        answers = await asyncio.gather(*(made.service.submit(submission, idempotency_key="k") for _ in range(20)))
         assert {report["run_id"] for report, _ in answers} == {"mine"}
         assert [created for _, created in answers].count(True) == 1
-        await made.wait("mine", until="settled", timeout_s=BOUND_S)
+        await made.service.wait("mine", until="settled", timeout_s=BOUND_S)
 
 
 async def test_a_client_that_goes_away_while_its_run_is_written_takes_nothing_back(tmp_path: Path) -> None:
-    async with service(tmp_path / "s") as made:
-        posting = asyncio.ensure_future(made.submit(Submission(argv=["true"], run_id="mine")))
+    async with daemon_parts(tmp_path / "s") as made:
+        posting = asyncio.ensure_future(made.service.submit(Submission(argv=["true"], run_id="mine")))
         await asyncio.sleep(0)  # handed to the store
         posting.cancel()
         await asyncio.gather(posting, return_exceptions=True)
         await made.store.write(lambda _: None)
-        assert (await made.wait("mine", until="settled", timeout_s=BOUND_S))["status"] == "succeeded"
+        assert (await made.service.wait("mine", until="settled", timeout_s=BOUND_S))["status"] == "succeeded"
 
 
 async def test_a_run_that_ended_in_the_queue_is_over_for_everybody_at_once(
@@ -113,14 +98,14 @@ async def test_a_run_that_ended_in_the_queue_is_over_for_everybody_at_once(
         assert go_on.wait(BOUND_S)
 
     monkeypatch.setattr(unstarted, "record", slowly)
-    async with service(tmp_path / "s", is_open=False) as made:
-        run_id = (await made.submit(Submission(argv=["true"])))[0]["run_id"]
-        assert (await made.report(run_id))["state"] == "queued"
-        cancelling = asyncio.ensure_future(made.cancel(run_id))
+    async with daemon_parts(tmp_path / "s", is_open=False) as made:
+        run_id = (await made.service.submit(Submission(argv=["true"])))[0]["run_id"]
+        assert (await made.service.report(run_id))["state"] == "queued"
+        cancelling = asyncio.ensure_future(made.service.cancel(run_id))
         try:
             assert await asyncio.to_thread(recorded.wait, BOUND_S)
-            report = await made.report(run_id)
-            listed, _ = await made.list(Filters())
+            report = await made.service.report(run_id)
+            listed, _ = await made.service.list(Filters())
         finally:
             go_on.set()
         assert (report["state"], report["status"]) == ("settled", "cancelled")
@@ -131,15 +116,15 @@ async def test_a_run_that_ended_in_the_queue_is_over_for_everybody_at_once(
 async def test_a_run_that_cannot_be_started_still_expires_in_the_queue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with service(tmp_path / "s") as made:
+    async with daemon_parts(tmp_path / "s") as made:
 
         async def fails(_: object) -> Any:
             raise ResourceError("no more processes", run_id="r")
 
         monkeypatch.setattr(made.scheduler._engine, "start", fails)  # noqa: SLF001
         submission = Submission(argv=["true"], run_id="r", queue_timeout_s=0.2)
-        await made.submit(submission)
-        report = await made.wait("r", until="settled", timeout_s=BOUND_S)
+        await made.service.submit(submission)
+        report = await made.service.wait("r", until="settled", timeout_s=BOUND_S)
         assert (report["status"], report["cause"]) == ("timed_out", "queue")
 
 
@@ -147,9 +132,11 @@ async def test_at_every_descriptor_that_is_missing_a_run_keeps_its_turn_and_star
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler, "_RETRY_S", 0.01)
-    async with service(tmp_path / "s", max_runs=1) as made:
-        await made.submit(Submission(argv=["true"], run_id="first"))  # what is opened once per process is open now
-        await made.wait("first", until="settled", timeout_s=BOUND_S)
+    async with daemon_parts(tmp_path / "s", max_runs=1) as made:
+        await made.service.submit(
+            Submission(argv=["true"], run_id="first")
+        )  # what is opened once per process is open now
+        await made.service.wait("first", until="settled", timeout_s=BOUND_S)
         engine, tried = made.scheduler._engine, []  # noqa: SLF001
         start = engine.start
 
@@ -162,8 +149,8 @@ async def test_at_every_descriptor_that_is_missing_a_run_keeps_its_turn_and_star
 
         monkeypatch.setattr(engine, "start", start_with_little_room)
         for room in range(24):
-            await made.submit(Submission(argv=["true"], run_id=f"room-{room}"))
-            report = await made.wait(f"room-{room}", until="settled", timeout_s=BOUND_S)
+            await made.service.submit(Submission(argv=["true"], run_id=f"room-{room}"))
+            report = await made.service.wait(f"room-{room}", until="settled", timeout_s=BOUND_S)
             assert report["status"] == "succeeded"
         assert 5 <= len(tried) - 24 < 24, "some could not be started at once, and some could"
     assert not [name for name in os.listdir(tmp_path / "s" / "runs") if name.startswith(".")]
@@ -174,7 +161,7 @@ async def test_whatever_a_start_raises_the_run_gives_its_room_back_and_its_end_i
     tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler, "_RETRY_S", 0.01)
-    async with service(tmp_path / "s", max_runs=1) as made:
+    async with daemon_parts(tmp_path / "s", max_runs=1) as made:
         engine = made.scheduler._engine  # noqa: SLF001
         start = engine.start
 
@@ -185,8 +172,8 @@ async def test_whatever_a_start_raises_the_run_gives_its_room_back_and_its_end_i
 
         monkeypatch.setattr(engine, "start", fails_for_one)
         for run_id in ("bad", "good"):
-            await made.submit(Submission(argv=["true"], run_id=run_id))
-        bad, good = [await made.wait(run_id, until="settled", timeout_s=BOUND_S) for run_id in ("bad", "good")]
+            await made.service.submit(Submission(argv=["true"], run_id=run_id))
+        bad, good = [await made.service.wait(run_id, until="settled", timeout_s=BOUND_S) for run_id in ("bad", "good")]
         assert (bad["status"], bad["cause"]) == ("failed", "spawn")
         assert good["status"] == "succeeded"
     said = (tmp_path / "log").read_text()
@@ -207,27 +194,29 @@ async def test_a_record_that_cannot_be_read_for_want_of_descriptors_is_read_late
         return read(state, run_id)
 
     monkeypatch.setattr(scheduler, "_read_report", fails_once)
-    async with service(tmp_path / "s", is_open=False) as made:
-        await made.submit(Submission(argv=["true"], run_id="r", queue_timeout_s=0.01))
-        assert (await made.wait("r", until="settled", timeout_s=BOUND_S))["cause"] == "queue"
+    async with daemon_parts(tmp_path / "s", is_open=False) as made:
+        await made.service.submit(Submission(argv=["true"], run_id="r", queue_timeout_s=0.01))
+        assert (await made.service.wait("r", until="settled", timeout_s=BOUND_S))["cause"] == "queue"
     assert reads == ["r", "r"]
 
 
 async def test_a_run_of_ours_that_is_asked_for_before_recovery_has_found_it_stays_ours(tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
-    async with service(tmp_path / "s") as made:
-        await made.submit(Submission(argv=gate.waits(), run_id="mine", session="s"))
+    async with daemon_parts(tmp_path / "s") as made:
+        await made.service.submit(Submission(argv=gate.waits(), run_id="mine", session="s"))
         await made.scheduler.runs["mine"].begun.wait()
         await made.scheduler.stop()
         made.scheduler.runs.clear()  # as a daemon that is killed
-    async with service(tmp_path / "s") as made:
-        made.scheduler.admission.occupy("mine", keys_of(None, None, None))  # recovery knows of it, and is busy
+    async with daemon_parts(tmp_path / "s") as made:
+        made.scheduler.occupy("mine", keys_of(None, None, None))  # recovery knows of it, and is busy
         found: asyncio.Future[ScheduledRun] = asyncio.get_running_loop().create_future()
         made.scheduler.on_started.append(found.set_result)
-        waiting = asyncio.ensure_future(made.wait("mine", until="settled", timeout_s=BOUND_S))
+        waiting = asyncio.ensure_future(made.service.wait("mine", until="settled", timeout_s=BOUND_S))
         first = await found
         assert first.managed
-        assert await made.adopt(ScheduledRun("mine", keys_of(None, "s", None))) is first  # then recovery comes to it
+        assert (
+            await made.finder.adopt(ScheduledRun("mine", keys_of(None, "s", None))) is first
+        )  # then recovery comes to it
         await asyncio.to_thread(gate.open)
         assert (await waiting)["status"] == "succeeded"
         assert await told(made, "mine") == ["run.queued", "run.started", "run.verdict", "run.settled"]
@@ -237,9 +226,9 @@ async def test_a_run_of_ours_that_is_asked_for_before_recovery_has_found_it_stay
 async def test_one_row_that_cannot_be_looked_at_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with service(tmp_path / "s", is_open=False) as made:
+    async with daemon_parts(tmp_path / "s", is_open=False) as made:
         for run_id in ("bad", "good"):
-            await made.submit(Submission(argv=["true"], run_id=run_id))
+            await made.service.submit(Submission(argv=["true"], run_id=run_id))
         made.scheduler.runs.clear()  # as a daemon that is killed
     look = recovery.discard_if_never_ran
 
@@ -249,20 +238,20 @@ async def test_one_row_that_cannot_be_looked_at_does_not_stop_the_others(
         return look(state, run_id)
 
     monkeypatch.setattr(recovery, "discard_if_never_ran", fails)
-    async with service(tmp_path / "s", is_open=False) as made:
-        found = await Recovery(made, Log(fd=-1)).run(BOUND_S, asyncio.Event())
+    async with daemon_parts(tmp_path / "s", is_open=False) as made:
+        found = await made.recovery.run(Config(), asyncio.Event())
         assert (found.queued, list(made.scheduler.runs)) == (1, ["good"])
         rows = await made.store.read(lambda c: c.execute(SQL["all"]).fetchall())
         assert [row[1] for row in rows] == ["bad", "good"]  # for the next daemon
 
 
 async def test_the_end_of_stdin_is_no_failure_when_the_command_has_had_its_fill(tmp_path: Path) -> None:
-    async with service(tmp_path / "s") as made:
-        await made.submit(Submission(argv=["head", "-c1"], run_id="r", stdin="pipe"))
+    async with daemon_parts(tmp_path / "s") as made:
+        await made.service.submit(Submission(argv=["head", "-c1"], run_id="r", stdin="pipe"))
         run = made.scheduler.runs["r"].run
         assert run is not None
         await run.write_stdin(b"x")
         await run.close_stdin()
         await run.close_stdin()  # once more does no harm
-        assert (await made.wait("r", until="settled", timeout_s=BOUND_S))["status"] == "succeeded"
+        assert (await made.service.wait("r", until="settled", timeout_s=BOUND_S))["status"] == "succeeded"
         await run.close_stdin()

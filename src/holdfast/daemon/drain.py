@@ -27,13 +27,16 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from ..values.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from typing import Any
 
+    from ..config import Config
+    from .events.event_log import EventLog
     from .process.log import Log
     from .process.notify import Notifier
+    from .queue.intake import Intake
     from .queue.scheduled_run import ScheduledRun
-    from .service.service import Service
+    from .queue.scheduler import Scheduler
 
 T = TypeVar("T")
 REASON = "the daemon is shutting down"
@@ -90,11 +93,13 @@ class Policy(NamedTuple):
 
 
 class Drain:
-    """Shuts a service down, once. `signal` may be called at any moment, from the loop's signal handlers."""
+    """Shuts the daemon down, once. `signal` may be called at any moment, from the loop's signal handlers."""
 
-    def __init__(self, service: Service, log: Log, notifier: Notifier) -> None:
+    def __init__(self, scheduler: Scheduler, intake: Intake, events: EventLog, log: Log, notifier: Notifier) -> None:
         self.phase = Phase.SERVING
-        self._service = service
+        self._scheduler = scheduler
+        self._intake = intake
+        self._events = events
         self._log = log
         self._notifier = notifier
         self._signals = 0
@@ -107,28 +112,27 @@ class Drain:
         self._signals += times
         self.signalled.set()
 
-    async def run(self) -> None:
+    async def run(self, settings: Callable[[], Config]) -> None:
         """Wait for the first signal, then shut down; returns when nothing is left to wait for."""
         await self.signalled.wait()
         self._take_signal()
-        policy = Policy(self._service.config.on_shutdown, self._service.config.drain_s)
+        policy = Policy(settings().on_shutdown, settings().drain_s)
         self._began = time.monotonic()
         self._enter(follow(self.phase, Happened.SIGNAL, signals=1, policy=policy.on_shutdown))
         self._close_admission(policy)
-        busy = self._service.scheduler.busy
+        busy = self._scheduler.busy
         self._announce(policy, busy)
-        self._service.scheduler.on_settled.append(self._settled)
+        self._scheduler.on_settled.append(self._settled)
         if self.phase is Phase.DRAINING:
             await self._wait(policy, policy.drain_s)
         if self.phase is Phase.CANCELLING:
             await self._cancel(policy)
-        if self.phase is Phase.LEAVING and (left := self._service.scheduler.busy):
+        if self.phase is Phase.LEAVING and (left := self._scheduler.busy):
             self._log.info(f"leaving {_runs(len(left))} to their guards", runs=[run.run_id for run in left])
 
     def _close_admission(self, policy: Policy) -> None:
-        self._service.draining = True
-        self._service.retry_after_s = max(_LEAST_RETRY_S, policy.drain_s if self.phase is Phase.DRAINING else 0.0)
-        self._service.scheduler.is_open = False
+        self._intake.close(max(_LEAST_RETRY_S, policy.drain_s if self.phase is Phase.DRAINING else 0.0))
+        self._scheduler.close()
 
     def _announce(self, policy: Policy, busy: list[ScheduledRun]) -> None:
         takes_s = _MARGIN_S + self._ladders_s() + (policy.drain_s if self.phase is Phase.DRAINING else 0.0)
@@ -140,12 +144,12 @@ class Drain:
             "policy": policy.on_shutdown,
             "budget_s": budget_s,
             "busy": run_ids,
-            "queued": self._service.scheduler.admission.waiting,
+            "queued": self._scheduler.waiting,
         }
-        self._service.events.post("service.shutdown", None, data)
+        self._events.post("service.shutdown", None, data)
 
     async def _cancel(self, policy: Policy) -> None:
-        busy = self._service.scheduler.busy
+        busy = self._scheduler.busy
         bound_s = self._ladders_s()
         if busy:
             self._notifier.stopping(f"cancelling {_runs(len(busy))}", bound_s + _MARGIN_S)
@@ -169,13 +173,13 @@ class Drain:
         if self._signals > self._seen:
             self._take_signal()
             return Happened.SIGNAL
-        if not self._service.scheduler.busy:
+        if not self._scheduler.busy:
             return Happened.IDLE
-        await _first(self.signalled.wait(), self._service.scheduler.wait_idle(), within_s=end - time.monotonic())
+        await _first(self.signalled.wait(), self._scheduler.wait_idle(), within_s=end - time.monotonic())
         if self._signals > self._seen:
             self._take_signal()
             return Happened.SIGNAL
-        return Happened.TIME_UP if self._service.scheduler.busy else Happened.IDLE
+        return Happened.TIME_UP if self._scheduler.busy else Happened.IDLE
 
     def _take_signal(self) -> None:
         self._seen += 1
@@ -187,11 +191,11 @@ class Drain:
 
     def _settled(self, tracked: ScheduledRun) -> None:
         self._log.info(f"run {tracked.run_id} settled after {self._ms()}", run_id=tracked.run_id)
-        self._notifier.status(f"draining {len(self._service.scheduler.busy)} runs")
+        self._notifier.status(f"draining {len(self._scheduler.busy)} runs")
 
     def _ladders_s(self) -> float:
         """How long the runs may take to end once they are asked to."""
-        found = [run.run.settle_bound_s for run in self._service.scheduler.busy if run.run is not None]
+        found = [run.run.settle_bound_s for run in self._scheduler.busy if run.run is not None]
         return max(found, default=0.0)
 
     def _ms(self) -> str:

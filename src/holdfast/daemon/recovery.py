@@ -39,11 +39,16 @@ from .queue.scheduled_run import ScheduledRun
 from .queue.submission import Submission
 
 if TYPE_CHECKING:
+    from ..config import Config
     from ..state.directory import StateDirectory
     from ..state.index.summary import RunSummary
     from .process.log import Log
+    from .queue.nesting import Nesting
     from .queue.queue_rows import QueueRow
-    from .service.service import Service
+    from .queue.scheduler import Scheduler
+    from .service.history import History
+    from .service.run_finder import RunFinder
+    from .store.store import Store
 
 _STARTING_S = 5.0  # a guard that was just started when the last daemon died gets this long for its first fact
 _AGAIN_S = 5.0
@@ -58,25 +63,41 @@ class RecoveredQueue(NamedTuple):
     unfinished: int
 
 
+class RecoveryParts(NamedTuple):
+    """The parts that a recovery calls."""
+
+    state: StateDirectory
+    store: Store
+    scheduler: Scheduler
+    finder: RunFinder
+    nesting: Nesting
+    history: History
+
+
 class Recovery:
     """One start of the daemon. `run` returns when all is done or the budget is used up; the rest goes on."""
 
-    def __init__(self, service: Service, log: Log) -> None:
-        self._service = service
-        self._scheduler = service.scheduler
-        self._state = service.state
+    def __init__(self, parts: RecoveryParts, log: Log) -> None:
+        self._state = parts.state
+        self._store = parts.store
+        self._scheduler = parts.scheduler
+        self._finder = parts.finder
+        self._nesting = parts.nesting
+        self._history = parts.history
         self._log = log
+        self._max_age_s: float | None = None
         self._queued = self._too_old = self._followed = 0
         self._tasks = BackgroundTasks(lambda error: log.warning(f"the recovery of a run failed: {error}"))
 
-    async def run(self, budget_s: float, unless: asyncio.Event) -> RecoveredQueue:
+    async def run(self, config: Config, unless: asyncio.Event) -> RecoveredQueue:
         """Find everything again, unless that is cut short. StateError: the daemon's own file cannot be read."""
-        rows = await self._service.store.read(queue_rows.queued)
-        active = await self._service.store.read(queue_rows.active)
+        self._max_age_s = config.max_age_s
+        rows = await self._store.read(queue_rows.queued)
+        active = await self._store.read(queue_rows.active)
         for run_id, _queued_ns, key in active:
             self._follow_later(run_id, key)
         self._tasks.begin(self._rows(rows, {run_id for run_id, _, _ in active}))
-        end = asyncio.get_running_loop().time() + budget_s
+        end = asyncio.get_running_loop().time() + config.recovery_s
         cut_short = asyncio.ensure_future(unless.wait())
         while self._tasks and not cut_short.done() and (left := end - asyncio.get_running_loop().time()) > 0:
             # One after the other: some of them begin others.
@@ -104,7 +125,7 @@ class Recovery:
             elif never_ran:
                 self._queue(row)
             else:
-                self._scheduler.admission.occupy(row.run_id, keys_of(None, None, None))
+                self._scheduler.occupy(row.run_id, keys_of(None, None, None))
                 self._tasks.begin(self._move(row))
         self._tasks.begin(self._others({*active, *(row.run_id for row in rows)}))
 
@@ -126,8 +147,8 @@ class Recovery:
         left_s = None if limit_s is None else limit_s - age_s
         self._scheduler.enqueue(tracked, row.sequence, submission.priority, left_s, limit_s or 0.0)
         self._scheduler.announce_queued(tracked)
-        self._tasks.begin(self._service.nesting.contain_again(tracked, spec.parent))
-        max_age_s = self._service.config.max_age_s
+        self._tasks.begin(self._nesting.contain_again(tracked, spec.parent))
+        max_age_s = self._max_age_s
         if max_age_s is not None and age_s > max_age_s and (left_s is None or left_s > 0):
             self._too_old += 1
             age, limit = format_duration(round(age_s)), format_duration(max_age_s)
@@ -151,14 +172,14 @@ class Recovery:
             self._scheduler.announce_queued(ScheduledRun(row.run_id, keys_of(key, None, None), spec=spec))
         except (msgspec.MsgspecError, HoldfastError) as error:
             self._log.warning(f"its entry in the queue cannot be read: {error}", run_id=row.run_id)
-        await self._service.store.write(queue_rows.move_to_active(ActiveRow(row.run_id, row.queued_ns, key)))
+        await self._store.write(queue_rows.move_to_active(ActiveRow(row.run_id, row.queued_ns, key)))
         await self._follow(row.run_id, key)
 
     # Runs that were started.
 
     def _follow_later(self, run_id: str, key: str | None) -> None:
         # Room is taken at once: nothing may start in its place while it is looked for.
-        self._scheduler.admission.occupy(run_id, keys_of(key, None, None))
+        self._scheduler.occupy(run_id, keys_of(key, None, None))
         self._tasks.begin(self._follow(run_id, key))
 
     async def _follow(self, run_id: str, key: str | None) -> None:
@@ -166,22 +187,20 @@ class Recovery:
             try:
                 asked = await asyncio.to_thread(_asked_for, self._state, run_id)
                 keys = keys_of(key, asked.get("session"), asked.get("labels"))
-                self._scheduler.admission.vacate(run_id)
-                self._scheduler.admission.occupy(run_id, keys)
-                tracked = await self._service.adopt(ScheduledRun(run_id, keys))
+                self._scheduler.occupy(run_id, keys)
+                tracked = await self._finder.adopt(ScheduledRun(run_id, keys))
                 self._followed += 1
                 break
             except (RunNotFoundError, JournalError) as error:
                 # Removed, or there is nothing to read: nothing can be said about it, now or later.
                 self._log.warning(f"cannot be followed again: {error}", run_id=run_id)
-                self._scheduler.admission.vacate(run_id)
-                self._scheduler.pump()
-                await self._service.store.write(queue_rows.remove(run_id))
+                self._scheduler.vacate(run_id)
+                await self._store.write(queue_rows.remove(run_id))
                 return
             except HoldfastError as error:
                 self._log.warning(f"not found again yet: {error}", run_id=run_id)
                 await asyncio.sleep(_AGAIN_S)
-        await self._service.nesting.contain_again(tracked, asked.get("parent"))
+        await self._nesting.contain_again(tracked, asked.get("parent"))
 
     async def _others(self, known: set[str]) -> None:
         """The index takes in what ended, records of lost guards are finished; runs of ours without a row are found."""
@@ -194,7 +213,7 @@ class Recovery:
 
     async def _live(self) -> list[RunSummary]:
         try:
-            return await self._service.history.refresh()
+            return await self._history.refresh()
         except StateError as error:  # it is tried again with the next run that ends; what lives is found without it
             self._log.warning(f"the index was not brought up to date: {error}")
             return await asyncio.to_thread(lambda: [one for one in read_live_summaries(self._state) if not one.final])

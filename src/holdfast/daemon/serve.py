@@ -18,39 +18,28 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from ..config import reload
-from ..runs.supervisor import Supervisor
 from ..state import owner_lock
 from ..state.directory import StateDirectory
-from ..state.index.prune import PruneBounds
 from ..state.token import load_token
 from ..values.errors import HoldfastError
-from .drain import Drain, Phase
-from .engines.engine import LocalEngine
-from .events import event_log
-from .events.event_log import EventLog
-from .feed import OutputFeed
+from .drain import Phase
 from .listener import Listener
+from .parts import Surroundings, open_parts
 from .process.log import Forwarded, Log
 from .process.notify import Notifier
 from .process.signals import Signals
 from .process.tasks import BackgroundTasks
-from .queue import queue_rows
-from .queue.scheduler import Scheduler
-from .recovery import Recovery
-from .service.history import History
-from .service.service import Parts, Service, limits_of
-from .store.store import Store
-from .webhooks.deliveries import Deliveries
+from .queue.admission import limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
     from ..config import Config, Effective
+    from .parts import Parts
+    from .queue.scheduler import Scheduler
+    from .service.service import Service
 
-FILE = "daemon.sqlite"
-_RETENTION_EVERY_S = 600.0
-_KEYS_S = 30 * 86_400.0  # how long an idempotency key is remembered
 _LAST_TRIES_S = 2.0
 _LOGGERS = ("holdfast", "uvicorn", "asyncio")
 
@@ -106,68 +95,45 @@ class _Daemon:
         return self._effective.config
 
     async def run(self) -> None:
-        async with AsyncExitStack() as closing:
-            store = Store.open(os.path.join(self._state.path, FILE))
-            closing.callback(store.close)
-            for warning in store.warnings:
-                self._log.warning(warning)
-            history = History(self._state, self._log)
-            closing.callback(history.close)
-            events = EventLog(store, _bounds(self._config))
-            deliveries = Deliveries(
-                store,
-                events,
-                secret_path=os.path.join(self._state.path, "webhook-secret"),
-                secret=self._config.webhook_secret,
-                warn=self._log.warning,
-            )
-            await events.start()
-            supervisor = await closing.enter_async_context(Supervisor(state_dir=self._state.path))
-            engine = LocalEngine(supervisor)
-            scheduler = Scheduler(self._state, store, engine, events, limits_of(self._config), self._log)
-            closing.push_async_callback(scheduler.stop)
-            parts = Parts(self._state, store, engine, scheduler, history, events, deliveries)
-            await self._live(Service(parts, self._config), closing)
+        given = Surroundings(self._state, lambda: self._config, self._log, self._notifier)
+        async with open_parts(given) as parts, AsyncExitStack() as closing:
+            await self._live(parts, closing)
 
-    async def _live(self, service: Service, closing: AsyncExitStack) -> None:
-        drain = Drain(service, self._log, self._notifier)
+    async def _live(self, parts: Parts, closing: AsyncExitStack) -> None:
         signals = Signals(
             {
-                signal.SIGTERM: drain.signal,
-                signal.SIGINT: drain.signal,
-                signal.SIGHUP: lambda _: self._reload(service),
+                signal.SIGTERM: parts.drain.signal,
+                signal.SIGINT: parts.drain.signal,
+                signal.SIGHUP: lambda _: self._reload(parts.scheduler),
             }
         )
         closing.callback(signals.ignore)
-        recovery = Recovery(service, self._log)
-        closing.push_async_callback(recovery.stop)
-        await self._recover(service, recovery, drain)
-        closing.push_async_callback(self._stop_deliveries, service, drain)
-        await service.deliveries.start()
-        feed = OutputFeed(self._state, service.scheduler, service.events)
-        service.scheduler.on_started.append(feed.begin)
-        closing.push_async_callback(feed.stop)
-        feed.start()
+        closing.push_async_callback(parts.recovery.stop)
+        await self._recover(parts)
+        closing.push_async_callback(self._stop_deliveries, parts)
+        await parts.deliveries.start()
+        closing.push_async_callback(parts.feed.stop)
+        parts.feed.start()
         listener = Listener(self._state, self._config)
         closing.push_async_callback(listener.close)
-        closing.push_async_callback(self._end_streams, service)
-        app = self._app(service)
+        closing.push_async_callback(self._end_streams, parts)
+        app = self._app(parts.service)
         app.state.logins.addresses = listener.addresses[1:]
         await listener.serve(app, self._config)
         closing.push_async_callback(self._tasks.stop)
         self._tasks.begin(self._keep_watchdog_quiet())
-        self._tasks.begin(self._retain(service))
-        service.scheduler.is_open = True
-        service.scheduler.pump()
+        self._tasks.begin(parts.retention.run())
+        parts.scheduler.open()
         for address in listener.addresses:
             self._log.info(f"listening on {address}", address=address)
         gc.collect()
         gc.freeze()  # what is there now stays: looking through it again and again costs a tenth of a short run
         self._log.info("ready", pid=os.getpid())
         self._notifier.ready(f"listening on {', '.join(listener.addresses)}")
-        await drain.run()
+        await parts.drain.run(lambda: self._config)
 
     def _app(self, service: Service) -> Any:
+        from ..web.request_body import BodyBounds
         from .http.app import make_app
         from .http.browser import dashboard, login
         from .http.security import Security
@@ -175,83 +141,55 @@ class _Daemon:
         token = load_token(self._state.path) if self._config.listen else None
         hosts = [address.rpartition(":")[0] for address in self._config.listen]
         public = dashboard.paths() | login.PUBLIC
-        return make_app(service, security=Security.of(token, [*hosts, *self._config.allowed_hosts], public))
+        security = Security.of(token, [*hosts, *self._config.allowed_hosts], public)
+        bounds = BodyBounds(self._config.request_bytes, self._config.request_timeout_s)
+        return make_app(service, bounds=bounds, security=security)
 
-    async def _recover(self, service: Service, recovery: Recovery, drain: Drain) -> None:
+    async def _recover(self, parts: Parts) -> None:
         self._notifier.status("recovering")
         self._log.info("recovering")
         began = time.monotonic()
-        found = await recovery.run(self._config.recovery_s, unless=drain.signalled)
+        found = await parts.recovery.run(self._config, unless=parts.drain.signalled)
         took_ms = round((time.monotonic() - began) * 1000)
         text = f"recovered {found.followed} runs and {found.queued} queued ones in {took_ms}ms"
         rest = f"; {found.unfinished} take longer" if found.unfinished else ""
         self._log.info(text + rest, **found._asdict())
         try:
-            await service.deliveries.recover(service.report)
+            await parts.deliveries.recover(parts.service.report)
         except HoldfastError as error:
             self._log.warning(f"deliveries that are due could not be looked for: {error}")
 
-    def _reload(self, service: Service) -> None:
+    def _reload(self, scheduler: Scheduler) -> None:
         self._notifier.reloading()
         try:
             done = reload(self._effective)
         except HoldfastError as error:
             self._log.warning(f"the settings were not read again, the old ones stay: {error}")
         else:
+            # A run that is queued keeps the defaults it was queued with.
             self._effective = done.new
             self._log.format = done.new.config.log_format
-            service.reconfigure(done.new.config)
+            scheduler.change_limits(limits_of(done.new.config))
             self._log.info(f"settings changed: {', '.join(done.changed) or 'none'}", changed=list(done.changed))
             if done.needs_restart:
                 self._log.warning(f"these need a restart: {', '.join(done.needs_restart)}")
         self._notifier.ready("settings read again")
-
-    # What goes on beside.
 
     async def _keep_watchdog_quiet(self) -> None:
         while self._notifier.watchdog_s is not None:
             self._notifier.watchdog()
             await asyncio.sleep(self._notifier.watchdog_s)
 
-    async def _retain(self, service: Service) -> None:
-        while True:
-            await self._attempt("old runs were not removed", self._prune(service))
-            before_ns = time.time_ns() - round(_KEYS_S * 1e9)
-            forgetting = service.store.write(queue_rows.forget_keys(before_ns))
-            await self._attempt("old idempotency keys were not removed", forgetting)
-            await asyncio.sleep(_RETENTION_EVERY_S)
-
-    async def _prune(self, service: Service) -> None:
-        config = service.config
-        bounds = PruneBounds(config.retention_age_s, config.retention_count, config.retention_bytes)
-        if all(bound is None for bound in bounds):
-            return
-        done = await service.history.prune(bounds)
-        for run_id in done.removed:
-            service.forget(run_id)
-        if done.removed:
-            self._log.info(f"removed {len(done.removed)} old runs", freed_bytes=done.freed_bytes)
-        for run_id, why in done.kept:
-            self._log.warning(f"an old run stays: {why}", run_id=run_id)
-
-    async def _attempt(self, failed: str, work: Any) -> None:
-        try:
-            await work
-        except (HoldfastError, OSError) as error:
-            self._log.warning(f"{failed}: {error}")
-
     # The end.
 
-    async def _end_streams(self, service: Service) -> None:
-        service.end_waits()
+    async def _end_streams(self, parts: Parts) -> None:
+        parts.waits.end()
         # What was published is written by now, or never will be: whoever listens gets it before the end.
-        await self._attempt("the last events may be missing", service.store.write(lambda _: None))
-        await service.events.stop()
+        try:
+            await parts.store.write(lambda _: None)
+        except (HoldfastError, OSError) as error:
+            self._log.warning(f"the last events may be missing: {error}")
+        await parts.events.stop()
 
-    async def _stop_deliveries(self, service: Service, drain: Drain) -> None:
-        await service.deliveries.stop(last_tries_s=0.0 if drain.phase is Phase.LEAVING else _LAST_TRIES_S)
-
-
-def _bounds(config: Config) -> event_log.EventLogBounds:
-    keep_s = config.events_age_s
-    return event_log.EventLogBounds(config.events_count, 1e9 if keep_s is None else keep_s)
+    async def _stop_deliveries(self, parts: Parts) -> None:
+        await parts.deliveries.stop(last_tries_s=0.0 if parts.drain.phase is Phase.LEAVING else _LAST_TRIES_S)

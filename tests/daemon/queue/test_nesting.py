@@ -13,7 +13,7 @@ from holdfast.daemon.queue.submission import Submission
 from tests.support.daemons import BOUND_S, Daemon, Gate, daemon
 from tests.support.processes import wait_exited
 
-from ..test_races import service
+from ..test_races import daemon_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,8 +161,8 @@ async def test_a_parent_that_ends_while_the_run_is_written_down_is_seen(
 ) -> None:
     del anyio_backend
     mark = tmp_path / "ran"
-    async with service(tmp_path / "s") as made:
-        await made.submit(Submission(argv=SLEEPS, run_id="outer"))
+    async with daemon_parts(tmp_path / "s") as made:
+        await made.service.submit(Submission(argv=SLEEPS, run_id="outer"))
         post, committed = made.store.post, asyncio.Event()
         held: list[Callable[[], None]] = []
 
@@ -177,13 +177,13 @@ async def test_a_parent_that_ends_while_the_run_is_written_down_is_seen(
             post(action, later)
 
         monkeypatch.setattr(made.store, "post", hold)
-        posting = asyncio.ensure_future(made.submit(Submission(argv=["touch", str(mark)], parent="outer")))
+        posting = asyncio.ensure_future(made.service.submit(Submission(argv=["touch", str(mark)], parent="outer")))
         await committed.wait()
-        await made.cancel("outer", now=True)
-        await made.wait("outer", until="settled", timeout_s=BOUND_S)
+        await made.service.cancel("outer", now=True)
+        await made.service.wait("outer", until="settled", timeout_s=BOUND_S)
         held[0]()
         report, is_new = await posting
         assert is_new
-        report = await made.wait(report["run_id"], until="settled", timeout_s=BOUND_S)
+        report = await made.service.wait(report["run_id"], until="settled", timeout_s=BOUND_S)
         assert_ended_with_its_parent(report, "outer", ran=False)
     assert not mark.exists()

@@ -18,7 +18,7 @@ from holdfast.values.timestamps import format_timestamp
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from holdfast.daemon.service.service import Service
+    from holdfast.daemon.service.health import DaemonHealth
 
 pytestmark = pytest.mark.anyio
 COUNTS = {"queued": 3, "starting": 1, "running": 2, "stopping": 0, "max_runs": 16, "queue_limit": 1000}
@@ -29,9 +29,9 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def read(service: Service) -> dict[tuple[str, ...], float]:
+def read(health: DaemonHealth, log: EventLog, deliveries: Deliveries) -> dict[tuple[str, ...], float]:
     """Every sample by its name and the values of its labels, sorted."""
-    families = text_string_to_metric_families(metrics(service).decode())
+    families = text_string_to_metric_families(metrics(health, log, deliveries).decode())
     return {(one.name, *sorted(one.labels.values())): one.value for family in families for one in family.samples}
 
 
@@ -41,15 +41,10 @@ async def test_what_happened_is_counted(tmp_path: Path) -> None:
     deliveries = Deliveries(store, log, secret_path=str(tmp_path / "webhook-secret"))
     await log.start()
     await deliveries.start()
-    facts = SimpleNamespace(
-        events=log,
-        deliveries=deliveries,
-        counts=lambda: COUNTS,
-        started_at=format_timestamp(time.time_ns() - 60_000_000_000),
-        draining=False,
-    )
-    service = cast("Service", facts)
-    before = read(service)
+    started_at = format_timestamp(time.time_ns() - 60_000_000_000)
+    facts = SimpleNamespace(counts=lambda: COUNTS, started_at=started_at, draining=False)
+    health = cast("DaemonHealth", facts)
+    before = read(health, log, deliveries)
     assert before["holdfast_runs", "queued"] == 3
     assert before["holdfast_runs", "stopping"] == 0
     assert before["holdfast_max_runs",] == 16
@@ -64,7 +59,7 @@ async def test_what_happened_is_counted(tmp_path: Path) -> None:
         report = {"status": status, "cause": cause, "verdict_at": format_timestamp(time.time_ns() - 20_000_000)}
         await log.publish("run.verdict", run_id, {"report": report})
         await log.publish("run.verdict", run_id, {"report": report})  # once more, as recovery may
-    found = read(service)
+    found = read(health, log, deliveries)
     assert found["holdfast_verdicts_total", "deadline", "timed_out"] == 1
     assert found["holdfast_verdicts_total", "exit", "succeeded"] == 2
     assert found["holdfast_event_subscribers",] == 1

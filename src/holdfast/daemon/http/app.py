@@ -16,7 +16,7 @@ from ...values.run_id import check_run_id
 from ...values.spec import make_spec
 from ...web import problems
 from ...web.problems import ProblemError, problem_of, problem_of_os_error, respond
-from ...web.request_body import BodyBounds, leave_unread
+from ...web.request_body import leave_unread
 from ...web.walls import Walls
 from . import openapi
 from .browser import dashboard
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
+    from ...web.request_body import BodyBounds
     from ..service.service import Service
     from .security import Security
     from .wire.operation import Operation
@@ -36,9 +37,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast.http")
 
 
-def make_app(service: Service, *, security: Security, routes: Sequence[BaseRoute] = ()) -> Starlette:
+def make_app(
+    service: Service, *, bounds: BodyBounds, security: Security, routes: Sequence[BaseRoute] = ()
+) -> Starlette:
     """Make the application that all listeners share; extra `routes` are behind the same walls."""
-    bounds = BodyBounds(service.config.request_bytes, service.config.request_timeout_s)
     app = Starlette(
         routes=[*_routes(service, bounds), *events.routes(service), *dashboard.routes(), *routes],
         middleware=[Middleware(Walls, policy=security)],
@@ -51,7 +53,7 @@ def make_app(service: Service, *, security: Security, routes: Sequence[BaseRoute
             Exception: _failed,
         },
     )
-    app.state.head_s = service.config.request_timeout_s
+    app.state.head_s = bounds.within_s
     app.state.logins = security.logins
     app.router.redirect_slashes = False  # `/v1/runs/` is not `/v1/runs`
     return app

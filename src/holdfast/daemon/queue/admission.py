@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ...config import Config
+
 Lane: TypeAlias = tuple[str, ...]
 
 
@@ -35,6 +37,11 @@ class AdmissionLimits(NamedTuple):
     def of(self, key: str, main: str | None) -> int | None:
         """How many of this key at once; None: as many as there are."""
         return self.by_key.get(key, self.per_key if key == main else None)
+
+
+def limits_of(config: Config) -> AdmissionLimits:
+    """The limits that these settings give."""
+    return AdmissionLimits(config.max_runs, config.concurrency, config.concurrency_per_key)
 
 
 class Keys(NamedTuple):

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from ...state import sessions
-from ...values.errors import QueueFullError, RunExistsError
+from ...values.errors import DrainingError, QueueFullError, RunExistsError
 from ...values.run_id import check_run_id, new_run_id
 from ...values.timestamps import format_timestamp
 from . import queue_rows, unstarted
@@ -23,6 +23,7 @@ from .scheduled_run import ScheduledRun
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Callable
 
     from ...config import Config
     from ...state.directory import StateDirectory
@@ -44,33 +45,59 @@ class Intake:
     """Takes runs in."""
 
     def __init__(
-        self, state: StateDirectory, store: Store, scheduler: Scheduler, nesting: Nesting, deliveries: Deliveries
+        self,
+        state: StateDirectory,
+        store: Store,
+        scheduler: Scheduler,
+        nesting: Nesting,
+        deliveries: Deliveries,
+        settings: Callable[[], Config],
     ) -> None:
         self._state = state
         self._store = store
         self._scheduler = scheduler
         self._nesting = nesting
         self._deliveries = deliveries
+        self._settings = settings
+        self._retry_after_s: float | None = None  # while the daemon drains
         self._incoming: dict[str, asyncio.Event] = {}  # runs whose rows are being written
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._defaults: tuple[Config, dict[str, Any]] | None = None
 
-    def turn(self, key: str) -> asyncio.Lock:
-        """To be held while posting with this key: whoever comes second finds what became of the first."""
-        return self._turns.setdefault(key, asyncio.Lock())
+    @property
+    def is_closed(self) -> bool:
+        """Whether every run is turned away."""
+        return self._retry_after_s is not None
 
-    async def used(self, key: str, submission: Submission) -> str | None:
-        """The run this key was used for; None: it was not. IdempotencyConflictError: for another spec."""
-        digest = submission.digest()
-        run_id = await self._store.read(lambda connection: queue_rows.run_of_key(connection, key, digest))
-        return None if run_id is None else await self._arrived(run_id)
+    def close(self, retry_after_s: float) -> None:
+        """Turn away every run from now on: the daemon drains, and the next one may be up after this time."""
+        self._retry_after_s = retry_after_s
 
-    async def take(self, submission: Submission, config: Config, key: str | None) -> Taken:
-        """Queue it.
+    async def submit(self, submission: Submission, key: str | None) -> Taken:
+        """Queue a run, or find the run that this idempotency key was used for.
 
-        QueueFullError, IdempotencyConflictError, SpecError, SessionClosedError, RunExistsError, StateError: it was not.
-        RequestError: neither, because its parent is over.
+        DrainingError, QueueFullError, IdempotencyConflictError, SpecError, SessionClosedError, RunExistsError,
+        StateError, RequestError (its parent is over): nothing was queued.
         """
+        if key is None:
+            return await self._take(submission, None)
+        # One post at a time for each key: the second finds the run of the first.
+        async with self._turns.setdefault(key, asyncio.Lock()):
+            self._check_open()
+            digest = submission.digest()
+            used = await self._store.read(lambda connection: queue_rows.run_of_key(connection, key, digest))
+            if used is not None:
+                return Taken(await self._arrived(used), False)
+            return await self._take(submission, key)
+
+    def _check_open(self) -> None:
+        if self._retry_after_s is not None:
+            remedy = "try again when the next daemon is up"
+            raise DrainingError("the daemon is shutting down", retry_after_s=self._retry_after_s, remedy=remedy)
+
+    async def _take(self, submission: Submission, key: str | None) -> Taken:
+        self._check_open()
+        config = self._settings()
         outer = await self._nesting.outer(submission.parent)
         run_id = new_run_id() if submission.run_id is None else check_run_id(submission.run_id)
         queued_ns = time.time_ns()
@@ -109,7 +136,7 @@ class Intake:
         put_at: int | str,
         error: Exception | None,
     ) -> Taken:
-        """Its row is committed, or was not: then this fails as `take`."""
+        """Its row is committed, or was not: then this fails as `submit`."""
         try:
             if error is not None:
                 raise error
@@ -127,7 +154,7 @@ class Intake:
             if session is not None and sessions.is_closed(self._state, session):
                 self._scheduler.end_in_queue(tracked.run_id, unstarted.stopped("session", "its session was closed"))
         finally:
-            self._scheduler.pump()
+            self._scheduler.start_queued()
         return Taken(tracked.run_id, True)
 
     def _write(
@@ -152,8 +179,8 @@ class Intake:
         if run_id in self._scheduler.runs or run_id in self._incoming or self._state.has(run_id):
             remedy = "choose another id, or leave it out"
             raise RunExistsError("there is a run of this id already", run_id=run_id, remedy=remedy)
-        waiting = self._scheduler.admission.waiting + len(self._incoming)
-        has_room = self._scheduler.admission.running + waiting < config.max_runs
+        waiting = self._scheduler.waiting + len(self._incoming)
+        has_room = self._scheduler.running + waiting < config.max_runs
         if waiting >= config.queue_limit and not has_room:
             remedy = "try again later, or raise queue_limit"
             raise QueueFullError(f"{waiting} runs are queued, and no more may be", remedy=remedy)

@@ -20,6 +20,7 @@ from . import unstarted
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from ..process.log import Log
     from .scheduled_run import ScheduledRun
     from .scheduler import Scheduler
 
@@ -30,12 +31,11 @@ _AGAIN_S = 5.0
 class Nesting:
     """Which runs are inside which. `find` gives a run that waits or lives, None when it is over; RunNotFoundError."""
 
-    def __init__(self, scheduler: Scheduler, find: Callable[[str], Awaitable[ScheduledRun | None]]) -> None:
+    def __init__(self, scheduler: Scheduler, find: Callable[[str], Awaitable[ScheduledRun | None]], log: Log) -> None:
         self._scheduler = scheduler
         self._find = find
+        self._log = log
         self._inner: dict[str, dict[str, ScheduledRun]] = {}  # by the outer run: those that end with it
-        scheduler.on_verdict.append(self._decided)
-        scheduler.on_settled.append(self._forget)
 
     async def outer(self, parent: str | None) -> ScheduledRun | None:
         """The run this names; None when there is none here. RequestError: it is over. SpecError: it is no id."""
@@ -69,7 +69,7 @@ class Nesting:
             except (RunNotFoundError, JournalError):
                 return  # a label, or nothing can be said about it, now or later
             except HoldfastError as error:
-                self._scheduler.log.warning(f"its parent {parent} is not found yet: {error}", run_id=tracked.run_id)
+                self._log.warning(f"its parent {parent} is not found yet: {error}", run_id=tracked.run_id)
                 await asyncio.sleep(_AGAIN_S)
                 continue
             if found is None:
@@ -78,11 +78,13 @@ class Nesting:
                 self.contain(tracked, found)
             return
 
-    def _decided(self, outer: ScheduledRun) -> None:
+    def decided(self, outer: ScheduledRun) -> None:
+        """A run has its verdict: end the runs inside it."""
         for tracked in self._inner.pop(outer.run_id, {}).values():
             self._end(tracked, outer.run_id)
 
-    def _forget(self, tracked: ScheduledRun) -> None:
+    def forget(self, tracked: ScheduledRun) -> None:
+        """A run is settled: it need not be ended with its parent any more."""
         if tracked.outer is not None and (others := self._inner.get(tracked.outer)) is not None:
             others.pop(tracked.run_id, None)
             if not others:
@@ -92,7 +94,7 @@ class Nesting:
         reason = f"its parent {parent} is over"
         # In the queue it is ended before anything else can take place; a live one has to be asked.
         self._scheduler.end_in_queue(tracked.run_id, unstarted.stopped(_CAUSE, reason))
-        self._scheduler.tasks.begin(self._stop(tracked, reason))
+        self._scheduler.begin(self._stop(tracked, reason))
 
     async def _stop(self, tracked: ScheduledRun, reason: str) -> None:
         await tracked.begun.wait()
@@ -103,7 +105,7 @@ class Nesting:
                     await tracked.run.cancel(reason, cause=_CAUSE)
                 return
             except HoldfastError as error:
-                self._scheduler.log.warning(f"cannot be asked to end with its parent: {error}", run_id=tracked.run_id)
+                self._log.warning(f"cannot be asked to end with its parent: {error}", run_id=tracked.run_id)
                 if isinstance(error, RequestError) and error.errno == errno.ETIMEDOUT:
                     return  # it finds the request when it reads again, and one is enough
             await asyncio.sleep(_AGAIN_S)

@@ -61,6 +61,11 @@ class ScheduledRun:
         return self._queued
 
     @property
+    def is_queued(self) -> bool:
+        """Whether the run was not started and has not ended."""
+        return self.run is None and self.final is None
+
+    @property
     def state(self) -> str:
         """As in the report, without making one."""
         if self.final is not None:

@@ -28,14 +28,14 @@ from .scheduled_run import ScheduledRun
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from ...state.directory import StateDirectory
     from ..engines.engine import Engine, EngineRun
     from ..events.event_log import EventLog
     from ..process.log import Log
     from ..store.store import Store
-    from .admission import AdmissionLimits
+    from .admission import AdmissionLimits, Keys
     from .unstarted import Ending
 
 _RETRY_S = 1.0
@@ -50,17 +50,17 @@ class Scheduler:
     def __init__(
         self, state: StateDirectory, store: Store, engine: Engine, events: EventLog, limits: AdmissionLimits, log: Log
     ) -> None:
-        self.state = state
         self.runs: dict[str, ScheduledRun] = {}  # in the order they came: oldest first
-        self.admission = Admission(limits)
-        self.is_open = False  # whether anything may start
         self.on_verdict: list[Callable[[ScheduledRun], None]] = []  # called with each run that has its verdict now
         self.on_settled: list[Callable[[ScheduledRun], None]] = []  # called with each of our runs that is over
         self.on_started: list[Callable[[ScheduledRun], None]] = []  # called with each run that is followed from now on
-        self.log = log
-        self.tasks = BackgroundTasks(
+        self._state = state
+        self._log = log
+        self._tasks = BackgroundTasks(
             lambda error: log.error(f"this is a defect in Holdfast, please report it: {error!r}")
         )
+        self._admission = Admission(limits)
+        self._is_open = False  # whether anything may start
         self._store = store
         self._engine = engine
         self._events = events
@@ -74,7 +74,7 @@ class Scheduler:
     ) -> None:
         """A run whose row is committed waits from now on; `limit_s` is what its queue timeout was."""
         self.runs[tracked.run_id] = tracked
-        self.admission.enqueue(WaitingRun(sequence, tracked.run_id, priority, tracked.keys))
+        self._admission.enqueue(WaitingRun(sequence, tracked.run_id, priority, tracked.keys))
         if expires_in_s is not None:
             loop = asyncio.get_running_loop()
             tracked.expiry = loop.call_later(
@@ -86,37 +86,51 @@ class Scheduler:
         tracked = self.runs.get(run_id)
         if tracked is None or tracked.run is not None or tracked.final is not None:
             return False
-        if self.admission.withdraw(run_id) is not None:
-            self.tasks.begin(self._end_in_queue(tracked, ending))
+        if self._admission.withdraw(run_id) is not None:
+            self._tasks.begin(self._end_in_queue(tracked, ending))
         elif tracked.ending is None:
             tracked.ending = ending  # it is about to be started, or just being ended: whoever has it looks at this
         return True
 
-    def pump(self) -> None:
+    def open(self) -> None:
+        """Start queued runs from now on."""
+        self._is_open = True
+        self.start_queued()
+
+    def close(self) -> None:
+        """Start no more runs; queued runs stay queued."""
+        self._is_open = False
+
+    def change_limits(self, limits: AdmissionLimits) -> None:
+        """Use these limits from now on. Running runs go on, even if they are too many now."""
+        self._admission.change(limits)
+        self.start_queued()
+
+    def start_queued(self) -> None:
         """Start whatever may start."""
-        while self.is_open and (chosen := self.admission.take_next()) is not None:
+        while self._is_open and (chosen := self._admission.take_next()) is not None:
             tracked = self.runs[chosen.run_id]
-            self.tasks.begin(self._start(tracked, chosen))
+            self._tasks.begin(self._start(tracked, chosen))
 
     async def _start(self, tracked: ScheduledRun, waiting: WaitingRun) -> None:
         assert tracked.spec is not None
         if tracked.ending is not None:
             await self._end_in_queue(tracked, tracked.ending)
             return
-        if not self.is_open:  # closed since it was chosen: it keeps its place
-            self.admission.vacate(tracked.run_id)
-            self.admission.enqueue(waiting)
+        if not self._is_open:  # closed since it was chosen: it keeps its place
+            self._admission.vacate(tracked.run_id)
+            self._admission.enqueue(waiting)
             return
         try:
             run = await self._engine.start(tracked.spec)  # awaits nothing: from the look above it is one step
         except SessionClosedError:
             await self._end_in_queue(tracked, unstarted.stopped("session", "its session was closed while it waited"))
         except RunExistsError as error:
-            if not self.state.has(tracked.run_id):
+            if not self._state.has(tracked.run_id):
                 self._not_started(tracked, waiting, error)  # somebody is just making it
                 return
             # Somebody else took the id since it was queued: that run is theirs, and this one cannot be told from it.
-            self.log.warning(f"not started: {error}", run_id=tracked.run_id)
+            self._log.warning(f"not started: {error}", run_id=tracked.run_id)
             self._end(tracked, await self._report_on_record(tracked))
         except (HoldfastError, OSError) as error:
             self._not_started(tracked, waiting, error)
@@ -138,21 +152,21 @@ class Scheduler:
     def _not_started(self, tracked: ScheduledRun, waiting: WaitingRun, error: Exception) -> None:
         """It stays where it was in the queue and is tried again; in the end it is on record that it cannot be."""
         tries = self._tries[tracked.run_id] = self._tries.get(tracked.run_id, 0) + 1
-        self.log.warning(f"could not be started ({tries}): {error}", run_id=tracked.run_id)
-        self.admission.vacate(tracked.run_id)  # also when it is ended now: to record that may take long
+        self._log.warning(f"could not be started ({tries}): {error}", run_id=tracked.run_id)
+        self._admission.vacate(tracked.run_id)  # also when it is ended now: to record that may take long
         if tries >= _TRIES:
             self._tries.pop(tracked.run_id)
             code = getattr(error, "errno", None)
-            self.tasks.begin(self._end_in_queue(tracked, unstarted.not_started(code or 5)))
+            self._tasks.begin(self._end_in_queue(tracked, unstarted.not_started(code or 5)))
             return
         asyncio.get_running_loop().call_later(_RETRY_S * tries, self._try_again, tracked, waiting)
 
     def _try_again(self, tracked: ScheduledRun, waiting: WaitingRun) -> None:
         if tracked.ending is not None:
-            self.tasks.begin(self._end_in_queue(tracked, tracked.ending))
+            self._tasks.begin(self._end_in_queue(tracked, tracked.ending))
         elif tracked.final is None:
-            self.admission.enqueue(waiting)
-            self.pump()
+            self._admission.enqueue(waiting)
+            self.start_queued()
 
     async def _end_in_queue(self, tracked: ScheduledRun, ending: Ending) -> None:
         tracked.forget_expiry()
@@ -160,11 +174,11 @@ class Scheduler:
         assert spec is not None
         while True:
             try:
-                await asyncio.to_thread(unstarted.record, self.state, spec, ending)
+                await asyncio.to_thread(unstarted.record, self._state, spec, ending)
                 break
             except _PASSING as error:
                 # Its row stays: a crash now leaves it queued, and it is ended then for the same reason, or started.
-                self.log.warning(f"its end cannot be recorded: {error}", run_id=tracked.run_id)
+                self._log.warning(f"its end cannot be recorded: {error}", run_id=tracked.run_id)
                 await asyncio.sleep(_RETRY_S)
         self._end(tracked, await self._report_on_record(tracked))
 
@@ -172,10 +186,40 @@ class Scheduler:
         """The report as the run's directory has it; tried again while there is no descriptor or thread to read it."""
         while True:
             try:
-                return await asyncio.to_thread(_read_report, self.state, tracked.run_id)
+                return await asyncio.to_thread(_read_report, self._state, tracked.run_id)
             except _PASSING as error:
-                self.log.warning(f"its record cannot be read: {error}", run_id=tracked.run_id)
+                self._log.warning(f"its record cannot be read: {error}", run_id=tracked.run_id)
                 await asyncio.sleep(_RETRY_S)
+
+    # Slots.
+
+    @property
+    def waiting(self) -> int:
+        """How many runs are queued."""
+        return self._admission.waiting
+
+    @property
+    def running(self) -> int:
+        """How many runs occupy a slot."""
+        return self._admission.running
+
+    def keys(self, run_id: str) -> Keys | None:
+        """The keys under which a run occupies a slot; None: it occupies none."""
+        return self._admission.keys(run_id)
+
+    def occupy(self, run_id: str, keys: Keys) -> None:
+        """Give a run that was found again a slot under these keys, whatever the limits are."""
+        self._admission.vacate(run_id)
+        self._admission.occupy(run_id, keys)
+
+    def vacate(self, run_id: str) -> None:
+        """Take the slot of a run that cannot be found again, and start what has room now."""
+        self._admission.vacate(run_id)
+        self.start_queued()
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do this in the background until the scheduler stops."""
+        self._tasks.begin(work)
 
     # Runs that take place.
 
@@ -185,8 +229,8 @@ class Scheduler:
         tracked.begun.set()
         self.runs[tracked.run_id] = tracked
         if tracked.managed:
-            self.admission.occupy(tracked.run_id, tracked.keys)
-        self.tasks.begin(self._follow(tracked, run))
+            self._admission.occupy(tracked.run_id, tracked.keys)
+        self._tasks.begin(self._follow(tracked, run))
 
     async def _follow(self, tracked: ScheduledRun, run: EngineRun) -> None:
         for told in self.on_started:
@@ -197,7 +241,7 @@ class Scheduler:
                 break
             except (HoldfastError, OSError) as error:
                 # Its record cannot be read, or its guard is stopped or has no room for us. What is on disk counts.
-                self.log.warning(f"it cannot be followed: {error}", run_id=tracked.run_id)
+                self._log.warning(f"it cannot be followed: {error}", run_id=tracked.run_id)
                 report = await self._report_on_record(tracked)
                 if report["state"] in ("settled", None):
                     break
@@ -241,8 +285,8 @@ class Scheduler:
         self.runs.pop(tracked.run_id, None)
         if not was_decided:
             self._tell_verdict(tracked)  # before there is room: what ends with it must not start in its place
-        self.admission.vacate(tracked.run_id)
-        self.pump()
+        self._admission.vacate(tracked.run_id)
+        self.start_queued()
         if not was_decided:
             self._publish("run.verdict", tracked, report)
         self._publish("run.settled", tracked, report)
@@ -267,10 +311,10 @@ class Scheduler:
 
     async def stop(self) -> None:
         """Follow nothing any more. The runs go on in their guards."""
-        self.is_open = False
+        self._is_open = False
         for tracked in self.runs.values():
             tracked.forget_expiry()
-        await self.tasks.stop()
+        await self._tasks.stop()
 
     # Telling.
 
@@ -290,7 +334,7 @@ class Scheduler:
     def _post(self, action: Callable[[sqlite3.Connection], None], run_id: str) -> None:
         def done(_: None, error: Exception | None) -> None:
             if error is not None:
-                self.log.warning(f"not written down: {error}", run_id=run_id)
+                self._log.warning(f"not written down: {error}", run_id=run_id)
 
         self._store.post(action, done)
 

@@ -14,41 +14,45 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
+    from ..events.event_log import EventLog
     from ..events.verdict_counts import VerdictCounts
-    from .service import Service
+    from ..webhooks.deliveries import Deliveries
+    from .health import DaemonHealth
 
 _STATES = ("queued", "starting", "running", "stopping")
 _BOUNDS = ("max_runs", "queue_limit")
 
 
-def metrics(service: Service) -> bytes:
-    """All of them as text, as they are now. Reads memory only: nothing here waits."""
+def metrics(health: DaemonHealth, events: EventLog, deliveries: Deliveries) -> bytes:
+    """All metrics as text, as they are now. Reads memory only: nothing here waits."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Numbers(service))
+    registry.register(_Numbers(health, events, deliveries))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 
 class _Numbers:
-    """A collector that looks at the service when it is asked."""
+    """A collector that reads the daemon's counters when Prometheus asks."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, health: DaemonHealth, events: EventLog, deliveries: Deliveries) -> None:
+        self._health = health
+        self._events = events
+        self._deliveries = deliveries
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._runs()
-        yield from self._events()
-        yield from self._deliveries()
-        started = seconds_of(self._service.started_at)
+        yield from self._of_runs()
+        yield from self._of_events()
+        yield from self._of_deliveries()
+        started = seconds_of(self._health.started_at)
         yield _gauge("start_time_seconds", "When the daemon started, in seconds since 1970.", started)
-        yield _gauge("draining", "Whether it takes no more runs.", float(self._service.draining))
+        yield _gauge("draining", "Whether it takes no more runs.", float(self._health.draining))
 
     def describe(self) -> Iterator[Metric]:
         """Nothing: names do not depend on anything."""
         return iter(())
 
-    def _runs(self) -> Iterator[Metric]:
-        counts, tally = self._service.counts(), self._service.events.tally
+    def _of_runs(self) -> Iterator[Metric]:
+        counts, tally = self._health.counts(), self._events.tally
         live = GaugeMetricFamily("holdfast_runs", "Runs that are not settled, by state.", labels=["state"])
         for state in _STATES:
             live.add_metric([state], counts.get(state, 0))
@@ -66,15 +70,15 @@ class _Numbers:
         yield verdicts
         yield _delays(tally)
 
-    def _events(self) -> Iterator[Metric]:
-        events = self._service.events
+    def _of_events(self) -> Iterator[Metric]:
+        events = self._events
         yield _gauge("event_subscribers", "Open event streams.", events.subscribers)
         yield _counter("events", "Events published since the daemon started.", events.published)
         yield _counter("event_streams_dropped", "Event streams ended because the client was slow.", events.dropped)
         yield _counter("events_unstored", "Events that could not be stored.", events.unstored)
 
-    def _deliveries(self) -> Iterator[Metric]:
-        deliveries = self._service.deliveries
+    def _of_deliveries(self) -> Iterator[Metric]:
+        deliveries = self._deliveries
         yield _gauge("deliveries_pending", "Deliveries that are due or will be tried again.", deliveries.pending)
         ended = CounterMetricFamily("holdfast_deliveries", "Deliveries that ended, by how.", labels=["state"])
         ended.add_metric(["delivered"], deliveries.delivered)

@@ -60,7 +60,7 @@ async def up(directory: Path, bounds: EventLogBounds = EventLogBounds()) -> Asyn
     store = Store.open(str(directory / "daemon.sqlite"))
     log = WatchedLog(store, bounds)
     await log.start()
-    routes = events.routes(cast("Service", SimpleNamespace(events=log)))
+    routes = events.routes(cast("Service", SimpleNamespace(subscribe=log.subscribe)))
     try:
         async with serving(directory / "sock", routes) as server:
             yield Up(log, server, directory / "sock")

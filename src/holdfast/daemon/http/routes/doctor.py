@@ -7,7 +7,6 @@ repaired. So a client can only reap what it has seen.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from starlette.responses import Response
+
+    from ....doctor.finding import Diagnosis, PlannedRepair
 
 _MOST = 1000
 
@@ -77,33 +78,26 @@ async def examine(call: OperationCall) -> Response:
 
 async def plan(call: OperationCall) -> Response:
     """List the repairs without making any."""
-    found = await asyncio.to_thread(_examine, call.service.state.path)
+    found = _by_name(await call.service.examine())
     return answer(Plan([msgspec.convert({"repair": name, **one.as_dict()}, Planned) for name, one in found.items()]))
 
 
 async def reap(call: OperationCall) -> Response:
     """Make the named repairs."""
     asked: Reap = call.body
-    return answer(await asyncio.to_thread(_carry_out, call.service.state, list(dict.fromkeys(asked.repairs))))
-
-
-def _examine(path: str) -> dict[str, Any]:
-    from ....doctor import examine
-
-    return {name_of(one.as_dict()): one for one in examine(path, trial=False).repairs}
-
-
-def _carry_out(state: Any, names: list[str]) -> Reaped:
-    from ....doctor import carry_out
-
-    found = _examine(state.path)
+    names = dict.fromkeys(asked.repairs)
+    found = _by_name(await call.service.examine())
     wanted = {name: found[name] for name in names if name in found}
-    done = carry_out(state, wanted.values()) if wanted else []
+    done = await call.service.repair([*wanted.values()]) if wanted else []
     told = [
         Done(name, one.repair.what, one.repair.run_id, one.confirmed, one.what)
         for name, one in zip(wanted, done, strict=True)
     ]
-    return Reaped(told, [name for name in names if name not in found])
+    return answer(Reaped(told, [name for name in names if name not in found]))
+
+
+def _by_name(found: Diagnosis) -> dict[str, PlannedRepair]:
+    return {name_of(one.as_dict()): one for one in found.repairs}
 
 
 OPERATIONS = (

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
-    from ...events.event_log import EventLog
     from ...events.subscription import Subscription
     from ...service.service import Service
 
@@ -47,7 +46,7 @@ def routes(service: Service) -> list[BaseRoute]:
         after, interest = read_query(request)
         if request.method == "HEAD":
             return Response(headers=EventStream.HEADERS, media_type=EventStream.media_type)
-        return EventStream(service.events, after, interest)
+        return EventStream(service.subscribe(after, interest))
 
     return [Route("/v1/events", events, methods=["GET"])]
 
@@ -107,11 +106,11 @@ class EventStream(Response):
     media_type = "text/event-stream"
     HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no", "connection": "close"}  # noqa: RUF012
 
-    def __init__(self, log: EventLog, after: int | None, interest: Interest) -> None:
+    def __init__(self, subscription: Subscription) -> None:
         self.status_code = 200
         self.background = None
         self.init_headers(self.HEADERS)
-        self.subscription = log.subscribe(after, interest)
+        self.subscription = subscription
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the client disconnects or the log ends the subscription."""

@@ -18,9 +18,7 @@ async def metrics(call: OperationCall) -> Response:
     """Metrics in the format of Prometheus."""
     from prometheus_client import CONTENT_TYPE_LATEST
 
-    from ...service.metrics import metrics as render
-
-    return Response(render(call.service), headers={"Cache-Control": "no-store"}, media_type=CONTENT_TYPE_LATEST)
+    return Response(call.service.metrics(), headers={"Cache-Control": "no-store"}, media_type=CONTENT_TYPE_LATEST)
 
 
 OPERATIONS = (

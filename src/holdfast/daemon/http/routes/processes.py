@@ -11,9 +11,8 @@ from msgspec import Meta
 from starlette.responses import StreamingResponse
 
 from ....journal.reader import JournalReader
-from ....values.spec import public_spec
 from ....values.timestamps import format_timestamp
-from ...service.sampling import Sampler, tree_of
+from ...service.sampling import tree_of
 from ..wire.operation import Operation, OperationCall, answer
 from ..wire.types import Time
 
@@ -85,35 +84,22 @@ class RunSpec(msgspec.Struct):
 
 async def now(call: OperationCall) -> Response:
     """A snapshot; or, for a client that accepts text/event-stream, a stream of `processes` events."""
-    sampler = _sampler(call)
     if STREAM in call.request.headers.get("accept", ""):
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "Connection": "close"}
-        frames = _frames(call.service, sampler, call.query.every_s)
+        frames = _frames(call.service, call.query.every_s)
         return StreamingResponse(frames, headers=headers, media_type=STREAM)
-    return answer(await _look(sampler))
+    return answer(await _look(call.service))
 
 
-async def _frames(service: Service, sampler: Sampler, every_s: float) -> AsyncIterator[bytes]:
-    while not service.stopped.is_set():
-        yield b"event: processes\ndata: %s\n\n" % msgspec.json.encode(await _look(sampler))
-        try:
-            async with asyncio.timeout(every_s):
-                await service.stopped.wait()
-        except TimeoutError:
-            pass
+async def _frames(service: Service, every_s: float) -> AsyncIterator[bytes]:
+    goes_on = True
+    while goes_on:
+        yield b"event: processes\ndata: %s\n\n" % msgspec.json.encode(await _look(service))
+        goes_on = await service.pause(every_s)
 
 
-async def _look(sampler: Sampler) -> Now:
-    found = await asyncio.to_thread(sampler.look)
-    return Now(format_timestamp(time.time_ns()), msgspec.convert(found, list[RunNow]))
-
-
-def _sampler(call: OperationCall) -> Sampler:
-    state = call.request.app.state
-    if not hasattr(state, "sampler"):
-        state.sampler = Sampler(call.service.state)
-    found: Sampler = state.sampler
-    return found
+async def _look(service: Service) -> Now:
+    return Now(format_timestamp(time.time_ns()), msgspec.convert(await service.usage(), list[RunNow]))
 
 
 async def tree(call: OperationCall) -> Response:
@@ -131,8 +117,7 @@ async def spec(call: OperationCall) -> Response:
     if fd >= 0:
         found = await asyncio.to_thread(_recorded, fd, call.run_id)
     else:
-        tracked = call.service.scheduler.runs[call.run_id]
-        found = {} if tracked.spec is None else public_spec(tracked.spec)
+        found = call.service.queued_spec(call.run_id)
     return answer(RunSpec(call.run_id, found))
 
 

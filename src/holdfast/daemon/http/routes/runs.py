@@ -113,8 +113,7 @@ async def evidence(call: OperationCall) -> Response:
 
 async def deliveries(call: OperationCall) -> Response:
     """The webhook deliveries of a run."""
-    await call.service.report(call.run_id)  # RunNotFoundError when there is no such run
-    found = await call.service.deliveries.show(call.run_id)
+    found = await call.service.delivery(call.run_id)
     return answer(DeliveryList(call.run_id, [] if found is None else [msgspec.convert(found, Delivery)]))
 
 

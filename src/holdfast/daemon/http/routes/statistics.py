@@ -64,7 +64,7 @@ async def statistics(call: OperationCall) -> Response:
     since = until - _DAY_NS if since is None else since
     if since >= until or since < 0 or until >= 1 << 62:
         raise ProblemError(INVALID, "since is not before until", field="since")
-    rows, truncated = await call.service.history.ended_between(since, until)
+    rows, truncated = await call.service.ended_between(since, until)
     return answer(await asyncio.to_thread(count, rows, since, until, query.slices, truncated))
 
 

@@ -1,0 +1,149 @@
+"""The daemon's parts, put together: which part is given which others, and the order of opening and closing.
+
+No part makes another one, and no part is reached through another one: what a part calls is given to it here. A part
+that has to hear of starts, verdicts and ends is registered with the scheduler here, too.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..runs.supervisor import Supervisor
+from .drain import Drain
+from .engines.engine import LocalEngine
+from .events.event_log import EventLog, EventLogBounds
+from .feed import OutputFeed
+from .queue.admission import limits_of
+from .queue.intake import Intake
+from .queue.nesting import Nesting
+from .queue.scheduler import Scheduler
+from .recovery import Recovery, RecoveryParts
+from .retention import Retention
+from .service.daemon_sessions import DaemonSessions
+from .service.health import DaemonHealth
+from .service.history import History
+from .service.input_watch import InputWatch
+from .service.open_waits import OpenWaits
+from .service.run_finder import RunFinder
+from .service.sampling import Sampler
+from .service.service import Service, ServiceParts
+from .store.store import Store
+from .webhooks.deliveries import Deliveries
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from ..config import Config
+    from ..state.directory import StateDirectory
+    from .process.log import Log
+    from .process.notify import Notifier
+
+FILE = "daemon.sqlite"
+
+
+class Parts(NamedTuple):
+    """The parts that `serve` starts, opens and ends."""
+
+    store: Store
+    events: EventLog
+    deliveries: Deliveries
+    scheduler: Scheduler
+    finder: RunFinder
+    service: Service
+    waits: OpenWaits
+    feed: OutputFeed
+    recovery: Recovery
+    drain: Drain
+    retention: Retention
+
+
+class Surroundings(NamedTuple):
+    """What the daemon is given from outside; `settings` returns the settings in force now."""
+
+    state: StateDirectory
+    settings: Callable[[], Config]
+    log: Log
+    notifier: Notifier
+
+
+@asynccontextmanager
+async def open_parts(given: Surroundings) -> AsyncIterator[Parts]:
+    """Open the store, the event log and the supervisor, and build the other parts on them.
+
+    At the end the daemon follows no run any more, lets the runs that are left go on in their guards, and closes the
+    store last. StateError: one of them cannot be opened.
+    """
+    state, settings, log, notifier = given
+    async with AsyncExitStack() as closing:
+        store = _open_store(given)
+        closing.callback(store.close)
+        history = History(state, log)
+        closing.callback(history.close)
+        events = EventLog(store, _bounds(settings()))
+        deliveries = _deliveries(given, store, events)
+        await events.start()
+        closing.push_async_callback(events.stop)
+        engine = LocalEngine(await closing.enter_async_context(Supervisor(state_dir=state.path)))
+        scheduler = Scheduler(state, store, engine, events, limits_of(settings()), log)
+        closing.push_async_callback(scheduler.stop)
+        finder = RunFinder(state, scheduler, history, engine)
+        nesting = Nesting(scheduler, finder.find, log)
+        intake = Intake(state, store, scheduler, nesting, deliveries, settings)
+        input_watch = InputWatch(events)
+        feed = OutputFeed(state, scheduler, events)
+        waits = OpenWaits()
+        health = DaemonHealth(state, scheduler, intake, input_watch, settings)
+        sessions = DaemonSessions(state, scheduler, history)
+        scheduler.on_started += [input_watch.begin, feed.begin]
+        scheduler.on_verdict += [nesting.decided]
+        scheduler.on_settled += [nesting.forget, finder.remember]
+        yield Parts(
+            store=store,
+            events=events,
+            deliveries=deliveries,
+            scheduler=scheduler,
+            finder=finder,
+            service=Service(
+                ServiceParts(
+                    scheduler=scheduler,
+                    intake=intake,
+                    finder=finder,
+                    history=history,
+                    events=events,
+                    deliveries=deliveries,
+                    sessions=sessions,
+                    health=health,
+                    sampler=Sampler(state),
+                    waits=waits,
+                )
+            ),
+            waits=waits,
+            feed=feed,
+            recovery=Recovery(RecoveryParts(state, store, scheduler, finder, nesting, history), log),
+            drain=Drain(scheduler, intake, events, log, notifier),
+            retention=Retention(store, history, finder, settings, log),
+        )
+
+
+def _open_store(given: Surroundings) -> Store:
+    store = Store.open(os.path.join(given.state.path, FILE))
+    for warning in store.warnings:
+        given.log.warning(warning)
+    return store
+
+
+def _deliveries(given: Surroundings, store: Store, events: EventLog) -> Deliveries:
+    return Deliveries(
+        store,
+        events,
+        secret_path=os.path.join(given.state.path, "webhook-secret"),
+        secret=given.settings().webhook_secret,
+        warn=given.log.warning,
+    )
+
+
+def _bounds(config: Config) -> EventLogBounds:
+    keep_s = config.events_age_s
+    return EventLogBounds(config.events_count, 1e9 if keep_s is None else keep_s)

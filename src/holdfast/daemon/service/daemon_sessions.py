@@ -1,0 +1,66 @@
+"""Sessions as the daemon sees them: those on disk, and the queued runs that belong to them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ...state import sessions
+from ...state.index.session_list import SessionState
+from ...values.timestamps import format_timestamp
+from ..queue import unstarted
+
+if TYPE_CHECKING:
+    from ...state.directory import StateDirectory
+    from ..queue.scheduled_run import ScheduledRun
+    from ..queue.scheduler import Scheduler
+    from .history import History
+
+
+class DaemonSessions:
+    """Lists and closes the sessions of the state directory."""
+
+    def __init__(self, state: StateDirectory, scheduler: Scheduler, history: History) -> None:
+        self._state = state
+        self._scheduler = scheduler
+        self._history = history
+
+    async def show(self) -> list[dict[str, Any]]:
+        """Every session with runs or a closing mark: `name, queued, live, ended, closed, closed_at, reason`."""
+        queued: dict[str, int] = {}
+        for tracked in self._scheduler.runs.values():
+            if tracked.spec is not None and tracked.spec.session is not None:
+                queued[tracked.spec.session] = queued.get(tracked.spec.session, 0) + 1
+        found = {session.name: session for session in await self._history.sessions()}
+        empty = [SessionState(name, 0, 0, 0, None) for name in queued if name not in found]
+        return [
+            {
+                "name": session.name,
+                "queued": queued.get(session.name, 0),
+                "live": session.live,
+                "ended": session.ended,
+                "closed": session.closed is not None,
+                "closed_at": format_timestamp(session.closed.closed_at_ns) if session.closed else None,
+                "reason": (session.closed.reason or None) if session.closed else None,
+            }
+            for session in [*empty, *found.values()]
+        ]
+
+    async def close(self, name: str, *, reason: str = "", now: bool = False) -> dict[str, Any]:
+        """Close it and end its runs: `session, confirmed, survivors, unknown` (ids), `problems`. SpecError."""
+        # Mark, then list: a run that is submitted now sees the mark, or is seen below; a run that is being started
+        # sees the mark, or has a directory. state/sessions.py uses the same order.
+        await asyncio.to_thread(sessions.mark_closed, self._state, name, reason)
+        ended = self._end_queued(name, reason)
+        closing = await asyncio.to_thread(sessions.close, self._state, name, reason=reason, now=now)
+        for tracked in ended:
+            await tracked.begun.wait()
+        done = {how: closing.those(how) for how in ("confirmed", "survivors", "unknown")}
+        done["confirmed"] += [run.run_id for run in ended if run.run is None and run.run_id not in done["confirmed"]]
+        return {"session": name, **done, "problems": [*closing.problems]}
+
+    def _end_queued(self, name: str, reason: str) -> list[ScheduledRun]:
+        """End the queued runs of this session, without starting them."""
+        runs = [run for run in self._scheduler.runs.values() if run.spec is not None and run.spec.session == name]
+        stop = unstarted.stopped("session", reason)
+        return [run for run in runs if self._scheduler.end_in_queue(run.run_id, stop)]

@@ -1,0 +1,115 @@
+"""Finding the run that an id names: queued, live, just ended, or on disk only.
+
+A live run that another process started (`holdfast run`) is adopted when somebody asks for it. The daemon then follows
+it, and does not queue, publish or drain it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ...state import run_directory
+from ...state.index.summary import RunSummary
+from ..queue.admission import keys_of
+from ..queue.scheduled_run import ScheduledRun
+from .history import not_found
+
+if TYPE_CHECKING:
+    from ...state.directory import StateDirectory
+    from ..engines.engine import Engine
+    from ..queue.scheduler import Scheduler
+    from .history import History
+
+_RECENT = 512  # reports of runs that have just ended: a client that waited for a run asks for its report next
+
+
+class RunFinder:
+    """Finds runs by their ids, and adopts live ones."""
+
+    def __init__(self, state: StateDirectory, scheduler: Scheduler, history: History, engine: Engine) -> None:
+        self._state = state
+        self._scheduler = scheduler
+        self._history = history
+        self._engine = engine
+        self._adopting: dict[str, asyncio.Future[ScheduledRun]] = {}
+        self._recent: dict[str, dict[str, Any]] = {}
+
+    async def report(self, run_id: str) -> dict[str, Any]:
+        """The report of any run: queued, live or over. RunNotFoundError; JournalError: its journal cannot be read."""
+        tracked = self._scheduler.runs.get(run_id)
+        # A run that ends in the queue is over as soon as its record is on disk, because other processes see that too.
+        if tracked is not None and not (tracked.is_queued and self._state.has(run_id)):
+            return tracked.report
+        if run_id in self._recent and self._state.has(run_id):
+            return self._recent[run_id]
+        return await self._history.report(run_id)
+
+    def journal(self, run_id: str) -> int:
+        """A new descriptor of the run's journal, which the caller closes. -1: the run is queued. RunNotFoundError."""
+        try:
+            if self._state.has(run_id):
+                return run_directory.open_journal(self._state.run_path(run_id))
+        except FileNotFoundError:
+            pass
+        if run_id in self._scheduler.runs:
+            return -1
+        raise not_found(self._state, run_id)
+
+    def queued(self) -> list[RunSummary]:
+        """A summary of each queued run, for a list of runs."""
+        runs = self._scheduler.runs.values()
+        return [
+            RunSummary(tracked.run_id, _queued_ns(tracked), tracked.report, None, 0, 0, final=False)
+            for tracked in runs
+            if tracked.is_queued
+        ]
+
+    async def find(self, run_id: str) -> ScheduledRun | None:
+        """The run if it is queued or live; None: it is over. RunNotFoundError.
+
+        A live run that another process started is adopted first.
+        """
+        tracked = self._scheduler.runs.get(run_id)
+        if tracked is not None or run_id in self._recent:
+            return tracked
+        if run_id not in self._adopting:
+            if (await self._history.report(run_id))["state"] in ("settled", None):
+                return None
+            if run_id in self._scheduler.runs:
+                return self._scheduler.runs[run_id]
+        # A run that occupies a slot is ours: recovery has reserved the slot and not adopted the run yet.
+        ours = self._scheduler.keys(run_id)
+        return await self.adopt(ScheduledRun(run_id, ours or keys_of(None, None, None), managed=ours is not None))
+
+    async def adopt(self, tracked: ScheduledRun) -> ScheduledRun:
+        """Follow a run that was started before; concurrent callers share one adoption. Fails as Engine.adopt."""
+        run_id = tracked.run_id
+        if run_id in self._scheduler.runs:
+            return self._scheduler.runs[run_id]
+        if run_id not in self._adopting:
+            self._adopting[run_id] = asyncio.ensure_future(self._adopt(tracked))
+            self._adopting[run_id].add_done_callback(lambda _: self._adopting.pop(run_id, None))
+        return await asyncio.shield(self._adopting[run_id])
+
+    async def _adopt(self, tracked: ScheduledRun) -> ScheduledRun:
+        self._scheduler.follow(tracked, await self._engine.adopt(tracked.run_id))
+        return tracked
+
+    def remember(self, tracked: ScheduledRun) -> None:
+        """Keep the report of a run that has just settled."""
+        assert tracked.final is not None
+        self._recent[tracked.run_id] = tracked.final
+        if len(self._recent) > _RECENT:
+            del self._recent[next(iter(self._recent))]
+        self._history.refresh_soon()
+
+    def forget(self, run_id: str) -> None:
+        """The run was removed from the state directory."""
+        self._recent.pop(run_id, None)
+
+
+def _queued_ns(tracked: ScheduledRun) -> int:
+    queued_at = None if tracked.spec is None else tracked.spec.queued_at
+    return 0 if queued_at is None else round(datetime.fromisoformat(queued_at).timestamp() * 1e6) * 1000
