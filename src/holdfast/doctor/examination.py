@@ -149,9 +149,9 @@ def _orphans(lost: list[Orphan], told: set[int]) -> Iterator[FindingAndRepair]:
 
 def _leaves(state: StateDirectory | None, age_s: float) -> Iterator[FindingAndRepair]:
     empty = leaves.find_empty(older_than_s=age_s)
-    accounts = GuardCensus(state)
+    census = GuardCensus(state)
     for leaf in empty:
-        if accounts.is_orphaned(leaf.run_id):
+        if census.is_orphaned(leaf.run_id):
             remove = PlannedRepair(
                 "leaf", f"remove the empty cgroup {leaf.path}", leaf.run_id, path=leaf.path, leaf=leaf
             )

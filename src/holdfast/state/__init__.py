@@ -1,1 +1,1 @@
-"""What outlives a process: run directories, their journals, and everything that reads them back."""
+"""The state directory: run directories on disk, their locks, recovery, sessions, and connections to guards."""

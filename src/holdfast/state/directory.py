@@ -1,15 +1,15 @@
-"""The state directory: where runs are findable without a daemon.
+"""The state directory: its layout, its marks for live runs, and the errors of a directory that cannot be used.
 
     STATE/format             the layout's version, one number
     STATE/runs/RUN_ID/       one run: `journal`, and `guard.sock` as long as its guard lives
-    STATE/live/RUN_ID        a second name of `format` for every run about which the index may be wrong: not ended, or
-                             being removed
+    STATE/live/RUN_ID        the mark of a run about which the index may be wrong: the run has not ended, or is being
+                             removed. A mark is a second name (hard link) of `format`
     STATE/sessions/NAME      a closed session
     STATE/index.sqlite       history, made from the journals
     STATE/holdfast.sock      where a daemon listens; `owner` (owner_lock.py) says who that is
 
-A run is in `live` before it is in `runs`, and leaves `live` only after the index has its end. So whoever wants the
-unfinished runs reads `live`, which stays small, and never the whole history.
+A run is in `live` before it is in `runs`, and leaves `live` only after the index has its end. So a reader finds all
+unfinished runs in `live`, which stays small, and never reads the whole history.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _REMEDIES = {
 
 
 def default_path() -> str:
-    """HOLDFAST_STATE_DIR, else the platform's place for state that belongs to the user."""
+    """The path of the state directory when none is given: HOLDFAST_STATE_DIR, else the user's XDG state directory."""
     if named := os.environ.get(STATE_DIR):
         return named
     base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
@@ -46,7 +46,7 @@ def default_path() -> str:
 
 
 class StateDirectory:
-    """An open state directory of this user and of a format we know."""
+    """A state directory that belongs to this user and has a known format."""
 
     __slots__ = ("format_path", "index_path", "live_path", "path", "runs_path", "sessions_path")
 
@@ -60,7 +60,7 @@ class StateDirectory:
 
     @classmethod
     def open(cls, path: str | None = None, *, create: bool = True) -> StateDirectory:
-        """Open it, making it when it is missing (unless told not to).
+        """Open the state directory at `path`. With `create`, make it when it is missing.
 
         StateError: it cannot be made or used, or belongs to another user. StateVersionError: another format.
         """
@@ -79,7 +79,7 @@ class StateDirectory:
         os.makedirs(self.path, mode=0o700, exist_ok=True)
         for part in (self.runs_path, self.live_path, self.sessions_path):
             os.makedirs(part, mode=0o700, exist_ok=True)
-        # Last, and whole or not at all: whoever sees a format sees the rest.
+        # Last, and atomically: a process that sees the format also sees the directories.
         write_atomically(self.format_path, f"{FORMAT}\n".encode())
 
     def _check(self) -> None:
@@ -108,66 +108,66 @@ class StateDirectory:
             )
 
     def run_path(self, run_id: str) -> str:
-        """Where a run of this id is, or would be."""
+        """The path of the run directory for this id, whether or not it exists."""
         return os.path.join(self.runs_path, run_id)
 
     def has(self, run_id: str) -> bool:
-        """Whether there is a run of exactly this id; what is no plain name is no id."""
+        """Whether a run of exactly this id exists. False for text that is not a plain file name: it is no run id."""
         is_name = run_id == os.path.basename(run_id) and run_id[:1] not in ("", ".") and "\0" not in run_id
         return is_name and os.path.isdir(self.run_path(run_id))
 
     def live_ids(self) -> list[str]:
-        """The runs whose end is not in the index, oldest first."""
+        """The ids of all marked runs: their end is not in the index. Oldest first."""
         try:
             return sorted(os.listdir(self.live_path))
         except OSError as error:
             raise state_error(error, self.live_path) from None
 
     def all_ids(self) -> Iterator[str]:
-        """Every run directory, in no order: for rebuilding the index, not for looking things up."""
+        """The ids of all run directories, unordered. This reads the whole history."""
         with os.scandir(self.runs_path) as entries:
             for entry in entries:
                 if not entry.name.startswith("."):
                     yield entry.name
 
     def hidden_path(self, run_id: str, why: str) -> str:
-        """Where a run is while it is being made (`new`) or removed (`gone`): not listed, not found."""
+        """The path of a run directory while it is made (`new`) or removed (`gone`). Readers do not look there."""
         return os.path.join(self.runs_path, f".{why}-{run_id}")
 
     def mark_live(self, run_id: str) -> None:
-        """Note that the index may be wrong about this run: its end is not there yet, or it is about to be removed."""
+        """Mark a run whose end the index does not have yet, or that is about to be removed."""
         mark = os.path.join(self.live_path, run_id)
         try:
-            # Only a name, and no file of its own: ext4 leaves the number of a removed file alone for minutes, and
-            # whoever makes one has to look past all of those.
+            # A hard link instead of a new file: ext4 does not reuse the inode of a removed file for minutes, and to
+            # make a file it has to search past all such inodes.
             os.link(self.format_path, mark)
         except FileExistsError:
             pass
-        except OSError:  # too many names of one file, or a file system that has no such thing
+        except OSError:  # too many links to one file, or a file system without hard links
             os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     def unmark_live(self, run_id: str) -> None:
-        """The index has its end now, or there is no such run."""
+        """Remove the mark of a run: the index has its end now, or the run does not exist. A missing mark is fine."""
         try:
             os.unlink(os.path.join(self.live_path, run_id))
         except FileNotFoundError:
             pass
 
     def is_missing(self, run_id: str) -> bool:
-        """Whether there is no such run and none is being made: one that is being made has its mark before its name."""
-        # In this order: a run that is no longer hidden at the second look has its name at the third, or is discarded.
+        """Whether no run of this id exists or is being made. A run that is being made is marked, but still hidden."""
+        # The order matters: a run that is renamed between the first two checks is found by the third.
         places = (self.run_path(run_id), self.hidden_path(run_id, "new"), self.run_path(run_id))
         return not any(os.path.lexists(place) for place in places)
 
     def unmark_missing(self, run_id: str) -> None:
-        """Take the mark of a run that is missing, but never that of a new run that is just taking the same id."""
+        """Remove the mark of a missing run. If a new run takes the same id meanwhile, its mark is set again."""
         self.unmark_live(run_id)
         if not self.is_missing(run_id):
             self.mark_live(run_id)
 
 
 def state_error(error: OSError, path: str, run_id: str | None = None) -> StateError:
-    """The error for a state directory that cannot be used."""
+    """The StateError, with a remedy, for an OSError in the state directory."""
     remedy = _REMEDIES.get(error.errno or 0, "choose another with --state-dir or HOLDFAST_STATE_DIR")
     if isinstance(error, FileNotFoundError):
         remedy = "start a run to make it, or name another with --state-dir or HOLDFAST_STATE_DIR"
@@ -176,7 +176,7 @@ def state_error(error: OSError, path: str, run_id: str | None = None) -> StateEr
 
 
 def write_atomically(path: str, data: bytes) -> None:
-    """Readers see the old file or the new one, whole. OSError as usual, leaving nothing."""
+    """Replace a file: readers see the whole old file or the whole new one. OSError: no temporary file is left."""
     temporary = f"{path}.{os.getpid()}.new"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:

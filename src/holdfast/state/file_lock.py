@@ -1,6 +1,7 @@
-"""A lock between processes on a file of its own, shared or exclusive, with a bound on the waiting.
+"""A lock file between processes, shared or exclusive, with a bound on the wait.
 
-Somebody who works is waited for; somebody who is stopped, with a lock that only he can let go of, is not.
+A process waits for a holder that works. If the holder is stopped for two seconds, the wait ends with an error that
+names it, because nobody else can release its lock.
 """
 
 from __future__ import annotations
@@ -17,30 +18,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-BOUND_S = 300.0  # making the index again from very many journals takes minutes
-STOPPED_S = 2.0  # a debugger's moment is less, and Ctrl-Z is more
+BOUND_S = 300.0  # a rebuild of the index from very many journals takes minutes
+STOPPED_S = 2.0  # longer than a debugger's stop at a breakpoint, shorter than Ctrl-Z
 _PAUSE_S = 0.02
 _MOMENT_S = 5 * _PAUSE_S
 
 
 class FileLock:
-    """`with lock.shared():` or `with lock.exclusive():`. StateError: somebody held it for longer than the bound."""
+    """`with lock.shared():` or `with lock.exclusive():`. StateError: the holder is stopped, or the bound has passed."""
 
     def __init__(self, path: str, bound_s: float = BOUND_S) -> None:
         self.path = path
         self.bound_s = bound_s
 
     def shared(self) -> _HeldLock:
-        """As many as want to, at once."""
+        """Hold the lock together with other shared holders."""
         return _HeldLock(self, fcntl.LOCK_SH)
 
     def exclusive(self) -> _HeldLock:
-        """Alone."""
+        """Hold the lock alone."""
         return _HeldLock(self, fcntl.LOCK_EX)
 
 
 class _HeldLock:
-    # A descriptor for each holder: locks of this kind belong to the open file, so threads exclude each other too.
+    # One descriptor per holder: flock(2) belongs to the open file, so threads of one process exclude each other, too.
     def __init__(self, lock: FileLock, kind: int) -> None:
         self._lock = lock
         self._kind = kind
@@ -61,7 +62,7 @@ class _HeldLock:
         while not self._try():
             stopped = next((pid for pid in holders(self._fd) if is_stopped(pid)), None)
             now = time.monotonic()
-            # A look stands for a moment, however long ago the last one was: we may have been stopped ourselves.
+            # Each look counts for a moment at most: this process may itself have been stopped since the last one.
             stopped_s = 0.0 if stopped is None else stopped_s + min(now - looked, _MOMENT_S)
             looked = now
             if stopped is not None and stopped_s >= STOPPED_S:
@@ -74,7 +75,7 @@ class _HeldLock:
                     f"another process holds {self._lock.path} for more than {self._lock.bound_s:g} s",
                     remedy="see which with `fuser` on that file",
                 )
-            time.sleep(_PAUSE_S)  # the kernel offers waiting without a bound, or a signal
+            time.sleep(_PAUSE_S)  # the kernel offers only a wait without a bound, or one that a signal ends
 
     def _try(self) -> bool:
         try:
@@ -90,7 +91,7 @@ class _HeldLock:
 
 
 def holders(fd: int) -> Iterator[int]:
-    """The processes that took a lock on this file, as far as they can be seen from here."""
+    """The PIDs of processes that hold a lock on this file, as far as `/proc/locks` shows them."""
     file = os.fstat(fd)
     name = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
     try:
@@ -99,7 +100,7 @@ def holders(fd: int) -> Iterator[int]:
     except OSError:
         return
     for line in lines:
-        # "1: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF"; who waits has an arrow behind the number.
+        # "1: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF". A waiting process has an arrow behind the first number.
         match line.split():
             case [_, "FLOCK", _, _, pid, at, _, _] if at == name:
                 yield int(pid)

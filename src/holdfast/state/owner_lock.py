@@ -1,19 +1,20 @@
-"""Who owns a state directory for long: a lock that ends with its holder, and a note about who that is.
+"""The owner lock of a state directory: one long-lived owner, such as a daemon, and a note that names it.
 
-The lock. `STATE/owner` is locked by the open file of its holder, so the kernel lets go of it when the holder ends,
-however that happens. What is written inside (process, start time, boot, purpose) is for people: whether an owner is
-alive is never decided by a PID, which may be somebody else's by now. The four states:
+The lock. The owner locks the open file `STATE/owner`, so the kernel releases the lock when the owner ends, however it
+ends. The note in the file (process, start time, boot, purpose) is for people. The PID in it never decides whether the
+owner is alive, because another process may have that PID by now. The file has four states:
 
-    missing   there is no owner, and the last one said good-bye
-    alive     somebody holds the lock
-    stale     nobody holds it, and the note says who did: that owner was killed, or the host went down
-    invalid   nobody holds it, and the note is none of ours: another program's file, or another format
+    missing   there is no owner, and the last owner released the lock
+    alive     a process holds the lock
+    stale     no process holds the lock, and the note names the last owner: it was killed, or the host went down
+    invalid   no process holds the lock, and the file is no note of ours: another program's, or another format
 
-Taking it. A new note is written and locked under a name of its own, then it takes its place: with `link` where there
-was none, with `rename` over a stale one that is held locked meanwhile. So a note is never seen half-written or without
-its lock. Whoever locked a file that is not in its place any more (its inode tells) was too late and looks again.
+Taking the lock. The new owner writes and locks its note under a temporary name. Then it moves the note into place: with
+`link` where there is no file, with `rename` over a stale note, which it keeps locked meanwhile. So no reader sees a
+half-written note, or a note without its lock. A process that has locked a file which is no longer in place (the inode
+tells) was too late, and looks again.
 
-A process forked by the holder without exec has the same open file: as long as such a copy lives, so does the lock.
+A child that the owner forks without exec has the same open file: the lock lives for as long as such a child does.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ NAME = "owner"
 _FORMAT = 1
 _BYTE = 0
 _NOTE_MAX = 4096
-_ATTEMPTS = 100  # each means that somebody else took it or let it go in the same moment
+_ATTEMPTS = 100  # each one means that another process took or released the lock at the same moment
 
 
 class OwnerAliveError(StateError):
-    """Somebody else owns the state directory; `owner` says who, as far as it is written down."""
+    """Another process owns the state directory. `owner` is its note; None when the note cannot be read."""
 
     owner: Owner | None = None
 
 
 class Owner(NamedTuple):
-    """What an owner wrote about itself. For people: the process may be gone, or its number somebody else's."""
+    """The note that an owner wrote about itself. For people: the process may be gone, and its PID may be reused."""
 
     pid: int
     start_ticks: int
@@ -59,7 +60,7 @@ class Owner(NamedTuple):
 
 
 class OwnerStatus(NamedTuple):
-    """The state of the lock, the note if it can be read, and what is wrong with it if it cannot."""
+    """The state of the lock, and the note if it can be read. `why` completes "the file ..." when it cannot."""
 
     state: str
     owner: Owner | None = None
@@ -67,7 +68,7 @@ class OwnerStatus(NamedTuple):
 
 
 def look(state: StateDirectory) -> OwnerStatus:
-    """Which of the four states it is in, without disturbing anybody. StateError when that cannot be seen."""
+    """Read the state of the lock without changing anything. StateError: the file cannot be opened."""
     try:
         fd = os.open(_path(state), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -83,9 +84,9 @@ def look(state: StateDirectory) -> OwnerStatus:
 
 
 def take(state: StateDirectory, what: str) -> OwnerLock:
-    """Become the owner; `what` says to people what for. The place of a stale one is taken over.
+    """Become the owner of the state directory, or replace a stale owner. `what` tells people the purpose.
 
-    OwnerAliveError: there is one. StateError: the file there is none of ours, or the directory cannot be written.
+    OwnerAliveError: another owner is alive. StateError: the file is not ours, or the directory cannot be written.
     """
     own = f"{_path(state)}.{os.urandom(6).hex()}.new"
     try:
@@ -107,7 +108,7 @@ def take(state: StateDirectory, what: str) -> OwnerLock:
 
 
 def clear(state: StateDirectory) -> bool:
-    """Take away what an owner left that is gone; False when there is nothing, or an owner, or a file not of ours."""
+    """Remove the note of a stale owner. False when there is no note, its owner is alive, or the file is not ours."""
     try:
         fd = os.open(_path(state), os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -124,19 +125,19 @@ def clear(state: StateDirectory) -> bool:
 
 
 class OwnerLock:
-    """The lock, held. Released at the end of a `with`, by `release`, or by the end of this process."""
+    """The owner lock, held by this process until `release`, the end of a `with`, or the end of the process."""
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         self._fd = fd
 
     def release(self) -> None:
-        """Let go of it; the next one to look finds it missing. Doing so twice is fine."""
+        """Release the lock and remove the note. A second call does nothing."""
         if self._fd < 0:
             return
         fd, self._fd = self._fd, -1
         try:
-            if _is_same(self.path, fd):  # otherwise somebody removed it, and what is there now is not ours
+            if _is_same(self.path, fd):  # otherwise another process has replaced our note
                 _unlink(self.path)
         finally:
             os.close(fd)
@@ -164,7 +165,7 @@ def _look(fd: int) -> OwnerStatus:
 
 
 def _parse(data: bytes) -> Owner:
-    """ValueError, as the end of a sentence, when it is no note of ours."""
+    """Parse a note. ValueError: it is not one of ours; the message completes "the file ..."."""
     try:
         note = json.loads(data)
     except (ValueError, RecursionError):
@@ -179,7 +180,7 @@ def _parse(data: bytes) -> Owner:
 
 
 def _prepare(path: str, what: str) -> int:
-    """A note of our own, whole and locked, under a name that nobody looks at."""
+    """Write and lock our own note under a temporary name; returns its descriptor."""
     identity = read_identity(os.getpid())
     note = {
         "format": _FORMAT,
@@ -201,7 +202,7 @@ def _prepare(path: str, what: str) -> int:
 
 
 def _take_place(state: StateDirectory, own: str) -> bool:
-    """Put our own note in its place; False when somebody else changed something there: look again."""
+    """Move our note into place. False when another process changed the file meanwhile: look again."""
     path = _path(state)
     try:
         os.link(own, path)
@@ -221,7 +222,7 @@ def _take_place(state: StateDirectory, own: str) -> bool:
         if seen.state == INVALID:
             remedy = "look at it; if nothing uses it, remove it"
             raise StateError(f"{path} {seen.why}, and nobody holds it", remedy=remedy)
-        os.rename(own, path)  # while the old one is locked: nobody else can do the same
+        os.rename(own, path)  # we hold the lock of the old note, so no other process can do the same
         return True
     finally:
         os.close(fd)

@@ -1,4 +1,4 @@
-"""A run as its directory tells it: journal, outcome, and whether the guard lives."""
+"""The record of one run: its journal, its outcome, and whether its guard is alive."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class RunRecord:
-    """What is known of one run. Use as a context manager: it holds the journal open.
+    """The record of one run, read from its directory. Use as a context manager: it holds the journal open.
 
-    RunNotFoundError: there is no such directory, or it holds no journal. JournalError: from `read`.
+    RunNotFoundError: the run directory does not exist, or holds no journal. JournalError: from `read`.
     """
 
     __slots__ = ("fd", "guard", "path", "reader", "run_id")
@@ -38,29 +38,29 @@ class RunRecord:
         self.guard = "gone"
 
     def read(self) -> RunRecord:
-        """Take in what is new. The guard is looked at last: what it wrote before it died is then in `reader`."""
+        """Read what is new in the journal, then check the guard, so that no fact of a dead guard is missed."""
         self.reader.scan()
         if not self.reader.ended:
             self.guard = run_directory.guard_state(self.fd, has_facts=bool(self.reader.facts))
             if self.guard == "gone":
-                self.reader.scan()  # its last words, written between the two looks
+                self.reader.scan()  # facts that it wrote between the scan and the check
         if self.reader.ended:
             self.guard = "gone"
         return self
 
     @property
     def unfinished(self) -> bool:
-        """Whether the guard is gone without an end on record: somebody has to finish it (see `recovery`)."""
+        """Whether the guard is gone and the journal has no end: `recovery` has to finish it."""
         return self.guard == "gone" and not self.reader.ended
 
     @property
     def outcome(self) -> Outcome:
-        """The outcome as far as it is on record."""
+        """The outcome, as far as the journal decides it."""
         return outcomes.decide(self.reader.facts)
 
     @property
     def begun_ns(self) -> int:
-        """When the run was begun, in wall-clock nanoseconds; the journal's own age when it does not say."""
+        """When the run was begun, in wall-clock nanoseconds; the journal's modification time when it does not say."""
         try:
             wall_ns = (self.reader.header or {}).get("wall_ns")
         except (JournalError, RecursionError):
@@ -70,11 +70,11 @@ class RunRecord:
 
     @property
     def stdin(self) -> Stdin:
-        """What the run reads, and whether it waits for it can be looked at there. JournalDamagedError as `report`."""
+        """The run's stdin, which tells whether the run waits for input. JournalDamagedError as `report`."""
         return Stdin.of(self.reader.header, self.reader.spec, self.outcome)
 
     def report(self) -> dict[str, Any]:
-        """The contract's report. JournalDamagedError when how the run was started cannot be read."""
+        """The run's report. JournalDamagedError: the beginning of the journal, with the spec, cannot be read."""
         reader = self.reader
         seen = OutputSeen(reader.stdout_bytes, reader.stderr_bytes, reader.late_bytes)
         return report(reader.header, reader.spec, reader.facts, seen)
@@ -93,9 +93,9 @@ class RunRecord:
 
 
 def resolve(state: StateDirectory, text: str, history: list[str]) -> str:
-    """The id of the one run that is meant by an id or the beginning of one; `history` are the ended runs' candidates.
+    """The id of the only run whose id begins with `text`. `history` holds the ids of ended runs that do.
 
-    RunNotFoundError, AmbiguousRunError: none, or several.
+    RunNotFoundError: no run matches. AmbiguousRunError: several runs do.
     """
     if state.has(text):
         return text

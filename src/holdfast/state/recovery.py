@@ -1,12 +1,12 @@
-"""Finishing the record of a run whose guard is gone.
+"""Recovery: finish the record of a run whose guard is gone.
 
-Whoever meets such a journal first takes the guard's lock and so becomes the journal's one writer; everybody else sees
-the lock held and leaves it alone. Under the lock the journal is read again: if it has an end now, somebody was faster.
-Otherwise what is left of the run is killed (its cgroup, or processes that carry its token), and LOST, TREE and END are
-appended behind the last whole frame. LOST decides only when nothing else did: a deadline, a stop or an exit that was
-recorded before the guard died stays what it was.
+The first process that finds such a journal takes the guard's lock, and so becomes the journal's only writer. Other
+processes see the lock held and do nothing. The writer reads the journal again under the lock: if it has an end now,
+another process was faster. Otherwise the writer kills what is left of the run (its cgroup, or processes that carry its
+token) and appends TREE, LOST and END behind the last whole frame. LOST decides the outcome only when no earlier fact
+did: a deadline, a stop or an exit that was recorded before the guard died stays decisive.
 
-A recovery that dies itself leaves the lock free again and at worst a torn tail: the next one does it anew.
+A recovery that dies releases the lock, and at worst leaves a torn tail. The next recovery begins again.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from . import run_directory
 if TYPE_CHECKING:
     from .directory import StateDirectory
 
-DAMAGED = "journal.damaged"  # what could not be read, kept beside the journal that took its place
+DAMAGED = "journal.damaged"  # the unreadable journal, kept beside the one that replaced it
 _NO_USAGE = {"user_us": 0, "system_us": 0, "max_rss_kib": 0}
 
 
 class RecoveredRun(NamedTuple):
-    """What was done about one run; `how` is the tree: gone, survivors or unknown."""
+    """A run whose record was finished. `how` is the state of its tree: gone, survivors or unknown."""
 
     run_id: str
     how: str
@@ -42,9 +42,9 @@ class RecoveredRun(NamedTuple):
 
 
 def finish(state: StateDirectory, run_id: str) -> RecoveredRun | None:
-    """End the record of this run if its guard is gone; None when there was nothing to do.
+    """Finish the record of this run if its guard is gone; None when there was nothing to do.
 
-    OSError: the journal cannot be written. JournalVersionError: it is not ours to write.
+    OSError: the journal cannot be written. JournalVersionError: another Holdfast wrote it, in a format we do not know.
     """
     path = state.run_path(run_id)
     try:
@@ -53,8 +53,8 @@ def finish(state: StateDirectory, run_id: str) -> RecoveredRun | None:
         return None
     try:
         reader, _ = _read(fd, run_id)
-        # Looked at before the lock is taken: a guard that is just starting needs it. A run that is not starting now
-        # never will be, because its directory appeared with the launcher's lock held.
+        # Checked before the lock is taken, because a guard that is just starting needs that lock. A run that is not
+        # starting now never will: its directory appeared with the launcher's lock held.
         if run_directory.is_starting(fd, has_facts=reader is not None and bool(reader.facts)):
             return None
         return _finish_locked(path, run_id, fd) if run_directory.take_over(fd) else None
@@ -67,10 +67,10 @@ def _finish_locked(path: str, run_id: str, fd: int) -> RecoveredRun | None:
     if reader is not None and reader.ended:
         return None
     if damage is not None:
-        # What cannot be read stays beside the journal: it is evidence, of something.
+        # The unreadable journal is evidence: keep a copy beside the new one.
         shutil.copyfile(os.path.join(path, run_directory.JOURNAL), os.path.join(path, DAMAGED))
     why, cleaned = _clean(run_id, reader)
-    _remove_socket(path)  # before the end is on record, because afterwards nobody looks for anything here
+    _remove_socket(path)  # before the end is on record: afterwards no reader looks for leftovers of this run
     end = reader.position if reader is not None else 0
     os.ftruncate(fd, end)
     run_directory.write_whole(fd, _ending(run_id, reader, why, cleaned), end)
@@ -79,7 +79,7 @@ def _finish_locked(path: str, run_id: str, fd: int) -> RecoveredRun | None:
 
 
 def _read(fd: int, run_id: str) -> tuple[JournalReader | None, str | None]:
-    """The journal as far as it can be read; no reader at all when it does not even begin like one."""
+    """The journal as far as it can be read, and its damage. No reader when it does not even begin like a journal."""
     reader = JournalReader(fd, run_id=run_id)
     try:
         reader.scan()
@@ -91,14 +91,14 @@ def _read(fd: int, run_id: str) -> tuple[JournalReader | None, str | None]:
 def _clean(run_id: str, reader: JournalReader | None) -> tuple[str, Cleaned]:
     header = _header(reader)
     if header.get("boot_id") not in (None, "unknown", boot_id()):
-        return "host", Cleaned("gone")  # nothing outlives a reboot
+        return "host", Cleaned("gone")  # no process outlives a reboot
     started = outcomes.decide(reader.facts).started if reader is not None else None
-    # A guard makes its cgroups before it can say so: one that died in between has them on no record.
+    # A guard makes its cgroups before it records them. If it died in between, the journal does not name them.
     made = [leaf.path for leaf in find_leaves() if leaf.run_id == run_id]
     unsaid = next((path for path in made if os.path.exists(f"{path}/cgroup.kill")), None)
     cleaned = clean_up(run_id, unsaid if started is None else started.detail["cgroup"])
     for path in made:
-        remove_leaf(path)  # those of its budgets: nobody is in them any more
+        remove_leaf(path)  # the cgroups of its budgets, which are empty now
     return "guard", cleaned
 
 
@@ -115,7 +115,7 @@ def _ending(run_id: str, reader: JournalReader | None, why: str, cleaned: Cleane
     if reader is None:
         beginning = journal_preamble(run_id, boot_id() or "unknown", time.time_ns(), now, b"{}")
     elif why == "host" and reader.facts:
-        now = reader.facts[-1].at_ns  # another boot's clock: what is known is only that it came after
+        now = reader.facts[-1].at_ns  # the clock of another boot: we know only that the end came after the last fact
     facts = reader.facts if reader is not None else []
     parts = [encode_fact("lost", {"why": why}, at_ns=now)]
     if not any(fact.kind == "tree" for fact in facts):
@@ -127,7 +127,7 @@ def _ending(run_id: str, reader: JournalReader | None, why: str, cleaned: Cleane
 
 
 def _survivor(pid: int) -> dict[str, object]:
-    # With its start: as long as this very process lives, the run is not forgotten.
+    # With its start time: as long as this very process lives, `prune` keeps the run.
     identity = read_identity(pid)
     ticks = 0 if identity is None else identity.start_ticks
     return {"pid": pid, "start_ticks": ticks, "state": "?", "wait_channel": None, "error": 0}

@@ -1,4 +1,4 @@
-"""Removing ended runs in steps that survive a crash, and finding directories that were never finished."""
+"""Removing ended runs in steps that survive a crash, and finding half-written run directories."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def begin(state: StateDirectory, run_id: str) -> int:
-    """Take an ended run away: from here on it is not found any more; returns the bytes that were freed. OSError.
+    """Remove an ended run's directory; returns the bytes freed. From here on readers do not find the run. OSError.
 
-    Its mark is set first, so whoever reads `live` next finishes what a crash leaves: the rest of the directory, the row
-    in the index, the mark (`finish`).
+    The run's mark is set first. After a crash, the next reader of `live` removes what is left: the rest of the
+    directory, the row in the index, and the mark (`finish`).
     """
     state.mark_live(run_id)
     gone = state.hidden_path(run_id, "gone")
-    remove(gone)  # of somebody who died here
+    remove(gone)  # left by a process that died at this point
     try:
         os.rename(state.run_path(run_id), gone)
     except FileNotFoundError:
@@ -29,14 +29,14 @@ def begin(state: StateDirectory, run_id: str) -> int:
 
 
 def finish(state: StateDirectory, run_id: str) -> None:
-    """The index has no row of this missing run any more."""
+    """Remove the rest of a removed run, and its mark. Call this when the index has no row of the run any more."""
     remove(state.hidden_path(run_id, "gone"))
     state.unmark_missing(run_id)
 
 
 def find_abandoned(state: StateDirectory, older_than_s: float = 60.0) -> list[str]:
-    """Directories that were never finished: their maker died. The names, to be removed with `remove`."""
-    limit = time.time() - older_than_s  # its maker may be between two steps; nobody is for a minute
+    """The paths of half-written run directories whose launcher died. `run_directory.remove` removes them."""
+    limit = time.time() - older_than_s  # a live launcher may be between two steps, but not for a minute
     with os.scandir(state.runs_path) as entries:
         hidden = [entry.path for entry in entries if entry.name.startswith(".new-")]
     return [path for path in hidden if _is_older(path, limit) and not _is_being_made(path)]
@@ -46,7 +46,7 @@ def _is_older(path: str, limit: float) -> bool:
     try:
         return os.lstat(path).st_mtime < limit
     except FileNotFoundError:
-        return False  # finished meanwhile
+        return False  # its launcher has finished it meanwhile
 
 
 def _is_being_made(path: str) -> bool:

@@ -1,12 +1,12 @@
-"""One run's directory: made whole or not at all, and able to say whether its guard lives.
+"""A run's directory: make it atomically, tell whether its guard is alive, connect to the guard.
 
-Making one. Everything is prepared under a name of its own (`runs/.new-RUN_ID`) and renamed when the journal has its
-beginning and its lock. So a directory in `runs` always holds a journal that says what was asked for.
+Making a directory. The launcher fills `runs/.new-RUN_ID` and renames it when the journal has its beginning and its
+lock. So a directory in `runs` always holds a journal with the run's spec.
 
-Alive or not. The guard holds a lock on the journal's first byte as long as it lives; the launcher holds one on the
-second byte, on the open file that the guard inherits. Order that is guaranteed: launcher's lock, rename, guard started,
-guard's lock, first fact of the guard. Hence a journal without any fact of a guard is "starting" while the second byte
-is locked, and in every other case only the first byte counts: it is free exactly when there is no guard any more.
+Alive or not. The guard locks the journal's first byte for as long as it lives. The launcher locks the second byte, on
+the open file that the guard inherits. The guaranteed order is: launcher's lock, rename, guard started, guard's lock,
+first fact of the guard. So a journal without a guard's fact is "starting" while the second byte is locked. In every
+other case only the first byte counts: it is free exactly when the guard is gone.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _GUARD_BYTE, _LAUNCHER_BYTE = 0, 1
 
 
 class PreparedDirectory(NamedTuple):
-    """A new run directory with what its guard is to inherit. Whoever holds it closes it."""
+    """A new run directory, with the descriptors that its guard inherits. The launcher closes it."""
 
     path: str
-    journal: int  # the writing side, which carries the launcher's lock: closed as soon as the guard has it
+    journal: int  # writable, and carries the launcher's lock: closed as soon as the guard has inherited it
     listener: socket
     directory: int
 
     def close(self) -> None:
-        """Close all of it."""
+        """Close all descriptors."""
         os.close(self.journal)
         self.listener.close()
         os.close(self.directory)
@@ -48,8 +48,8 @@ class PreparedDirectory(NamedTuple):
 def prepare(state: StateDirectory, spec: RunSpec, beginning: bytes) -> PreparedDirectory:
     """Make the directory of a run that is about to start.
 
-    RunExistsError: the id is taken. StateError: the directory cannot be written. In each case nothing is left, or the
-    error names what could not be removed.
+    RunExistsError: the id is taken. StateError: the directory cannot be written. After an error nothing is left of the
+    run, or the error names what could not be removed.
     """
     run_id = spec.run_id
     path, hidden = state.run_path(run_id), state.hidden_path(run_id, "new")
@@ -78,8 +78,8 @@ def prepare(state: StateDirectory, spec: RunSpec, beginning: bytes) -> PreparedD
         taken = RunExistsError(
             "there is a run of this id already", run_id=run_id, remedy="choose another id, or leave it out"
         )
-        if opened:  # else somebody else is making this very run, and the directory is theirs
-            take_back(state, run_id, hidden, taken, unmark=False)  # the mark is that of the run which has the id
+        if opened:  # else another process is making this very run, and the directory is its own
+            take_back(state, run_id, hidden, taken, unmark=False)  # the mark belongs to the run that has the id
         raise taken from None
     return PreparedDirectory(path, journal, listener, directory)
 
@@ -99,13 +99,13 @@ def take_back(state: StateDirectory, run_id: str, path: str, failure: HoldfastEr
 
 
 def discard(state: StateDirectory, run_id: str) -> None:
-    """Remove a run that was prepared and never started. OSError."""
+    """Remove a run that was prepared and never started. OSError: it cannot be removed."""
     remove(state.run_path(run_id))
     state.unmark_live(run_id)
 
 
 def remove(path: str) -> int:
-    """Remove a run directory with all that is in it; returns the bytes that were freed. A missing one is fine."""
+    """Remove a run directory and its content; returns the bytes freed. A missing directory is fine. OSError."""
     freed = 0
     try:
         for name in _names_in(path):
@@ -114,11 +114,11 @@ def remove(path: str) -> int:
                 freed += os.lstat(inner).st_blocks * 512
                 os.unlink(inner)
             except FileNotFoundError:
-                continue  # two are at it: each counts what it removed itself
+                continue  # another process removes the same run: each counts what it removed itself
             except (IsADirectoryError, PermissionError):
                 if not os.path.isdir(inner):
                     raise
-                freed += remove(inner)  # nothing of ours makes one
+                freed += remove(inner)  # not made by Holdfast
         os.rmdir(path)
     except FileNotFoundError:
         pass
@@ -126,7 +126,7 @@ def remove(path: str) -> int:
 
 
 def _names_in(path: str) -> tuple[str, ...] | list[str]:
-    """What to remove from a run directory."""
+    """The names of the files in a run directory, also when no descriptor is left to list it."""
     try:
         return os.listdir(path)
     except OSError as error:
@@ -138,7 +138,7 @@ def _names_in(path: str) -> tuple[str, ...] | list[str]:
 
 
 def disk_bytes(path: str) -> int:
-    """What a run directory takes on disk, as far as it is there: a socket or all of it may go while we look."""
+    """The bytes that a run directory takes on disk. Files, or the whole directory, may disappear meanwhile."""
     total = 0
     try:
         for name in os.listdir(path):
@@ -152,31 +152,31 @@ def disk_bytes(path: str) -> int:
 
 
 def open_journal(path: str, *, write: bool = False) -> int:
-    """The journal in this run directory. OSError when it is not there."""
+    """Open the journal in this run directory. OSError: it is not there."""
     return os.open(os.path.join(path, JOURNAL), (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC)
 
 
 def guard_state(journal: int, *, has_facts: bool) -> str:
-    """`alive`, `starting` or `gone`. `has_facts`: whether the journal holds any fact of a guard, read *before* this."""
+    """The guard is `alive`, `starting` or `gone`. `has_facts`: a read *before* this call found a fact of the guard."""
     if is_locked(journal, _GUARD_BYTE):
         return "alive"
     return "starting" if is_starting(journal, has_facts=has_facts) else "gone"
 
 
 def is_starting(journal: int, *, has_facts: bool) -> bool:
-    """Whether a launcher, or the guard it has just started, is still on its way to the first fact."""
+    """Whether a launcher, or the guard it has just started, has yet to write the first fact."""
     return not has_facts and is_locked(journal, _LAUNCHER_BYTE)
 
 
 def take_over(journal: int) -> bool:
-    """Take the guard's lock for as long as this (writable) descriptor is open; False while somebody else has it."""
+    """Take the guard's lock until this (writable) descriptor is closed; False while another process has it."""
     return lock(journal, _GUARD_BYTE)
 
 
 def drop_socket(path: str) -> bool:
-    """Remove the socket of an ended run whose guard did not come to that; False while the guard is on its way out.
+    """Remove the socket of an ended run whose guard did not remove it; False while the guard is still exiting.
 
-    A guard writes its end and then takes its socket away. One that is killed in between leaves it.
+    A guard first writes the end of its run and then removes its socket. A guard that is killed in between leaves it.
     """
     name = os.path.join(path, SOCKET)
     if not os.path.lexists(name):
@@ -184,24 +184,24 @@ def drop_socket(path: str) -> bool:
     try:
         journal = open_journal(path)
     except OSError:
-        return True  # no run any more: it is being removed, socket and all
+        return True  # the run is being removed, with its socket
     try:
         if is_locked(journal, _GUARD_BYTE):
             return False
         os.unlink(name)
     except OSError:
-        pass  # somebody else was faster, or it is not ours to remove: the doctor tells
+        pass  # another process was faster, or it belongs to another user: the doctor reports it
     finally:
         os.close(journal)
     return True
 
 
 def connect(path: str) -> socket:
-    """A connection to the run's guard. OSError when nobody listens there."""
+    """Connect to the run's guard. OSError: no guard listens there."""
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC)
     try:
-        connection.setblocking(False)  # a guard that is stopped accepts nobody, and its queue may be full: EAGAIN
+        connection.setblocking(False)  # a stopped guard accepts nothing, and its queue may be full: EAGAIN
         connection.connect(_socket_name(directory))
         connection.setblocking(True)
     except BaseException:
@@ -234,6 +234,6 @@ def _rename_new(hidden: str, path: str) -> None:
 
 
 def write_whole(fd: int, data: bytes, offset: int) -> None:
-    """Write all of it there. OSError: also when only a part had room."""
+    """Write all of `data` at this offset. OSError, also when only a part of it had room."""
     if os.pwrite(fd, data, offset) != len(data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -1,9 +1,9 @@
-"""Sessions: closing one refuses every later start and ends every run that is there.
+"""Sessions: close one, so that it refuses later starts and all its runs end.
 
-The protocol. Closing first makes the mark (`STATE/sessions/NAME`), then lists the live runs. Starting first makes the
-run's directory, which is then listed, and then looks for the mark (`check_open`). Whatever the order of the four steps,
-one of the two sees the other: a start that does not see the mark is seen by the listing. There is no reopening: a mark
-that goes away again would let a slow start slip through.
+The protocol. The closer first makes the mark (`STATE/sessions/NAME`), then lists the live runs. A starter first makes
+the run's directory, which puts it on the list, and then looks for the mark (`check_open`). In whatever order these four
+steps happen, one side sees the other: if the starter does not see the mark, the closer sees the run. A session cannot
+be reopened: if a mark could disappear, a slow start could slip through.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEPT = 150
 
 
 class ClosedSession(NamedTuple):
-    """A session that takes no more runs."""
+    """A closed session: it takes no more runs."""
 
     name: str
     closed_at_ns: int
@@ -34,7 +34,7 @@ class ClosedSession(NamedTuple):
 
 
 class SessionClosing(NamedTuple):
-    """What closing a session did: every run that was live, and what could not even be looked at."""
+    """The result of closing a session: a result for each live run, and a sentence for each run that cannot be read."""
 
     session: str
     runs: tuple[StopResult, ...]
@@ -46,8 +46,8 @@ class SessionClosing(NamedTuple):
 
 
 def file_name(session: str) -> str:
-    """The name of the session's mark: percent-encoded, and when that is too long, its beginning and a digest."""
-    # Also what other places allow (dots, tildes): no hidden files, and `~` is free to separate the digest.
+    """The file name of the session's mark: percent-encoded, and when that is too long, shortened with a digest."""
+    # Dots and tildes are encoded, too: so no mark is a hidden file, and `~` can separate the digest.
     encoded = "".join(
         character if character in _PLAIN else "".join(f"%{byte:02X}" for byte in character.encode())
         for character in session
@@ -67,7 +67,10 @@ def is_closed(state: StateDirectory, session: str) -> bool:
 
 
 def check_open(state: StateDirectory, session: str | None, run_id: str) -> None:
-    """For whoever starts a run, *after* its directory is made. SessionClosedError: discard the run again."""
+    """Refuse a start in a closed session; called *after* the run directory is made.
+
+    SessionClosedError: the caller discards the run.
+    """
     if session is not None and is_closed(state, session):
         raise SessionClosedError(
             f"the session {session!r} is closed and takes no more runs",
@@ -77,9 +80,9 @@ def check_open(state: StateDirectory, session: str | None, run_id: str) -> None:
 
 
 def list_closed(state: StateDirectory) -> list[ClosedSession]:
-    """The closed sessions, the latest first. A mark that cannot be read still counts: it is shown by its file name."""
+    """All closed sessions, the latest first. If a mark cannot be read, its file name stands for the session's name."""
     try:
-        # `.new`: a mark that is being made, or whose maker died.
+        # `.new`: a mark that is being written, or whose writer died.
         names = [name for name in os.listdir(state.sessions_path) if not name.endswith(".new")]
     except OSError as error:
         raise state_error(error, state.sessions_path) from None
@@ -88,7 +91,7 @@ def list_closed(state: StateDirectory) -> list[ClosedSession]:
 
 
 def mark_closed(state: StateDirectory, session: str, reason: str = "") -> None:
-    """Refuse every later start. The first mark stays. StateError when it cannot be made: then nothing is refused."""
+    """Mark a session as closed, which refuses later starts. An existing mark stays. StateError: no mark is made."""
     path = os.path.join(state.sessions_path, file_name(session))
     if os.path.exists(path):
         return
@@ -100,9 +103,10 @@ def mark_closed(state: StateDirectory, session: str, reason: str = "") -> None:
 
 
 def close(state: StateDirectory, session: str, *, reason: str = "", now: bool = False) -> SessionClosing:
-    """Close the session and end its runs, newest first; returns when each is over or its bound has passed.
+    """Close the session and stop its runs, newest first. Returns when each run is over, or its bound has passed.
 
-    Closing a closed session ends what is still there. StateError: the mark could not be made, and nothing was stopped.
+    Closing a closed session again stops the runs that are still live. StateError: the mark could not be made, and no
+    run was stopped.
     """
     from .parallel_stop import stop_all
 
@@ -114,7 +118,7 @@ def close(state: StateDirectory, session: str, *, reason: str = "", now: bool = 
 
 
 def live_runs(state: StateDirectory, session: str) -> tuple[list[str], list[str]]:
-    """The runs of the session that are not over, newest first; and a sentence for each run that cannot be read."""
+    """The ids of the session's live runs, newest first, and a sentence for each run that cannot be read."""
     from .record import RunRecord
 
     found, problems = [], []
@@ -126,7 +130,7 @@ def live_runs(state: StateDirectory, session: str) -> tuple[list[str], list[str]
                 if asked.get("session") == session and not record.reader.ended:
                     found.append((record.begun_ns, run_id))
         except HoldfastError as error:
-            if state.has(run_id):  # otherwise it is not made yet (and will see the mark), or was discarded
+            if state.has(run_id):  # otherwise its start is not that far yet (and will see the mark), or was discarded
                 problems.append(str(error))
         except OSError as error:
             problems.append(str(state_error(error, state.run_path(run_id), run_id)))
@@ -134,7 +138,7 @@ def live_runs(state: StateDirectory, session: str) -> tuple[list[str], list[str]
 
 
 def counts(runs: Iterable[StopResult]) -> dict[str, int]:
-    """How many of them ended in which way."""
+    """How many of these runs ended `confirmed`, with `survivors`, or `unknown`."""
     found = {"confirmed": 0, "survivors": 0, "unknown": 0}
     for run in runs:
         found[run.how] += 1

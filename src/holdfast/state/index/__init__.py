@@ -1,1 +1,1 @@
-"""History: every ended run in one SQLite file, made from the journals alone."""
+"""The index: the history of ended runs in one SQLite file, made from the journals."""

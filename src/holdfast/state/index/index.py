@@ -1,14 +1,15 @@
-"""The history of a state directory: every ended run in one SQLite file, made from the journals and from nothing else.
+"""The index of a state directory: refresh it from the journals, look up ended runs, replace a damaged file.
 
-Catching up. A run's mark is in `live` until its end is here. `refresh` reads the marked runs, finishes those whose
-guard is gone, writes those that ended in one transaction, and takes their marks only after the commit. A crash in
-between does it again; two at once do the same thing twice. So nothing that starts or ends a run waits for this file.
+Refreshing. A run's mark stays in `live` until the index has the run's end. `refresh` reads the marked runs, finishes
+the runs whose guard is gone, writes all ended runs in one transaction, and removes their marks after the commit. After
+a crash in between, the next refresh does it again; two refreshes at once do the same work twice. So no process that
+starts or ends a run waits for this file.
 
-Replacing. An index that is missing, damaged or not ours is moved aside and made again, aside too, then renamed into its
-place. SQLite must not be working on a file that changes its name, so every operation holds `index.lock` shared, and
-replacing holds it exclusively; each operation first compares the file's identity with the one it has open. Whoever
-committed to the old file while a new one was made reads that the file is another one, and does it again, before it
-takes any mark out of `live`.
+Replacing. An index that is missing, damaged or not ours is moved aside. A new one is made under another name and
+renamed into place. SQLite must not work on a file whose name changes. So every operation holds `index.lock` shared, and
+a replacement holds it exclusively. Each operation first compares the identity of the file with the one it has open. A
+process that committed to the old file while a new one was made notices that the file has changed, and repeats its
+operation before it removes any mark from `live`.
 """
 
 from __future__ import annotations
@@ -35,25 +36,25 @@ if TYPE_CHECKING:
     from typing import Self
 
 T = TypeVar("T")
-# `list` is a method below, and within the class it would be taken for the type.
+# `Index.list` is a method, and inside the class the name `list` would mean that method.
 Entries: TypeAlias = list[RunSummary]
 RunIds: TypeAlias = list[str]
 Rows: TypeAlias = list[Any]
-_BATCH = 500  # runs per transaction: bounds memory and how long other writers wait
+_BATCH = 500  # runs per transaction: bounds the memory, and how long other writers wait
 
 
 class SummaryPage(NamedTuple):
-    """Some of the runs, newest first, and the cursor that continues after them; None at the end."""
+    """One page of runs, newest first, and the cursor of the next page; None on the last page."""
 
     entries: list[RunSummary]
     cursor: str | None
 
 
 class Index:
-    """An open index. What it had to do about a broken one is in `warnings`, for whoever talks to people.
+    """An open index. When it replaced a damaged file, `warnings` says so, for the caller to show.
 
-    StateError from every method: the index cannot be used now (no space, no permission, busy). StateVersionError: it is
-    a newer Holdfast's.
+    StateError from every method: the index cannot be used now (no space, no permission, busy). StateVersionError: a
+    newer Holdfast made it.
     """
 
     def __init__(self, state: StateDirectory) -> None:
@@ -66,15 +67,15 @@ class Index:
 
     @classmethod
     def open(cls, state: StateDirectory) -> Index:
-        """Open the index of this state directory, making it from the journals when it has none that is usable."""
+        """Open the index of this state directory. If it has no usable index, make one from the journals."""
         index = cls(state)
         index._run(lambda _connection: None)
         return index
 
-    # Catching up.
+    # Refreshing.
 
     def refresh(self) -> Entries:
-        """Take in every run that ended since; returns those that have not, or cannot be read, newest first."""
+        """Add all runs that ended since the last refresh; returns the live and the unreadable runs, newest first."""
         live: Entries = []
         run_ids = iter(self.state.live_ids())
         while batch := list(islice(run_ids, _BATCH)):
@@ -92,12 +93,12 @@ class Index:
         missing = [run_id for run_id, entry in found.items() if entry is None and self.state.is_missing(run_id)]
         if ended or missing:
             self._write(ended, missing)
-        # One that was removed while we read it: its row may have been dropped before ours was written. One that is
-        # removed from here on is dropped after ours.
+        # A run that was removed while we read it: its row may have been dropped before we wrote ours, so drop it again.
+        # If a run is removed from here on, its row is dropped after ours was written.
         if removed := [entry.run_id for entry in ended if self.state.is_missing(entry.run_id)]:
             self._write([], removed)
         for entry in ended:
-            # Without its mark nobody would look for anything it left. One whose guard is going is taken in again later.
+            # Without its mark nobody would find its socket. A run whose guard is still exiting is added again later.
             if run_directory.drop_socket(self.state.run_path(entry.run_id)):
                 self.state.unmark_live(entry.run_id)
         for run_id in [*missing, *removed]:
@@ -105,7 +106,7 @@ class Index:
         return [entry for entry in found.values() if entry is not None and not entry.final]
 
     def forget(self, run_ids: Iterable[str]) -> None:
-        """Drop these rows. For runs whose directory is gone; a rebuild brings back all others."""
+        """Drop the rows of these runs. Their directories must be gone, or the next rebuild brings the rows back."""
         self._write([], list(run_ids))
 
     def _write(self, ended: Entries, gone: RunIds) -> None:
@@ -119,7 +120,7 @@ class Index:
     # Looking things up.
 
     def get(self, run_id: str) -> RunSummary | None:
-        """The ended run of exactly this id."""
+        """The ended run of exactly this id; None when there is none."""
         found = self._select(_SQL["get"], {"run_id": run_id})
         return entry_of(found[0]) if found else None
 
@@ -129,7 +130,7 @@ class Index:
         return [run_id for (run_id,) in self._select(_SQL["prefix"], parameters)]
 
     def sessions(self) -> dict[str, tuple[int, int]]:
-        """Each session with ended runs: how many, and when the newest was begun."""
+        """Each session with ended runs: how many they are, and when the newest was begun."""
         return {session: (count, newest_ns) for session, count, newest_ns in self._select(_SQL["sessions"], {})}
 
     def count(self) -> int:
@@ -138,16 +139,16 @@ class Index:
         return found
 
     def sizes(self) -> Rows:
-        """Every ended run, newest first: id, when it was begun, bytes on disk, and how its tree ended."""
+        """All ended runs, newest first: id, time of its beginning, bytes on disk, and how its tree ended."""
         return self._select(_SQL["sizes"], {})
 
     def timings(self, since_ns: int, until_ns: int, limit: int) -> Rows:
-        """Ended runs begun within since..until, newest first: begun, status, duration, when queued, when started."""
+        """Ended runs begun within since..until, newest first: begun, status, duration, queued at, started at."""
         parameters = {"since_ns": since_ns, "until_ns": until_ns, "limit": limit}
         return self._select(_SQL["timings"], parameters)
 
     def list(self, filters: Filters | None = None, limit: int = 50, cursor: str | None = None) -> SummaryPage:
-        """A page of the ended runs, newest first. SpecError: the cursor is not one of ours."""
+        """One page of the ended runs that pass the filters, newest first. SpecError: the cursor is not one of ours."""
         rows = PageQuery(filters or Filters(), cursor).rows(self._select, limit + 1)
         entries = [entry_of(row) for row in rows[:limit]]
         more = len(rows) > limit and entries
@@ -159,7 +160,7 @@ class Index:
     # The file.
 
     def rebuild(self) -> int:
-        """Make the index again from the journals, whatever state it is in; returns how many runs it has then."""
+        """Make the index again from the journals, whatever its state; returns the number of runs in it."""
         try:
             with self._lock.exclusive():
                 self.close()
@@ -171,7 +172,7 @@ class Index:
         return self.count()
 
     def _run(self, operation: Callable[[sqlite3.Connection], T]) -> T:
-        """Do it on a usable index; one that turns out not to be is replaced, once or twice, and it is done again."""
+        """Do an operation on a usable index. If the index is damaged, replace it and do the operation again."""
         try:
             for _ in range(3):
                 for answer in self._try(operation):
@@ -185,7 +186,7 @@ class Index:
         )
 
     def _try(self, operation: Callable[[sqlite3.Connection], T]) -> tuple[T, ...]:
-        """The answer, or nothing when the index had to be replaced first."""
+        """The answer in a tuple; an empty tuple when the index was replaced, and the operation must be repeated."""
         seen = None
         try:
             with self._lock.shared():
@@ -193,7 +194,7 @@ class Index:
                 answer = operation(self._connected(seen))
                 if _identity(self.path) == seen:
                     return (answer,)
-            return ()  # removed behind our back: what was written went with it
+            return ()  # the file was replaced meanwhile, and what we wrote is lost
         except index_file.DamagedIndexError as error:
             why = str(error)
         except sqlite3.DatabaseError as error:
@@ -202,7 +203,7 @@ class Index:
             why = f"is damaged ({error})"
         self.close()
         with self._lock.exclusive():
-            if _identity(self.path) == seen:  # otherwise somebody else was faster
+            if _identity(self.path) == seen:  # otherwise another process has replaced it already
                 self._replace(why)
         return ()
 
@@ -216,7 +217,7 @@ class Index:
     def _replace(self, why: str) -> None:
         kept = rebuild.move_aside(self.path)
         made = rebuild.rebuild(self.state)
-        if kept or made.known:  # otherwise it was only not made yet
+        if kept or made.known:  # otherwise there was no index yet, which is no problem
             moved = f"; it was moved to {kept}" if kept else ""
             self.warnings.append(f"the index {self.path} {why}{moved}; made again from {made.ended} journals")
 

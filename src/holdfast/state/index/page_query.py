@@ -1,10 +1,10 @@
-"""A page of the index: which filter leads, and the statement that follows from it.
+"""The query for one page of ended runs: choose the leading filter, and build the SQL statement.
 
-Every filter has an index that ends in the order of the pages, so a page costs as many rows as it has, provided the
-index that is followed belongs to the filter that few runs pass. SQLite cannot know which that is: its statistics are
-averages over all values. So when there are several filters, each is asked for its newest hundred runs, which costs next
-to nothing. The one that has fewer leads, or else the one whose hundredth is the oldest; the others are only compared.
-What stays slow is two filters that each let many runs through and hardly any both: those have to be looked through.
+Every filter has a SQL index that ends in the order of the pages. So a page costs as many rows as it shows, provided
+that SQLite follows the index of the filter that the fewest runs pass. SQLite cannot know which filter that is: its
+statistics are averages over all values. So with several filters, we probe each one for its newest hundred runs, which
+costs next to nothing. The filter with fewer runs leads, or else the filter whose hundredth run is the oldest. The other
+filters are only compared. One case stays slow: two filters that each pass many runs, but hardly any run passes both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PROBED = 100
 
 
 class PageQuery:
-    """The runs that pass the filters, after a cursor. SpecError: the cursor is not one of ours."""
+    """The query for runs that pass the filters and come after a cursor. SpecError: the cursor is not one of ours."""
 
     def __init__(self, filters: Filters, cursor: str | None = None) -> None:
         self.filters = filters
@@ -43,14 +43,14 @@ class PageQuery:
             self.parameters["after_ns"], self.parameters["after_id"] = parse_cursor(cursor)
 
     def rows(self, select: Callable[[str, dict[str, Any]], list[Any]], limit: int) -> list[Any]:
-        """The first rows, newest first, at most `limit`."""
+        """The first `limit` rows, newest first."""
         found: list[Any] = []
         for text, parameters in self.statements(select):
             found += select(text, {**parameters, "limit": limit})
         return sorted(found, key=lambda row: (row[1], row[0]), reverse=True)[:limit]
 
     def statements(self, select: Callable[[str, dict[str, Any]], list[Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """One ordered statement for each status and cause: a single one with IN would have to sort all that match."""
+        """One ordered statement for each status and cause. A statement with IN would have to sort all that match."""
         for status, cause in product(self.filters.statuses or (None,), self.filters.causes or (None,)):
             own = {name: name for name, value in (("status", status), ("cause", cause)) if value is not None}
             parameters = {**self.parameters, "status": status, "cause": cause}
@@ -70,7 +70,7 @@ class PageQuery:
 
 
 def parse_cursor(cursor: str) -> tuple[int, str]:
-    """The place a cursor stands for. SpecError when it is none."""
+    """The time and run id that a cursor stands for. SpecError: the text is no cursor."""
     number, dot, run_id = cursor.partition(".")
     if not (dot and run_id and number.isascii() and number.isdigit() and len(number) < 20):
         remedy = "use the cursor of the page before, as it is"
@@ -92,7 +92,7 @@ def _lead(
     for key, piece in equal.items():
         text = _SQL["probe_label" if piece == "label" else "probe"].replace("{number}", key.removeprefix("label_"))
         count, oldest_ns = select(text.format(column=piece), {**parameters, "limit": _PROBED})[0]
-        # Of equals, a column is cheaper than a label, which costs a lookup for each row.
+        # Among equals a column is cheaper: a label costs a lookup for each row.
         ranks[key] = (count, oldest_ns if count == _PROBED else 0, piece == "label")
     return min(ranks, key=lambda key: ranks[key])
 
@@ -101,6 +101,6 @@ def _condition(key: str, piece: str, lead: str | None) -> str:
     if piece == "label":
         name = "where_label" if key == lead else "where_also_label"
         return _SQL[name].replace("{number}", key.removeprefix("label_"))
-    # A plus keeps SQLite from choosing this filter's index; a session's index by status is worth having.
+    # A plus keeps SQLite from choosing this filter's index. A session that leads has an index with the status in it.
     leads = key == lead or (key == "status" and lead == "session")
     return _SQL["where_column"].format(column=piece, plus="" if leads else "+")

@@ -1,9 +1,9 @@
-"""Removing old runs: by age, by count, by size on disk. Never a live one, and none of which a process is still alive.
+"""Pruning: remove old runs by age, by count, by size on disk; never a run with a live guard or a live process.
 
-Order, and what a crash leaves. Each run gets its mark in `live` back, then its directory is taken away, then its row,
-then the mark. The mark is the intent on record: the next `refresh` that finds one without a directory drops the row and
-the mark. So after a crash there is a row without a directory until the next refresh, and never a directory that nobody
-knows of. Only ended runs are in the index, and only runs of the index are candidates.
+Order, and what a crash leaves. Each run gets its mark in `live` again. Then its directory is removed, then its row in
+the index, then the mark. The mark records the intent: when the next `refresh` finds a mark without a directory, it
+drops the row and the mark. So after a crash the index may have a row without a directory until the next refresh, and
+there is never a directory that nobody knows of. Only runs in the index are candidates, and it has only ended runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BATCH = 200
 
 
 class PruneBounds(NamedTuple):
-    """What may stay: a run goes when any bound that is given says so. The newest ones stay longest."""
+    """The bounds of what may stay. A run is removed when any given bound says so, the oldest runs first."""
 
     age_s: float | None = None
     runs: int | None = None
@@ -31,7 +31,7 @@ class PruneBounds(NamedTuple):
 
 
 class PruneCandidate(NamedTuple):
-    """A run that goes, and what that frees."""
+    """A run to be removed, the bytes that this frees, and which bound says so."""
 
     run_id: str
     disk_bytes: int
@@ -39,7 +39,7 @@ class PruneCandidate(NamedTuple):
 
 
 class PruneResult(NamedTuple):
-    """What was removed, and what was not although a bound said so, with the reason."""
+    """The runs that were removed, and those that a bound named but that had to stay, each with the reason."""
 
     removed: tuple[str, ...]
     freed_bytes: int
@@ -47,7 +47,7 @@ class PruneResult(NamedTuple):
 
 
 def plan(index: Index, bounds: PruneBounds) -> list[PruneCandidate]:
-    """The runs that go, oldest first; nothing is changed. SpecError: no bound, or a negative one."""
+    """The runs that `prune` would remove, oldest first. SpecError: no bound is given, or a negative one."""
     if all(bound is None for bound in bounds):
         remedy = "give an age, a count or a size of what may stay"
         raise SpecError("nothing says what to prune", field="prune", remedy=remedy)
@@ -66,7 +66,7 @@ def plan(index: Index, bounds: PruneBounds) -> list[PruneCandidate]:
 
 
 def prune(index: Index, bounds: PruneBounds) -> PruneResult:
-    """Bring the index up to date, then remove what goes. Errors of one run keep that run and stop nothing."""
+    """Refresh the index, then remove the runs that the bounds name. A run that cannot be removed stops no other."""
     index.refresh()
     removed: list[str] = []
     kept: list[tuple[str, str]] = []
@@ -93,7 +93,7 @@ def prune(index: Index, bounds: PruneBounds) -> PruneResult:
 
 
 def _why(bounds: PruneBounds, number: int, total: int, *, is_old: bool) -> str | None:
-    """`number` newer runs there are, and `total` bytes with this one, those that go left out."""
+    """The bound that removes a run. `number` runs are newer; it and the newer runs that stay have `total` bytes."""
     if is_old:
         return "age"
     if bounds.runs is not None and number >= bounds.runs:
@@ -102,7 +102,7 @@ def _why(bounds: PruneBounds, number: int, total: int, *, is_old: bool) -> str |
 
 
 def _still_needed(index: Index, run_id: str) -> str | None:
-    """Why this run must stay: its guard lives, or one of the processes that survived it."""
+    """Why this run must stay: its guard is alive, or a process that survived the run is."""
     try:
         with RunRecord(index.state, run_id) as record:
             record.read()
@@ -115,5 +115,5 @@ def _still_needed(index: Index, run_id: str) -> str | None:
                 if is_alive(identity) is not False:
                     return f"process {identity.pid} survived it and is alive"
     except HoldfastError:
-        return None  # nothing can be read from it, and its guard is gone, or it would not be in the index
+        return None  # it cannot be read; its guard is gone, because the index has only ended runs
     return None

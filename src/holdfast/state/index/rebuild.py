@@ -1,8 +1,8 @@
-"""Making the index again from the journals. Whoever calls this holds the index's lock exclusively.
+"""The rebuild of the index from all journals. The caller holds the index lock exclusively.
 
-The new file is filled under another name, closed, and renamed. The old database goes first and its log after it: a
-crash in between leaves no database, which the next one who looks makes again; the other way round it would leave a
-database without the log that belongs to it, or worse, a log that belongs to another database.
+The new file is filled under another name, closed, and renamed into place. The old database is removed first, and its
+log after it. A crash in between leaves no database, and the next reader makes a new one. The other way round, a crash
+would leave a database without its log, or worse, a log that belongs to another database.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BATCH = 500
 
 
 def move_aside(path: str) -> str | None:
-    """Give an index that cannot be used another name, and say which; None when there is none."""
+    """Rename an unusable index; returns its new path, or None when there is no file."""
     kept = f"{path}.damaged-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid()}"
     moved = None
     for file in database.files(path):
@@ -37,20 +37,20 @@ def move_aside(path: str) -> str | None:
 
 
 class RebuildCounts(NamedTuple):
-    """How many ended runs the index has now, and how many of them an earlier index must have had."""
+    """How many ended runs the new index has, and how many of them (`known`) an earlier index must have had."""
 
     ended: int
     known: int
 
 
 def rebuild(state: StateDirectory) -> RebuildCounts:
-    """Make the index from every run directory.
+    """Make the index from all run directories.
 
-    A run that cannot be read is in it with its problem; a run that is not over gets its mark in `live`. OSError, and
-    sqlite3.Error, when the new file cannot be written: the old one is as it was.
+    A run that cannot be read gets a row with its problem. A run that is not over gets its mark in `live`. OSError,
+    sqlite3.Error: the new file cannot be written, and the old one is unchanged.
     """
     aside = f"{state.index_path}.new"
-    _remove(aside)  # of somebody who died here
+    _remove(aside)  # left by a rebuild that died
     ended: set[str] = set()
     live = set(state.live_ids())
     try:

@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 
 class SessionState(NamedTuple):
-    """A session as lists show it: how many of its runs live, how many have ended, and whether it is closed."""
+    """A session in a list: how many of its runs are live, how many have ended, and whether it is closed."""
 
     name: str
     live: int
     ended: int
-    newest_ns: int  # when its newest run was begun; 0: it had none
+    newest_ns: int  # when its newest run was begun; 0: it has none
     closed: ClosedSession | None
 
 
 def list_sessions(index: Index) -> list[SessionState]:
-    """Every session that has runs or is closed, the one with the newest run first. Brings the index up to date."""
+    """All sessions that have runs or are closed; the session with the newest run first. Refreshes the index."""
     live: dict[str, list[int]] = {}
     for entry in index.refresh():
         if isinstance(name := entry.report.get("session"), str):

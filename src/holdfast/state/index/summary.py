@@ -1,4 +1,4 @@
-"""One run as lists show it: read from its directory, or from the index. A broken run is an entry with a problem."""
+"""The summary of one run for lists: read it from the run directory; filters; a broken run has a problem."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR)
 
 
 class RunSummary(NamedTuple):
-    """A run in a list. `final`: nothing about it will change any more, so the index may have it."""
+    """A run in a list. `final`: nothing about it will change any more, so the index may hold it."""
 
     run_id: str
     begun_ns: int
@@ -35,12 +35,12 @@ class RunSummary(NamedTuple):
     stdin: Stdin = NO_STDIN
 
     def shown(self) -> dict[str, Any]:
-        """The report with what can only be seen now: `waiting_for_input`, null when it is over or cannot be known."""
+        """The report with `waiting_for_input` as it is now; null when the run is over, or it cannot be known."""
         return {**self.report, "waiting_for_input": self.stdin.is_waited_for()}
 
 
 class Filters(NamedTuple):
-    """Which runs are wanted; what is left out does not matter. Of several labels, a run has to have all."""
+    """Filters for runs; a filter that is not given passes every run. A run must have all given labels."""
 
     session: str | None = None
     parent: str | None = None
@@ -52,7 +52,7 @@ class Filters(NamedTuple):
     until_ns: int | None = None
 
     def matches(self, entry: RunSummary) -> bool:
-        """Whether this run is wanted: for those that are not in the index, which does the same in SQL."""
+        """Whether a run passes the filters. For runs that are not in the index; the index does the same in SQL."""
         report = entry.report
         own_labels = report.get("labels") or {}
         return (
@@ -70,11 +70,11 @@ class Filters(NamedTuple):
 
 
 def read_summary(state: StateDirectory, run_id: str) -> RunSummary | None:
-    """Read one run, finishing its record first if its guard is gone; None when there is no such run (yet).
+    """Read one run, and first finish its record if its guard is gone; None when the run does not exist (yet).
 
-    Whatever is wrong with it becomes a problem of this entry, except that we are out of descriptors or memory: OSError.
+    If something is wrong with the run, the summary has a problem. OSError: no descriptors or memory are left.
     """
-    for _ in range(2):  # a run that is being made appears, journal and all, between a look for its journal and the next
+    for _ in range(2):  # a run that is being made may appear, with its journal, just after the first try
         try:
             return _finished(state, run_id)
         except RunNotFoundError:
@@ -86,25 +86,25 @@ def read_summary(state: StateDirectory, run_id: str) -> RunSummary | None:
             if error.errno in _PASSING:
                 raise
             return broken_summary(state, run_id, f"it cannot be read: {error.strerror or error}", final=False)
-    # Nothing to read and nothing to wait for. Unless it is being removed at this very moment.
+    # The directory holds no journal and never will, unless the run is being removed at this moment.
     entry = broken_summary(state, run_id, _NO_JOURNAL, final=True)
     return entry if state.has(run_id) else None
 
 
 def read_live_summaries(state: StateDirectory) -> Iterator[RunSummary]:
-    """Every run whose end the index does not have yet, as it is now, without the index: nobody has to be waited for."""
+    """The summaries of all marked runs, as they are now. This does not use the index, so it waits for no lock."""
     for run_id in state.live_ids():
         if (entry := read_summary(state, run_id)) is not None:
             yield entry
 
 
 def newest_first(entries: Iterable[RunSummary]) -> list[RunSummary]:
-    """In the order of lists."""
+    """The runs in the order of lists: the newest first."""
     return sorted(entries, key=lambda entry: (entry.begun_ns, entry.run_id), reverse=True)
 
 
 def broken_summary(state: StateDirectory, run_id: str, problem: str, *, final: bool) -> RunSummary:
-    """The entry of a run that cannot be read. Final only when no guard is there: it may be a newer Holdfast's."""
+    """The summary of a run that cannot be read. Final only without a guard: a newer Holdfast may be writing it."""
     path = state.run_path(run_id)
     guard, begun_ns, size, on_disk = "gone", 0, 0, 0
     try:
@@ -117,7 +117,7 @@ def broken_summary(state: StateDirectory, run_id: str, problem: str, *, final: b
         finally:
             os.close(journal)
     except OSError:
-        pass  # the problem is on record already
+        pass  # the summary names the problem already
     report = _marked(_nothing(run_id), problem)
     return RunSummary(run_id, begun_ns, report, problem, size, on_disk, guard, final and guard == "gone")
 
@@ -128,7 +128,7 @@ def _finished(state: StateDirectory, run_id: str) -> RunSummary:
         if entry.guard != "gone" or entry.final:
             return entry
     except JournalDamagedError:
-        pass  # not even the beginning of a journal: perhaps it can be given an end all the same
+        pass  # not even the beginning is readable; `recovery` may still put a journal with an end in its place
     recovery.finish(state, run_id)
     return _read(state, run_id)
 
@@ -140,11 +140,11 @@ def _read(state: StateDirectory, run_id: str) -> RunSummary:
         try:
             report = record.report()
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            # Its frames are whole, but no Holdfast wrote what is in them. One such run must not stop the others.
+            # The frames are whole, but no Holdfast wrote their content. One such run must not stop the others.
             message = f"what its journal says makes no sense ({type(error).__name__}: {error})"
             raise JournalDamagedError(message, run_id=run_id, remedy="look who wrote it; prune removes it") from None
         problem = _problem(record, report.get("run_id"))
-        report["run_id"] = run_id  # the directory's name is what it is found by
+        report["run_id"] = run_id  # readers find a run by the name of its directory
         return RunSummary(
             run_id,
             record.begun_ns,

@@ -1,4 +1,4 @@
-"""Entries to rows of the index and back."""
+"""Rows of the index: write run summaries, and read them back."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _AS_REPORTED = (
     *("started_at", "verdict_at", "settled_at", "duration_s", "tree", "containment"),
 )
 _LARGEST = (1 << 63) - 1
-_ARGV_SHOWN = 1024  # characters; all of it is in the report
+_ARGV_SHOWN = 1024  # characters; the report has the whole command
 
 
 def put(connection: sqlite3.Connection, entries: Iterable[RunSummary]) -> None:
-    """Write these runs, replacing what is there of them. Within a transaction of the caller's."""
+    """Write these runs, replacing their old rows. The caller has begun a transaction."""
     runs, reports, labels = [], [], []
     for entry in entries:
         runs.append(_row(entry))
         reports.append({"run_id": entry.run_id, "report": json.dumps(entry.report)})
         own = (entry.report.get("labels") or {}).items()
         labels += [(_plain(label), _plain(value) or "", entry.begun_ns, entry.run_id) for label, value in own]
-    connection.executemany(_SQL["forget"], [(run["run_id"],) for run in runs])  # with its report and labels
+    connection.executemany(_SQL["forget"], [(run["run_id"],) for run in runs])  # and its report and labels
     connection.executemany(_SQL["put_run"], runs)
     connection.executemany(_SQL["put_report"], reports)
     connection.executemany(_SQL["put_label"], labels)
 
 
 def entry_of(row: tuple[Any, ...]) -> RunSummary:
-    """The entry of a row as `page` and `get` select it."""
+    """The summary in a row that the statements `page` and `get` select."""
     run_id, begun_ns, report, problem, journal_bytes, disk_bytes = row
     return RunSummary(run_id, begun_ns, json.loads(report), problem, journal_bytes, disk_bytes)
 
@@ -59,7 +59,7 @@ def _row(entry: RunSummary) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> str | int | float | None:
-    """The value as SQLite can hold it. A journal that no Holdfast wrote may have anything where a name belongs."""
+    """The value in a type that SQLite can hold. A journal that no Holdfast wrote may hold any type for a name."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()  # no lone surrogates
     if isinstance(value, int):

@@ -1,1 +1,1 @@
-"""Upkeep of a state directory: orphans, lost runs, repairs, and the sweep that looks for them."""
+"""Upkeep of a state directory: orphans, lost runs, stale sockets, and the sweep that clears them."""

@@ -1,4 +1,4 @@
-"""Who looks after a run: its guard, wherever that is, or nobody any more."""
+"""The census of guards: which runs have a live guard, and which run a process belongs to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _TOKEN = f"\0{RUN_ID}=".encode()
 
 
 class GuardCensus:
-    """Asked once for each run; guards are looked for when this is made. So make it after the processes were listed."""
+    """The state of each run's guard, read once per run.
+
+    It lists the live guards when it is made. So make it after the processes have been listed (see orphans.py).
+    """
 
     def __init__(self, state: StateDirectory | None) -> None:
         self._state = state
@@ -30,38 +33,38 @@ class GuardCensus:
         self._known: dict[str, str] = {}
 
     def of(self, run_id: str) -> str:
-        """`alive`, `lost` (no end on record), `ended`, `left` (on purpose), or `unknown` to this state directory."""
+        """`alive`, `lost` (no end on record), `ended`, `left` (its stragglers may stay), or `unknown` here."""
         if run_id not in self._known:
-            self._known[run_id] = _account(self._state, run_id)
+            self._known[run_id] = _guard_of(self._state, run_id)
         return self._known[run_id]
 
     def is_orphaned(self, run_id: str) -> bool:
-        """Whether nobody looks after what is left of this run. Our own run never is: we would end ourselves."""
+        """Whether the run has no guard. Our own run is never orphaned: we would end ourselves."""
         if run_id in self._guards or run_id == self._own:
             return False
         return self.of(run_id) in ("lost", "ended", "unknown")
 
 
 def live_guards() -> frozenset[str]:
-    """The ids of the runs whose guards are alive and can be seen, of every state directory and of none."""
+    """The ids of all runs with a live, visible guard, in any state directory or in none."""
     found: set[str] = set()
     for pid in all_pids():
         words = read_proc(f"{pid}/cmdline").split(b"\0")  # empty for a zombie
-        if words[0] == _GUARD:  # its first run, whose name its cgroup has, and the present one, if it is another
+        if words[0] == _GUARD:  # its first run, which names its cgroup, and its present run, if that is another one
             found.update(os.fsdecode(word.strip()) for word in words[1:3] if word.strip())
     return frozenset(found)
 
 
 def token_of(pid: int) -> str | None:
-    """The run that the environment of this process names; None when it names none, or cannot be seen."""
+    """The run id in the environment of this process; None when it has none, or is hidden."""
     _, found, rest = environment_of(pid).partition(_TOKEN)
     try:
         return check_run_id(os.fsdecode(rest.partition(b"\0")[0])) if found else None
     except SpecError:
-        return None  # somebody else's variable
+        return None  # another program uses this variable
 
 
-def _account(state: StateDirectory | None, run_id: str) -> str:
+def _guard_of(state: StateDirectory | None, run_id: str) -> str:
     if state is None or not state.has(run_id):
         return "unknown"
     try:
@@ -78,4 +81,4 @@ def _account(state: StateDirectory | None, run_id: str) -> str:
     except RunNotFoundError:
         return "unknown"
     except OSError:
-        return "alive"  # it cannot be known, so nothing is done
+        return "alive"  # unknown, so that nothing is done to the run

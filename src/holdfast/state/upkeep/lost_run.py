@@ -1,4 +1,4 @@
-"""A lost run: finish its record, and say in words what became of its processes."""
+"""Finishing a lost run, and a sentence about what became of its processes."""
 
 from __future__ import annotations
 

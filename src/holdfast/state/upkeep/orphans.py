@@ -1,20 +1,23 @@
-"""Processes of runs that nobody looks after any more: found by their token or their cgroup, ended by identity.
+"""Orphans: processes of runs without a guard, found by token or cgroup, and killed by identity.
 
-Who belongs to a run. A process whose environment at its start carried HOLDFAST_RUN_ID, or that is in a cgroup
-`holdfast-RUN_ID` in one of the places where we would make them. The second kind counts for a run of this state
-directory, or when the id is one that we make ourselves; a cgroup of any other name may be anybody's.
+Which processes belong to a run. A process belongs to a run if its environment at its start carried HOLDFAST_RUN_ID, or
+if it is in a cgroup `holdfast-RUN_ID` where Holdfast makes cgroups. The cgroup counts only for runs of this state
+directory, and for ids of the form that Holdfast makes: a cgroup of any other name may belong to another program.
 
-Who is looked after. A guard is found by its command line (`holdfast-guard RUN_ID`), wherever its journal is: runs of
-other programs are in no state directory. For runs of this one the lock on the journal counts as well. Candidates are
-collected first, guards after that, and then the candidates are looked at once more: a guard that ends in between ends
-its processes before itself, so what is still there was left.
+Which runs have a guard. A guard is found by its command line (`holdfast-guard RUN_ID`), wherever its journal is: a run
+of the library may have no state directory. For runs of this state directory the lock on the journal counts as well. We
+list the candidates first and the guards after that, and then check each candidate once more. A guard that ends in
+between ends its processes before itself, so a process that is still there was left behind.
 
-Who is never a target, besides PID 0, init and ourselves: our own run and our ancestors; what carries the token of the
-process at the top of its own family (the guard is then outside of this PID namespace, and alive for all we know); what
-a run left on purpose (`stragglers=leave`); and processes of other users, which are reported only.
+Which processes are never a target, besides PID 0, init and ourselves:
+- our own run and our ancestors;
+- a process whose topmost visible ancestor carries the same token: its guard is outside of this PID namespace, and may
+  be alive;
+- the stragglers that a run left on purpose (`stragglers=leave`);
+- processes of other users, which are only reported.
 
-Ending one. It is pinned by a pidfd, then its identity (PID, start time, boot) and its mark are compared once more, then
-SIGKILL goes to the pidfd: to the process that was found, or to nobody.
+Killing one. We open a pidfd, compare the identity (PID, start time, boot) and the mark once more, and send SIGKILL
+through the pidfd. So the signal reaches the process that was found, or no process.
 """
 
 from __future__ import annotations
@@ -40,28 +43,28 @@ _OWN_ID_LENGTH = 20
 
 
 class Orphan(NamedTuple):
-    """A live process without a guard. `known`: its run is of this state directory."""
+    """A live process whose run has no guard. `known`: the run is in this state directory."""
 
     identity: ProcessIdentity
     run_id: str
     command: str
-    evidence: str  # "environment" or "cgroup"; "record" when its run's journal has its identity
+    evidence: str  # "environment", "cgroup", or "record": the run's journal has its identity
     known: bool
     uid: int
 
     @property
     def pid(self) -> int:
-        """Its PID, for people."""
+        """The PID of the process."""
         return self.identity.pid
 
     @property
     def why_not(self) -> str | None:
-        """Why it is not ours to end; None when it is."""
+        """Why we may not kill it; None when we may."""
         return None if self.uid == os.geteuid() else f"it belongs to user {self.uid}"
 
 
 class ReapedOrphan(NamedTuple):
-    """What became of an orphan: `gone` (confirmed), `survivor`, or `refused` with the reason."""
+    """The result for one orphan: `gone` (confirmed), `survivor`, or `refused` with the reason."""
 
     orphan: Orphan
     how: str
@@ -69,7 +72,7 @@ class ReapedOrphan(NamedTuple):
 
 
 class _MarkedProcess(NamedTuple):
-    """A process with marks of runs: its token, and its cgroups from the outside to the inside."""
+    """A process with marks of runs: its token, and its cgroups, the outermost first."""
 
     identity: ProcessIdentity
     token: str | None
@@ -77,23 +80,23 @@ class _MarkedProcess(NamedTuple):
 
 
 def find(state: StateDirectory | None) -> list[Orphan]:
-    """Every orphan that can be seen, by PID. What hides its environment and is in no cgroup of ours is not found."""
+    """All visible orphans, by PID. A process in no cgroup of ours that hides its environment is not found."""
     leaves = runs_by_member()
     candidates = [seen for pid in all_pids() if (seen := _look(pid, leaves.get(pid, ()))) is not None]
-    accounts = GuardCensus(state)  # after the candidates: see above
+    census = GuardCensus(state)  # after the candidates: see the module's docstring
     ours = _own_family()
     found = []
     for seen in candidates:
-        run_id = next((run_id for run_id in _ids(seen) if accounts.is_orphaned(run_id)), None)
+        run_id = next((run_id for run_id in _ids(seen) if census.is_orphaned(run_id)), None)
         if run_id is None or seen.identity.pid in ours or not is_safe_target(seen.identity.pid):
             continue
-        if _counts(seen, run_id, accounts) and not _is_rooted_in(seen, run_id) and is_alive(seen.identity) is True:
-            found.append(_orphan(seen, run_id, known=accounts.of(run_id) != "unknown"))
+        if _counts(seen, run_id, census) and not _is_rooted_in(seen, run_id) and is_alive(seen.identity) is True:
+            found.append(_orphan(seen, run_id, known=census.of(run_id) != "unknown"))
     return found
 
 
 def reap(orphans: Iterable[Orphan], *, within_s: float = 5.0) -> list[ReapedOrphan]:
-    """End these processes; blocks until they are gone or `within_s` is over. What goes wrong is in the answer."""
+    """Kill these processes; blocks until they are gone, or `within_s` is over. A failure is in the result."""
     deadline = time.monotonic() + within_s
     guards, ours = live_guards(), _own_family()
     results: list[ReapedOrphan] = []
@@ -113,7 +116,7 @@ def _look(pid: int, leaves: tuple[str, ...]) -> _MarkedProcess | None:
     if token is None and not leaves:
         return None
     identity = read_identity(pid)
-    # The mark before and after the identity: so they belong to one process.
+    # The same token before and after reading the identity: so both belong to one process.
     return None if identity is None or token_of(pid) != token else _MarkedProcess(identity, token, leaves)
 
 
@@ -126,14 +129,14 @@ def _orphan(seen: _MarkedProcess, run_id: str, *, known: bool) -> Orphan:
 
 
 def _ids(seen: _MarkedProcess) -> Iterator[str]:
-    """From the outside to the inside: what is in the cgroup of an orphaned run is its orphan, whatever it is itself."""
+    """The runs of a process, the outermost first: a nested run in the cgroup of an orphaned run is orphaned, too."""
     yield from seen.leaves
     if seen.token is not None and seen.token not in seen.leaves:
         yield seen.token
 
 
-def _counts(seen: _MarkedProcess, run_id: str, accounts: GuardCensus) -> bool:
-    if seen.token == run_id or accounts.of(run_id) != "unknown":
+def _counts(seen: _MarkedProcess, run_id: str, census: GuardCensus) -> bool:
+    if seen.token == run_id or census.of(run_id) != "unknown":
         return True
     return len(run_id) == _OWN_ID_LENGTH and set(run_id) <= set(ALPHABET)
 
@@ -153,7 +156,7 @@ def _refusal(orphan: Orphan, guards: frozenset[str], ours: frozenset[int]) -> st
 
 
 def _kill(orphan: Orphan) -> int | ReapedOrphan:
-    """SIGKILL, if it is still the same and still marked; the pidfd, to wait for its end."""
+    """Send SIGKILL if it is the same process and still marked; returns a pidfd to wait for its end, or the result."""
     try:
         pidfd = os.pidfd_open(orphan.pid)
     except ProcessLookupError:
@@ -161,10 +164,10 @@ def _kill(orphan: Orphan) -> int | ReapedOrphan:
     except OSError as error:
         return ReapedOrphan(orphan, "refused", os.strerror(error.errno or 0))
     try:
-        # Pinned. If this number is that process now, then so is what the pidfd means.
+        # The pidfd pins a process. If the PID is that of the orphan now, so is the pidfd.
         now = read_identity(orphan.pid)
         if now is None or is_same(now, orphan.identity) is False:
-            answer = ReapedOrphan(orphan, "gone")  # its number may be a stranger's, who is left alone
+            answer = ReapedOrphan(orphan, "gone")  # another process may have its PID now, and is left alone
         elif is_same(now, orphan.identity) is None or not _is_marked(orphan):
             answer = ReapedOrphan(orphan, "refused", "it does not carry the mark of its run any more")
         else:
@@ -180,7 +183,7 @@ def _kill(orphan: Orphan) -> int | ReapedOrphan:
 
 def _is_marked(orphan: Orphan) -> bool:
     if orphan.evidence == "record":
-        return True  # its guard wrote down who it is, and that has just been compared
+        return True  # the guard recorded its identity, which has just been compared
     if orphan.evidence == "environment":
         return token_of(orphan.pid) == orphan.run_id
     return orphan.run_id in runs_by_member().get(orphan.pid, ())

@@ -1,12 +1,12 @@
-"""The sweep of a long-lived owner: every half minute it does what a reader would do when it came by.
+"""The sweep of a state directory, which a long-lived owner does every half minute.
 
-Per pass: runs whose guard is gone get their end, stale sockets and half-written directories go, orphans are found, and
-the index takes in what ended. Orphans of this state directory's runs are ended; those of others are only reported,
-because somebody else may be about to look after them.
+One pass finishes runs whose guard is gone, removes stale sockets and half-written directories, kills orphans, and
+refreshes the index. Orphans of this state directory's runs are killed. Orphans of other runs are only reported, because
+another owner may be about to handle them.
 
-Nothing is silent and nothing stops the rest: whatever fails is a warning with the run's id, through the logger
-`holdfast`, once for as long as it stays the same. A pass may run beside other passes, readers and starts: everything it
-does is safe to be done twice, or by somebody else first.
+No failure is silent, and no failure stops the rest of a pass: it becomes a warning with the run's id, through the
+logger `holdfast`, once for as long as it stays the same. A pass may run beside other passes, readers and starts: all of
+its steps are safe to be done twice, or by another process first.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 INTERVAL_S = 30.0
-_KILL_S = 2.0  # what takes longer is a survivor, and tried again at the next pass
+_KILL_S = 2.0  # a process that takes longer is a survivor, and the next pass tries again
 _log = logging.getLogger("holdfast")
 
 
 class SweepResult(NamedTuple):
-    """What one pass did: runs finished, things removed, orphans ended or only found, and what went wrong."""
+    """The result of one pass: runs finished, paths removed, orphans killed, orphans only found, and problems."""
 
     finished: tuple[str, ...]
     removed: tuple[str, ...]
@@ -46,7 +46,7 @@ class SweepResult(NamedTuple):
 
 
 class Sweeper:
-    """Sweeps one state directory. `sweep` is one pass and blocks; `run` repeats it until it is cancelled."""
+    """The sweeper of one state directory. `sweep` does one pass and blocks; `run` repeats it until it is cancelled."""
 
     def __init__(self, state: StateDirectory, *, age_s: float = 60.0) -> None:
         self.state = state
@@ -55,7 +55,7 @@ class Sweeper:
         self._problems: list[str] = []
 
     def sweep(self) -> SweepResult:
-        """One pass. Never raises for what is wrong with a run or the directory: that is in `problems`, and logged."""
+        """Do one pass. What fails for a run or the directory is logged, and is in `problems`; it is never raised."""
         self._problems = []
         finished, removed = self._runs()
         removed += self._half_written()
@@ -69,11 +69,11 @@ class Sweeper:
         return SweepResult(tuple(finished), tuple(removed), tuple(reaped), tuple(strangers), problems)
 
     async def run(self, interval_s: float = INTERVAL_S) -> None:
-        """Sweep now and then, in a thread: the event loop is not held up. Ends when it is cancelled."""
+        """Sweep every `interval_s` in a thread, so that the event loop is not blocked, until cancelled."""
         import anyio
 
         while True:
-            # Not abandoned when cancelled: a pass is bounded, and what it began is finished.
+            # A cancellation waits for the pass: a pass is bounded, and finishes what it began.
             await anyio.to_thread.run_sync(self.sweep)
             await anyio.sleep(interval_s)
 
@@ -93,9 +93,9 @@ class Sweeper:
                 if not record.read().unfinished:
                     return False
         except RunNotFoundError:
-            return False  # being made, or being removed
+            return False  # the run is being made, or being removed
         except JournalDamagedError:
-            pass  # finishing it puts another one in its place, if no guard is there
+            pass  # `finish` replaces it if no guard is there
         confirmed, what = finish(self.state, run_id)
         self._warn(f"its guard was lost: {what}", run_id)
         return confirmed
@@ -132,7 +132,7 @@ class Sweeper:
             return action()
         except (HoldfastError, OSError) as error:
             self._warn(f"could not {what}: {error}", run_id)
-        except Exception as error:  # noqa: BLE001 - a defect that one run brings out must not keep the others waiting
+        except Exception as error:  # noqa: BLE001 - a defect that one run triggers must not stop the other runs
             self._warn(f"could not {what}, which is a defect in Holdfast: {error!r}", run_id)
         return None
 

@@ -1,5 +1,5 @@
--- Every statement the index uses, by name. What is in braces is put in by page_query.py: other pieces of this file, names of
--- columns, numbers of parameters; never a value.
+-- All statements of the index, by name. page_query.py replaces the braces with other pieces of this file, names of
+-- columns and numbers of parameters; never with a value.
 
 -- name: put_run
 INSERT INTO runs (

@@ -1,7 +1,7 @@
--- The index as a fresh state directory gets it. A test shows that the migrations, one after another, lead here too.
+-- The schema of a new index. A test shows that the migrations, one after another, lead to the same schema.
 --
--- Everything is ordered by (begun_ns, run_id): the time a run was begun, which every run has, whether or not it ever
--- started. Each index ends in these two, so that a page of any filter is read in order and stops after its last row.
+-- Lists are ordered by (begun_ns, run_id). Every run has the time at which it was begun, whether or not it ever started.
+-- Each SQL index ends in these two columns, so SQLite reads a page of any filter in order and stops after its last row.
 
 CREATE TABLE runs (
     run_id TEXT NOT NULL PRIMARY KEY,
@@ -29,7 +29,7 @@ CREATE TABLE runs (
     argv TEXT
 ) STRICT;
 
--- Apart from the rows that are looked through: a report has kilobytes.
+-- Reports are apart from the rows that SQLite searches, because a report has kilobytes.
 CREATE TABLE reports (
     run_id TEXT NOT NULL PRIMARY KEY REFERENCES runs (run_id) ON DELETE CASCADE,
     report TEXT NOT NULL

@@ -25,7 +25,7 @@ CREATE TABLE runs (
     argv TEXT
 ) STRICT;
 
--- Apart from the rows that are looked through: a report has kilobytes.
+-- Reports are apart from the rows that SQLite searches, because a report has kilobytes.
 CREATE TABLE reports (
     run_id TEXT NOT NULL PRIMARY KEY REFERENCES runs (run_id) ON DELETE CASCADE,
     report TEXT NOT NULL
