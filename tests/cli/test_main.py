@@ -8,8 +8,8 @@ from importlib.metadata import version
 
 import pytest
 
-from holdfast.cli.commands.run import OPTIONS, spec_of
 from holdfast.cli.parsing.options import Option, UsageError, parse
+from holdfast.cli.parsing.run_options import OPTIONS, spec_of
 
 from .console import holdfast
 

@@ -9,6 +9,7 @@ _NUMBERS = {name: int(number) for name, number in vars(_signal).items() if name[
 # Platforms keep old second names (SIGCLD, SIGPOLL): understood, never shown.
 _NAMES = {number: name for name, number in sorted(_NUMBERS.items(), reverse=True)}
 _VALID = frozenset(int(number) for number in _signal.valid_signals())  # without those the C library keeps for itself
+STOPS = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT)  # each asks a program to end
 _FORMS = "use a name such as TERM or SIGTERM, or its number"
 
 

@@ -12,8 +12,8 @@ from ...values.errors import DaemonUnreachableError
 from ..lookup.daemon import ask
 from ..parsing.command import JSON, STATE_DIR, open_state, put, show_json
 from ..parsing.options import Option, Parsed, UsageError, parse, usage
-from .run import OPTIONS as OPTIONS_OF_RUN
-from .run import options_of
+from ..parsing.run_options import OPTIONS as OPTIONS_OF_RUN
+from ..parsing.run_options import options_of
 
 if TYPE_CHECKING:
     from ...client.posting import SubmitOptions

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ...journal.reader import JournalReader
 from ...runs.live import CHUNKS_BYTES
 from ...values.errors import RequestError
-from ..terminal.interrupts import STOPS
+from ...values.signals import STOPS
 from ..terminal.sink import Sink
 from .attached_input import AttachedInput
 

@@ -20,8 +20,9 @@ from ...journal.reader import JournalReader
 from ...runs.live import CHUNKS_BYTES
 from ...values.errors import RequestError
 from ...values.fast_imports import TYPE_CHECKING, signal
+from ...values.signals import STOPS
 from ..printing.messages import say
-from .interrupts import PASSED_ON, STOPS
+from .interrupts import PASSED_ON
 from .nesting import cause_of_signal
 from .sink import open_sinks
 

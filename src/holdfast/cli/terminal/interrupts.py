@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 
 from ...values.fast_imports import TYPE_CHECKING, signal
+from ...values.signals import STOPS
 
 if TYPE_CHECKING:
     from types import FrameType
 
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 _TAKEN = (*STOPS, *PASSED_ON, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)
 

@@ -6,8 +6,8 @@ import os
 import stat
 
 from ...values.fast_imports import signal
-from ..parsing.options import UsageError
-from ..terminal.interrupts import STOPS
+from ...values.signals import STOPS
+from .options import UsageError
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANKS = " \t"

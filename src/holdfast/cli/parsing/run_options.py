@@ -1,0 +1,130 @@
+"""The options of `run` and `submit`, and the spec of a run they stand for."""
+
+from __future__ import annotations
+
+import os
+
+from ...values.environment import STATE_DIR
+from ...values.fast_imports import TYPE_CHECKING
+from ...values.options import OPTIONS as SPEC_OPTIONS
+from ...values.spec_cache import new_spec
+from .options import Option, Parsed, UsageError, pair
+
+if TYPE_CHECKING:
+    from ...values.options import SpecOptions
+    from ...values.spec import RunSpec
+
+OPTIONS = (
+    Option("--timeout", "DURATION", "end the run after this long"),
+    Option("--max-timeout", "DURATION", "no extension goes past this"),
+    Option("--idle-timeout", "DURATION", "end the run after this long without activity"),
+    Option("--idle-counts", "KINDS", "what is activity: output,cpu,heartbeat (default output)"),
+    Option("--warn-before", "DURATION", "send a signal this long before the timeout"),
+    Option("--warn-signal", "SIGNAL", "that signal (default USR1)"),
+    Option("--grace", "DURATION", "from SIGTERM to SIGKILL (default 10s)"),
+    Option("--ladder", "RUNGS", "the signals of the end, such as INT:2s,TERM:8s,KILL"),
+    Option("--drain", "DURATION", "wait this long for output after the end (default 2s)"),
+    Option("--drain-idle", "DURATION", "and this long for more of it (default 250ms)"),
+    Option("--kill-wait", "DURATION", "how long SIGKILL may take (default 5s)"),
+    Option("--stragglers", "POLICY", "processes left after the command: kill, wait, leave (default kill)"),
+    Option("--cwd", "DIRECTORY", "where to run it"),
+    Option("--env", "NAME=VALUE", "set a variable", many=True),
+    Option("--env-file", "PATH", "set the variables of a file of NAME=VALUE lines", many=True),
+    Option("--env-keep", "PATTERN", "pass a variable on that is stripped by default", many=True),
+    Option("--env-drop", "PATTERN", "strip a variable", many=True),
+    Option("--stdin", "null|inherit|PATH", "the command's stdin (default inherit); with --detach null|pipe|PATH"),
+    Option("--pty", None, "give it a terminal (default: when stdin, stdout, stderr are one)"),
+    Option("--no-pty", None, "never give it a terminal"),
+    Option("--merge", None, "stderr goes to stdout, in the order of writing"),
+    Option("--late", None, "also pass on what is written after the verdict"),
+    Option("--memory", "SIZE", "end the run when its tree uses more"),
+    Option("--pids", "COUNT", "end the run when its tree has more processes"),
+    Option("--max-output", "SIZE", "end the run when it writes more"),
+    Option("--on-max-output", "stop|drop", "or drop the rest and count it"),
+    Option("--in-container", "NAME", "run it inside this running container; see docs/containers.md"),
+    Option("--runtime", "COMMAND", "the container's runtime: podman (default) or docker, and options of its own"),
+    Option("--session", "NAME", "the session it belongs to"),
+    Option("--label", "NAME=VALUE", "a label, for the report", many=True),
+    Option("--name", "NAME", "a name, for the report"),
+    Option("--id", "ID", "the run id (default: a new one)"),
+    Option("--lifetime", "LIFETIME", "it ends with holdfast (owner), its session (session), or by itself (detached)"),
+    Option("--detach", None, "print the run id and return; the run goes on (lifetime detached, or session)"),
+    Option("--state-dir", "PATH", "where the run is kept (default: HOLDFAST_STATE_DIR, or your own state directory)"),
+    Option("--report", "PATH", "write the final report there, as JSON"),
+    Option("--quiet", None, "no line about how it ended"),
+    Option("--help", None, "this text"),
+)
+# These are put together below. Every other option of a run goes to make_spec as it was given.
+_COMPOSED = ("--env", "--env-keep", "--env-drop", "--stdin", "--pty", "--merge", "--label")
+_AS_GIVEN = {option.flag: option.name for option in SPEC_OPTIONS if option.flag and option.flag not in _COMPOSED}
+
+
+def spec_of(given: Parsed) -> RunSpec:
+    """The checked spec of a command line. UsageError or SpecError names the option that is wrong."""
+    if not given.words:
+        raise UsageError("no command was given", remedy="write holdfast run [OPTIONS] -- COMMAND [ARG]...")
+    return new_spec(given.words, options_of(given))
+
+
+def options_of(given: Parsed) -> SpecOptions:
+    """The options of `make_spec` that a command line stands for. UsageError names what is wrong."""
+    if given.has("--pty") and given.has("--no-pty"):
+        raise UsageError("--pty and --no-pty were both given", remedy="leave one of them out")
+    options: SpecOptions = {name: given.last(flag) for flag, name in _AS_GIVEN.items() if given.has(flag)}  # type: ignore[assignment]
+    options["env_keep"] = _listed(given, "--env-keep")
+    options["env_drop"] = _listed(given, "--env-drop")
+    options["merge"] = given.has("--merge")
+    if variables := _variables(given):
+        options["env"] = variables
+    if labels := dict(pair(text, "--label", "NAME=VALUE") for text in given.all("--label")):
+        options["labels"] = labels
+    options["pty"] = _wants_pty(given)
+    if not options["pty"] or given.has("--stdin"):
+        options["stdin"] = _stdin(given)
+    if given.has("--detach"):
+        options["lifetime"] = _detached(given.last("--lifetime"))
+    return options
+
+
+def _stdin(given: Parsed) -> str:
+    stdin = given.last("--stdin")
+    if not given.has("--detach"):
+        # Only a file can be meant by `pipe`: in the foreground there is none to write to.
+        return "./pipe" if stdin == "pipe" else stdin or "inherit"
+    if stdin == "inherit":
+        remedy = "use null, a file, or pipe, to which holdfast attach can write"
+        raise UsageError("--stdin inherit would hold the caller's stdin open after --detach", remedy=remedy)
+    return stdin or "null"
+
+
+def _detached(lifetime: str | None) -> str:
+    if lifetime == "owner":
+        remedy = "use --lifetime detached or session, or leave it out"
+        raise UsageError("--lifetime owner would end the run as soon as --detach returns", remedy=remedy)
+    return lifetime or "detached"
+
+
+def _wants_pty(given: Parsed) -> bool:
+    if given.has("--pty") or given.has("--detach"):
+        return given.has("--pty")
+    others = given.has("--no-pty") or given.has("--stdin") or given.has("--merge")
+    return not others and all(os.isatty(fd) for fd in (0, 1, 2))
+
+
+def _variables(given: Parsed) -> dict[str, str]:
+    variables: dict[str, str] = {}
+    inherited = os.environ.get(STATE_DIR)
+    option = given.last("--state-dir")
+    # A run started inside this one is kept beside it, wherever that one's working directory is.
+    if option or (inherited and not os.path.isabs(inherited)):
+        variables[STATE_DIR] = os.path.abspath(option or inherited or "")
+    for path in given.all("--env-file"):
+        from .environment_file import read_environment
+
+        variables.update(read_environment(path))
+    variables.update(pair(text, "--env", "NAME=VALUE") for text in given.all("--env"))
+    return variables
+
+
+def _listed(given: Parsed, flag: str) -> list[str]:
+    return [word for text in given.all(flag) for word in text.split(",") if word]
