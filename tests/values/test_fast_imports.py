@@ -97,7 +97,7 @@ def test_any_number_of_fields(width: int) -> None:
 def test_a_run_from_the_command_line_imports_little(tmp_path: Path) -> None:
     heavy = {"typing", "enum", "re", "json", "collections", "dataclasses", "asyncio", "socket", "subprocess", "anyio"}
     heavy |= {"resource", "array", "holdfast.guard.pool", "holdfast.guard.inherited_state"}
-    heavy |= {"holdfast.wording", "holdfast.cli.parsing.catalogue"}
+    heavy |= {"holdfast.wording", "holdfast.cli.parsing.catalogue", "holdfast.cli.printing"}
     script = (
         f"import sys; sys.path[:0] = {sys.path!r}; before = set(sys.modules)\n"
         "from holdfast.cli.main import main\n"

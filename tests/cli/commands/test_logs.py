@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.cli.printing.log_lines import LogLines
+from holdfast.cli.commands.logs import LogLines
 from holdfast.journal.reader import Chunk
 
 from ...support.processes import wait_exited

@@ -11,6 +11,7 @@ from ...projections.exit_code import OWN_FAILURE
 from ...runs.live import CHUNKS_BYTES
 from ...values.durations import parse_duration
 from ...values.errors import SpecError, StateError
+from ...values.timestamps import format_timestamp
 from ...wording.sentences import output_lost
 from ..following.followed_run import FollowedRun
 from ..lookup.records import damage_of, read_record
@@ -18,7 +19,6 @@ from ..lookup.selection import find, only_run, queued_id
 from ..parsing.command import Command, die_with_reader, open_state, put
 from ..parsing.options import Option, UsageError
 from ..printing import messages
-from ..printing.log_lines import LogLines
 
 if TYPE_CHECKING:
     from ...journal.reader import Chunk
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..parsing.options import Parsed
 
 _STREAMS = {"stdout": 1, "stderr": 2}
+_LONGEST = 64 << 10  # of a line that has no end yet: after this it is printed and continued below
 
 
 def act(given: Parsed) -> int:
@@ -93,6 +94,36 @@ class Printer:
         """Print the lines that have no end."""
         if self.lines is not None:
             put(self.lines.rest())
+
+
+class LogLines:
+    """Cuts output into lines, each with its stream and the time it began; the bytes of a line stay as they are.
+
+    Each stream's unfinished line is collected, so that two streams never share a line.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[bytes, bytes]] = {}
+
+    def add(self, chunk: Chunk, wall_ns: int) -> bytes:
+        """The lines that are complete with this chunk."""
+        head, text = self._open.pop(chunk.stream, (b"", b""))
+        fresh = f"{format_timestamp(wall_ns)} {chunk.stream}{' late' if chunk.late else ''}  ".encode()
+        *lines, rest = (text + chunk.data).split(b"\n")
+        done = b"".join((head or fresh if at == 0 else fresh) + line + b"\n" for at, line in enumerate(lines))
+        if lines:
+            head = b""
+        if len(rest) > _LONGEST:
+            done, rest = done + (head or fresh) + rest + b"\n", b""
+        if rest:
+            self._open[chunk.stream] = (head or fresh, rest)
+        return done
+
+    def rest(self) -> bytes:
+        """The lines that never ended, as lines."""
+        left = b"".join(head + text + b"\n" for head, text in self._open.values())
+        self._open.clear()
+        return left
 
 
 def _follow(state: StateDirectory, run_id: str, reader: JournalReader, printer: Printer) -> None:

@@ -11,8 +11,7 @@ from ...values.fast_imports import TYPE_CHECKING
 from ...values.signals import STOPS
 from ..parsing.options import parse, usage
 from ..parsing.run_options import OPTIONS, spec_of
-from ..printing import messages
-from ..starting.storage import start
+from ..starting.start import detach, start
 from ..terminal.foreground import Foreground
 from ..terminal.interrupts import Interrupts
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from ...values.spec import RunSpec
     from ..parsing.options import Parsed
     from ..starting.report_file import ReportFile
-    from ..starting.storage import StartedRun
+    from ..starting.start import StartedRun
     from ..terminal.keyboard import Keyboard
 
 _HEAD = """\
@@ -47,12 +46,12 @@ def run(arguments: list[str]) -> int:
     """Run the command and return the exit code. HoldfastError when it could not be started."""
     given = parse(OPTIONS, arguments)
     if given.has("--help"):
-        messages.show(usage(_HEAD, OPTIONS, _TAIL))
+        from ..printing.messages import show
+
+        show(usage(_HEAD, OPTIONS, _TAIL))
         return 0
     spec = spec_of(given)
     if given.has("--detach"):
-        from ..starting.detach import detach
-
         return detach(given, spec)
     report = _report_file(given)
     interrupts = Interrupts()
@@ -66,6 +65,13 @@ def _report_file(given: Parsed) -> ReportFile | None:
     from ..starting.report_file import ReportFile
 
     return ReportFile(path)
+
+
+def _say(text: str) -> None:
+    """One line to stderr. Most runs say nothing, and so do not import the messages."""
+    from ..printing.messages import say
+
+    say(text)
 
 
 def _is_plain_end(outcome: Outcome) -> bool:
@@ -112,7 +118,7 @@ class _Command:
         facts = facts_of(number)
         outcome = decide(facts)
         if not self.quiet:
-            messages.say(f"{outcome.reason}; run {self.spec.run_id}")
+            _say(f"{outcome.reason}; run {self.spec.run_id}")
         code = exit_code(outcome)
         return code if self.report is None else self._write_report(report_of(self.spec, facts), code, kept=False)
 
@@ -145,9 +151,9 @@ class _Command:
         if lost:
             from ...wording.sentences import output_lost
 
-            messages.say(f"{output_lost(lost)}; run {self.spec.run_id}")
+            _say(f"{output_lost(lost)}; run {self.spec.run_id}")
         if failures and not reader_gone:
-            messages.say(f"output could not be passed on: {', '.join(failures)}; run {self.spec.run_id}")
+            _say(f"output could not be passed on: {', '.join(failures)}; run {self.spec.run_id}")
             return OWN_FAILURE
         if not self.quiet and not reader_gone and not _is_plain_end(live.outcome):
             self._say_end(live.outcome)
@@ -159,7 +165,7 @@ class _Command:
         from ...wording.sentences import ended
 
         if (sentence := ended(outcome, self.spec)) is not None:
-            messages.say(sentence)
+            _say(sentence)
 
     def _write_report(self, report: dict[str, Any], code: int, *, kept: bool) -> int:
         assert self.report is not None
@@ -171,6 +177,6 @@ class _Command:
             what = f"the report cannot be written to {self.report.path!r}: {error.strerror}"
             run_id = self.spec.run_id
             remedy = f"holdfast show --json {run_id} prints it" if kept else "it is lost: name another file"
-            messages.say(f"{what}; {remedy}; run {run_id}")
+            _say(f"{what}; {remedy}; run {run_id}")
             return code or OWN_FAILURE
         return code

@@ -21,9 +21,7 @@ from ...runs.live import CHUNKS_BYTES
 from ...values.errors import RequestError
 from ...values.fast_imports import TYPE_CHECKING, signal
 from ...values.signals import STOPS
-from ..printing.messages import say
-from .interrupts import PASSED_ON
-from .nesting import cause_of_signal
+from .interrupts import PASSED_ON, cause_of_signal
 from .sink import open_sinks
 
 if TYPE_CHECKING:
@@ -183,6 +181,8 @@ class Foreground:
             return
         self._notice_at = None
         if not self.live.ended:
+            from ..printing.messages import say  # here, because most runs say nothing
+
             how = "stopping, its grace is running; press Ctrl-C once more to kill it now"
             say(f"{how}; run {self.live.spec.run_id}")
 

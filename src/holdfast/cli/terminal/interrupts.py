@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 
+from ...values.errors import HoldfastError
 from ...values.fast_imports import TYPE_CHECKING, signal
 from ...values.signals import STOPS
 
 if TYPE_CHECKING:
     from types import FrameType
+
+    from ...state.directory import StateDirectory
 
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 _TAKEN = (*STOPS, *PASSED_ON, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)
@@ -70,3 +73,20 @@ class Interrupts:
         """From here on signals do what they do by default."""
         for number in self.taken:
             signal.signal(number, signal.SIG_DFL)
+
+
+def cause_of_signal(state: StateDirectory | None, parent: str | None) -> str:
+    """`parent` when the run we were started in is ending, `user` in every other case.
+
+    The outer guard signals our guard, which knows, and us, who cannot tell it from a person's `kill`. But it records
+    its verdict before it signals anybody, so the outer journal tells.
+    """
+    if parent is None or state is None:
+        return "user"
+    from ...state.record import RunRecord
+
+    try:
+        with RunRecord(state, parent) as record:
+            return "user" if record.read().outcome.status is None else "parent"
+    except (HoldfastError, OSError):
+        return "user"  # the outer run is kept elsewhere, or not at all

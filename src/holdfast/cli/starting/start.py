@@ -1,4 +1,4 @@
-"""Where a run of the command line is kept: in the state directory, so that every other command finds it.
+"""Start a run of the command line, in the foreground or detached, and keep it in the state directory.
 
 A run matters more than its record. When nobody named a directory and the default one cannot be used, the run takes
 place all the same, in memory, with one line that says why. A directory that was named has to work.
@@ -11,14 +11,16 @@ import os
 from ...runs.durable import start_durable
 from ...state.directory import StateDirectory, state_error
 from ...values.environment import STATE_DIR
-from ...values.errors import RunExistsError, SessionClosedError, StateError
+from ...values.errors import HoldfastError, RunExistsError, SessionClosedError, StateError
 from ...values.fast_imports import TYPE_CHECKING, NamedTuple
-from ..printing import messages
+from ..parsing.options import UsageError
 
 if TYPE_CHECKING:
     from ...runs.live import LiveRun
     from ...values.spec import RunSpec
     from ..parsing.options import Parsed
+
+_WINDOW = (24, 80)  # of a detached run: nobody is looking, and `attach` brings the size of its own
 
 
 class StartedRun(NamedTuple):
@@ -49,7 +51,32 @@ def start(given: Parsed, spec: RunSpec, window_size: tuple[int, int] | None = No
     except StateError as error:
         if named or spec.lifetime != "owner":
             raise
-        messages.say(f"this run is not kept: {error}")
-    from ...runs.ephemeral import start_ephemeral  # here, because nearly every run is kept
+        from ..printing.messages import say  # here as below, because nearly every run is kept
+
+        say(f"this run is not kept: {error}")
+    from ...runs.ephemeral import start_ephemeral
 
     return StartedRun(start_ephemeral(spec, wake_output=True, windowed=True, window_size=window_size), None)
+
+
+def detach(given: Parsed, spec: RunSpec) -> int:
+    """Start a run, print its id, and leave. StateError: it cannot be kept anywhere; HoldfastError as for any run.
+
+    The run keeps nothing of the caller's: the guard's own output is /dev/null, the command's goes to the journal, and
+    every other descriptor is closed before the command starts. So `id=$(holdfast run --detach ...)` returns at once.
+    """
+    from ..parsing.command import write_all
+
+    if given.has("--report"):
+        raise UsageError(
+            "--report needs somebody who waits", remedy="leave it out, and use holdfast wait ID --json for the report"
+        )
+    state = StateDirectory.open(given.last("--state-dir"))
+    live = start_in(state, spec, window_size=_WINDOW if spec.pty else None)
+    live.close()
+    try:
+        write_all(1, f"{spec.run_id}\n".encode())
+    except OSError as error:
+        remedy = "the run goes on"
+        raise HoldfastError(f"its id cannot be printed: {error.strerror}", run_id=spec.run_id, remedy=remedy) from None
+    return 0
