@@ -15,7 +15,7 @@ from holdfast.daemon import recovery
 from holdfast.daemon.parts import Parts, Surroundings, open_parts
 from holdfast.daemon.process.log import Log
 from holdfast.daemon.process.notify import Notifier
-from holdfast.daemon.queue import scheduler, unstarted
+from holdfast.daemon.queue import ended_in_queue, scheduler
 from holdfast.daemon.queue.admission import keys_of
 from holdfast.daemon.queue.scheduled_run import ScheduledRun
 from holdfast.daemon.queue.submission import Submission
@@ -90,14 +90,14 @@ async def test_a_client_that_goes_away_while_its_run_is_written_takes_nothing_ba
 async def test_a_run_that_ended_in_the_queue_is_over_for_everybody_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorded, go_on, record = threading.Event(), threading.Event(), unstarted.record
+    recorded, go_on, record = threading.Event(), threading.Event(), ended_in_queue.record
 
     def slowly(*about: Any) -> None:
         record(*about)
         recorded.set()
         assert go_on.wait(BOUND_S)
 
-    monkeypatch.setattr(unstarted, "record", slowly)
+    monkeypatch.setattr(ended_in_queue, "record", slowly)
     async with daemon_parts(tmp_path / "s", is_open=False) as made:
         run_id = (await made.service.submit(Submission(argv=["true"])))[0]["run_id"]
         assert (await made.service.report(run_id))["state"] == "queued"

@@ -24,6 +24,7 @@ import msgspec
 
 from ..guard.leaves import find_leaves, remove_empty
 from ..guard.leftovers import remove_leaf
+from ..journal import unstarted
 from ..journal.reader import JournalReader
 from ..state import run_directory
 from ..state.index.summary import read_live_summaries
@@ -32,7 +33,7 @@ from ..values.errors import HoldfastError, JournalError, RunNotFoundError, State
 from ..values.spec import make_spec
 from ..values.timestamps import format_timestamp
 from .process.tasks import BackgroundTasks
-from .queue import queue_rows, unstarted
+from .queue import queue_rows
 from .queue.admission import keys_of
 from .queue.queue_rows import ActiveRow
 from .queue.scheduled_run import ScheduledRun

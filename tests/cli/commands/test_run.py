@@ -489,6 +489,7 @@ def test_a_signal_before_the_start_means_never_executed(tmp_path: Path, number: 
     written = json.loads(report.read_text())
     assert (written["status"], written["cause"], written["state"]) == ("cancelled", "user", "settled")
     assert (written["argv"], written["started_at"]) == (["touch", str(trace)], None)
+    assert (written["output"]["stdout_bytes"], written["output"]["complete"]) == (0, True)
 
 
 def test_stops_and_continues_during_the_start_wedge_nothing() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 
 from ...outcome import decide, lost_output
 from ...projections.exit_code import OWN_FAILURE, exit_code
 from ...values.fast_imports import TYPE_CHECKING
 from ...values.signals import STOPS
+from ...values.spec import public_spec
 from ..parsing.options import parse, usage
 from ..parsing.run_options import OPTIONS, spec_of
 from ..starting.start import detach, start
@@ -113,14 +115,19 @@ class _Command:
 
     def _never_start(self, number: int) -> int:
         """A stop that was asked before the start: the command is never executed."""
-        from ..starting.never_started import facts_of, report_of
+        from ...journal.unstarted import facts_of, signalled
 
-        facts = facts_of(number)
+        facts = facts_of(signalled(number))
         outcome = decide(facts)
         if not self.quiet:
             _say(f"{outcome.reason}; run {self.spec.run_id}")
         code = exit_code(outcome)
-        return code if self.report is None else self._write_report(report_of(self.spec, facts), code, kept=False)
+        if self.report is None:
+            return code
+        from ...projections.report import report
+
+        header = {"run_id": self.spec.run_id, "wall_ns": time.time_ns(), "boottime_ns": facts[0].at_ns}
+        return self._write_report(report(header, public_spec(self.spec), facts), code, kept=False)
 
     def _stay(self, live: LiveRun, state: StateDirectory | None, early: bytes) -> Foreground:
         keyboard: Keyboard | None = None

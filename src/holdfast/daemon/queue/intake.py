@@ -13,11 +13,12 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from ...journal import unstarted
 from ...state import sessions
 from ...values.errors import DrainingError, QueueFullError, RunExistsError
 from ...values.run_id import check_run_id, new_run_id
 from ...values.timestamps import format_timestamp
-from . import queue_rows, unstarted
+from . import queue_rows
 from .admission import keys_of
 from .scheduled_run import ScheduledRun
 

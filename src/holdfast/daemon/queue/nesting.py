@@ -13,9 +13,9 @@ import asyncio
 import errno
 from typing import TYPE_CHECKING
 
+from ...journal import unstarted
 from ...values.errors import HoldfastError, JournalError, RequestError, RunNotFoundError
 from ...values.run_id import check_run_id
-from . import unstarted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

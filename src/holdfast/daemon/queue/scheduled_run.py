@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from .unstarted import queued_report
+from ...projections.report import report as project
+from ...values.spec import public_spec
 
 if TYPE_CHECKING:
+    from ...journal.unstarted import Ending
     from ...values.spec import RunSpec
     from ..engines.engine import EngineRun
     from .admission import Keys
-    from .unstarted import Ending
 
 
 class ScheduledRun:
@@ -57,7 +58,7 @@ class ScheduledRun:
             return {**self.run.report, "waiting_for_input": self.run.input.is_waited_for()}
         if self._queued is None:
             assert self.spec is not None
-            self._queued = queued_report(self.spec)  # nothing in it changes as long as it waits
+            self._queued = _queued_report(self.spec)  # nothing in it changes as long as it waits
         return self._queued
 
     @property
@@ -89,3 +90,8 @@ class ScheduledRun:
         if self.expiry is not None:
             self.expiry.cancel()
             self.expiry = None
+
+
+def _queued_report(spec: RunSpec) -> dict[str, Any]:
+    """The report of a run that waits to be started."""
+    return {**project(None, public_spec(spec), ()), "run_id": spec.run_id, "state": "queued"}

@@ -20,9 +20,10 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
+from ...journal import unstarted
 from ...values.errors import HoldfastError, RunExistsError, SessionClosedError
 from ..process.tasks import BackgroundTasks
-from . import queue_rows, unstarted
+from . import ended_in_queue, queue_rows
 from .admission import Admission, WaitingRun
 from .scheduled_run import ScheduledRun
 
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Coroutine
 
+    from ...journal.unstarted import Ending
     from ...state.directory import StateDirectory
     from ..engines.engine import Engine, EngineRun
     from ..events.event_log import EventLog
     from ..process.log import Log
     from ..store.store import Store
     from .admission import AdmissionLimits, Keys
-    from .unstarted import Ending
 
 _RETRY_S = 1.0
 _LOOK_AGAIN_S = 5.0
@@ -174,7 +175,7 @@ class Scheduler:
         assert spec is not None
         while True:
             try:
-                await asyncio.to_thread(unstarted.record, self._state, spec, ending)
+                await asyncio.to_thread(ended_in_queue.record, self._state, spec, ending)
                 break
             except _PASSING as error:
                 # Its row stays: a crash now leaves it queued, and it is ended then for the same reason, or started.

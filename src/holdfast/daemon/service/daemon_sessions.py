@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from ...journal import unstarted
 from ...state import sessions
 from ...state.index.session_list import SessionState
 from ...values.timestamps import format_timestamp
-from ..queue import unstarted
 
 if TYPE_CHECKING:
     from ...state.directory import StateDirectory

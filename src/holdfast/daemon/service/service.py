@@ -14,9 +14,9 @@ import asyncio
 import errno
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from ...journal import unstarted
 from ...values.errors import IdempotencyConflictError, RequestError, RunNotFoundError
 from ...values.spec import public_spec
-from ..queue import unstarted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
