@@ -22,6 +22,7 @@ from holdfast.daemon.queue.submission import Submission
 from holdfast.daemon.store.store import statements
 from holdfast.state.directory import StateDirectory
 from holdfast.state.index.summary import Filters
+from holdfast.state.upkeep.aborted_start import discard_if_never_ran
 from holdfast.values.errors import ResourceError
 from tests.support.daemons import BOUND_S, Gate
 from tests.support.descriptors import room_for
@@ -230,7 +231,7 @@ async def test_one_row_that_cannot_be_looked_at_does_not_stop_the_others(
         for run_id in ("bad", "good"):
             await made.service.submit(Submission(argv=["true"], run_id=run_id))
         made.scheduler.runs.clear()  # as a daemon that is killed
-    look = recovery.discard_if_never_ran
+    look = discard_if_never_ran
 
     def fails(state: StateDirectory, run_id: str) -> bool:
         if run_id == "bad":

@@ -5,20 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-import subprocess
 import time
 from typing import TYPE_CHECKING
 
-import pytest
-
-from holdfast.daemon.recovery import discard_if_never_ran, remove_probes
-from holdfast.guard import containment
-from holdfast.journal.beginning import beginning
-from holdfast.state import run_directory
 from holdfast.state.directory import StateDirectory
-from holdfast.values.spec import make_spec
 from tests.support.daemons import Daemon, Gate, daemon, start
-from tests.support.durable import DurableRun
+from tests.support.durable import DurableRun, prepared
 from tests.support.processes import holding_stopped
 
 if TYPE_CHECKING:
@@ -45,12 +37,6 @@ def live_without_a_row(path: Path, gate: Gate) -> str:
     for name in ("daemon.sqlite", "daemon.sqlite-wal", "daemon.sqlite-shm"):
         (path / name).unlink(missing_ok=True)
     return run_id
-
-
-def prepared(state: StateDirectory, run_id: str) -> None:
-    """A run directory as it is when its launcher dies before it has started the guard."""
-    spec = make_spec(["?"], run_id=run_id, lifetime="detached")
-    run_directory.prepare(state, spec, beginning(spec)).close()
 
 
 def test_a_run_that_was_about_to_start_starts_once(tmp_path: Path) -> None:
@@ -84,19 +70,6 @@ def test_a_run_that_was_started_does_not_start_again_although_its_row_is_there(t
         report = running.wait(run_id)
         assert (report["exit_code"], running.report(run_id)["exit_code"]) == (4, 4)
     assert not mark.exists()
-
-
-def test_only_a_directory_without_any_fact_is_taken_away(tmp_path: Path) -> None:
-    state = StateDirectory.open(str(tmp_path / "s"))
-    prepared(state, "never")
-    assert discard_if_never_ran(state, "never")
-    assert (state.has("never"), state.live_ids()) == (False, [])
-    with DurableRun(state, ["sleep", "600"], run_id="lives") as run:
-        assert not discard_if_never_ran(state, "lives")
-        run.kill_guard()
-    assert not discard_if_never_ran(state, "lives")
-    assert state.has("lives")
-    assert discard_if_never_ran(state, "nothing")
 
 
 def test_broken_runs_and_rows_stop_nothing_else(tmp_path: Path) -> None:
@@ -225,21 +198,3 @@ def test_old_runs_are_removed(tmp_path: Path) -> None:
         running.until_line("^removed 2 old runs$")
         assert [run["run_id"] for run in running.request("GET", "/v1/runs").body["runs"]] == ids[-1:]
         assert running.request("GET", f"/v1/runs/{ids[0]}").status == 404
-
-
-def test_a_cgroup_that_a_killed_daemon_was_trying_out_is_removed() -> None:
-    base = containment.probe().cgroup_base
-    if base is None:
-        pytest.skip("needs a writable cgroup v2")
-    with subprocess.Popen(["true"]) as gone:
-        gone.wait()
-    left, lives = (f"{base}/holdfast-probe-{pid}-0000abcd" for pid in (gone.pid, os.getpid()))
-    for path in (left, lives):
-        os.mkdir(path)
-    try:
-        remove_probes()
-        assert (os.path.exists(left), os.path.exists(lives)) == (False, True)
-    finally:
-        for path in (left, lives):
-            if os.path.exists(path):
-                os.rmdir(path)

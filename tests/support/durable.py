@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.guard import packets
 from holdfast.guard.leftovers import clean_up
+from holdfast.journal.beginning import beginning
 from holdfast.journal.codec import encode, encode_fact, journal_preamble
 from holdfast.journal.facts import OUTPUT
 from holdfast.journal.reader import JournalReader
@@ -187,3 +188,9 @@ def put_run(state: StateDirectory, run_id: str, journal: bytes | None = None, *,
     if live:
         state.mark_live(run_id)
     return path
+
+
+def prepared(state: StateDirectory, run_id: str) -> None:
+    """A run directory as it is when its launcher dies before it has started the guard."""
+    spec = make_spec(["?"], run_id=run_id, lifetime="detached")
+    run_directory.prepare(state, spec, beginning(spec)).close()

@@ -16,18 +16,14 @@ up nobody but itself. Nothing that is wrong with one run stops the others.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from ..guard.leaves import find_leaves, remove_empty
-from ..guard.leftovers import remove_leaf
 from ..journal import unstarted
-from ..journal.reader import JournalReader
-from ..state import run_directory
 from ..state.index.summary import read_live_summaries
+from ..state.upkeep.aborted_start import discard_if_never_ran, remove_dead_probes
 from ..values.durations import format_duration
 from ..values.errors import HoldfastError, JournalError, RunNotFoundError, StateError
 from ..values.spec import make_spec
@@ -51,7 +47,6 @@ if TYPE_CHECKING:
     from .service.run_finder import RunFinder
     from .store.store import Store
 
-_STARTING_S = 5.0  # a guard that was just started when the last daemon died gets this long for its first fact
 _AGAIN_S = 5.0
 
 
@@ -205,7 +200,7 @@ class Recovery:
 
     async def _others(self, known: set[str]) -> None:
         """The index takes in what ended, records of lost guards are finished; runs of ours without a row are found."""
-        await asyncio.to_thread(remove_probes)
+        await asyncio.to_thread(remove_dead_probes)
         for entry in await self._live():
             if entry.problem is not None:
                 self._log.warning(entry.problem, run_id=entry.run_id)
@@ -218,55 +213,6 @@ class Recovery:
         except StateError as error:  # it is tried again with the next run that ends; what lives is found without it
             self._log.warning(f"the index was not brought up to date: {error}")
             return await asyncio.to_thread(lambda: [one for one in read_live_summaries(self._state) if not one.final])
-
-
-def discard_if_never_ran(state: StateDirectory, run_id: str) -> bool:
-    """Take away what there is of a run whose command was never let go; False when it was, or its guard lives. Blocks.
-
-    The first fact is in the journal before the command can run, and it is the guard's: without one, and with the
-    guard's lock in our hands, nothing has run and nothing will. For whoever owns the state directory: a directory that
-    is being made for this id is then that of an owner who died at it.
-    """
-    run_directory.remove(state.hidden_path(run_id, "new"))
-    if not state.has(run_id):
-        return True
-    try:
-        journal = run_directory.open_journal(state.run_path(run_id), write=True)
-    except OSError:
-        return False  # whatever it is, it is no run that was about to start
-    try:
-        end = time.monotonic() + _STARTING_S
-        while True:
-            reader = JournalReader(journal, run_id=run_id)
-            reader.scan()
-            if reader.facts or reader.damage is not None:
-                return False
-            if not run_directory.is_starting(journal, has_facts=False) and run_directory.take_over(journal):
-                break
-            if time.monotonic() > end:
-                return False
-            time.sleep(0.005)  # between the guard's start and its first fact there is no event
-        reader.scan()  # again, under the lock
-        if reader.facts:
-            return False
-        for leaf in find_leaves():
-            if leaf.run_id == run_id:
-                remove_leaf(leaf.path)
-        run_directory.discard(state, run_id)
-        return True
-    except JournalError:
-        return False
-    finally:
-        os.close(journal)
-
-
-def remove_probes() -> None:
-    """Remove the cgroups that daemons were trying out when they were killed."""
-    for leaf in find_leaves():
-        kind, _, rest = leaf.run_id.partition("-")
-        pid = rest.partition("-")[0]
-        if kind == "probe" and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
-            remove_empty(leaf)
 
 
 def _asked_for(state: StateDirectory, run_id: str) -> dict[str, Any]:
