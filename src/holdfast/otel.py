@@ -1,11 +1,11 @@
-"""A span for each run: `otel.run` for `holdfast.run`, `otel.start` for `Supervisor.start`. Needs the extra `otel`.
+"""OpenTelemetry tracing: a span for each run, with `otel.run` and `otel.start`. Needs the extra `otel`.
 
-The span begins before the run is started, its parent is the caller's current span, and it ends when the run is settled,
-with the outcome. The command gets the context in its environment (TRACEPARENT, TRACESTATE, and whatever else the
-propagators in use have), so that what it traces itself belongs to the same trace. Arguments are not recorded: traces
-leave the machine, and arguments may be secret.
+Use `otel.run` for `holdfast.run` and `otel.start` for `Supervisor.start`. The span begins before the run is started, is
+a child of the caller's current span, and ends with the outcome when the run is settled. The command gets the trace
+context in its environment (TRACEPARENT, TRACESTATE, and the other variables of the propagators in use), so that its own
+spans belong to the same trace. Arguments are not recorded: traces leave the machine, and arguments may be secret.
 
-Nobody else in Holdfast imports this module, so tracing costs nothing where it is not used.
+No other module of Holdfast imports this one, so tracing costs nothing where it is not used.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def run(
     on_output: Callable[[Chunk], object] | None = None,
     **options: Unpack[SpecOptions],
 ) -> Result:
-    """As `holdfast.run`, in a span. Without a `context` the current one is the parent's."""
+    """Like `holdfast.run`, in a span whose parent is `context`, or else the current context."""
     span = _begin(argv, options, tracer, context)
     try:
         result = blocking.run(argv, input=input, on_output=on_output, **options)
@@ -67,20 +67,20 @@ async def start(
     window_size: tuple[int, int] | None = None,
     **options: Unpack[SpecOptions],
 ) -> Run:
-    """As `supervisor.start`, in a span that ends with the run, or when the supervisor lets go of it."""
+    """Like `supervisor.start`, in a span that ends with the run, or when the supervisor leaves the run to itself."""
     span = _begin(argv, options, tracer, context)
     try:
         run = await supervisor.start(argv, keep_output=keep_output, window_size=window_size, **options)
     except BaseException as error:
         _end_with_error(span, error)
         raise
-    # In the supervisor's own group: it outlives the caller's scope, and is over when the supervisor is left.
+    # In the supervisor's task group, which outlives the caller's scope and ends with the supervisor.
     run._group.start_soon(_watch, run, span, name=f"holdfast span {run.run_id}")  # noqa: SLF001
     return run
 
 
 async def _watch(run: Run, span: Span) -> None:
-    # Shielded, because a supervisor that is cancelled ends its runs first, and how they ended is what we are here for.
+    # Shielded: a cancelled supervisor first ends its runs, and the span must get their outcome.
     with anyio.CancelScope(shield=True):
         try:
             report = await run.settled()
@@ -95,7 +95,7 @@ async def _watch(run: Run, span: Span) -> None:
 def _begin(argv: Sequence[Text], options: SpecOptions, tracer: Tracer | None, context: Context | None) -> Span:
     """Start the span and put its context into the environment of the run."""
     if not trace.get_current_span(context).get_span_context().is_valid:
-        # Nobody here has begun a trace; whoever started this process may have.
+        # This process has no current trace; its parent process may have passed one in the environment.
         context = propagate.extract({name.lower(): value for name, value in os.environ.items()}, context)
     name = os.path.basename(os.fsdecode(argv[0])) if argv and not isinstance(argv, str) else "?"
     used = tracer or trace.get_tracer("holdfast")
@@ -121,7 +121,7 @@ def _end(span: Span, outcome: Outcome, report: dict[str, Any]) -> None:
         span.set_attribute("process.pid", report["pid"])
     if ended.is_error:
         span.set_status(Status(StatusCode.ERROR, ended.description))
-    # When it happened, not when we heard of it: an event loop may be blocked for a while.
+    # The times of the report, not the current time: the event loop may have been blocked for a while.
     if report["verdict_at"] is not None:
         span.add_event("verdict", timestamp=_ns(report["verdict_at"]))
     begun_ns = getattr(span, "start_time", None) or 0
@@ -129,7 +129,7 @@ def _end(span: Span, outcome: Outcome, report: dict[str, Any]) -> None:
 
 
 def _let_go(span: Span, run: Run, error: HoldfastError) -> None:
-    """The run goes on without us, or cannot be read: the span ends with what is known."""
+    """The run goes on without us, or its record cannot be read: end the span with what is known."""
     if run.status is not None:
         span.set_attributes(otel(run.outcome, run.run_id).attributes)
         return

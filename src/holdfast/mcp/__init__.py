@@ -1,1 +1,1 @@
-"""Runs as tools of the Model Context Protocol: `holdfast mcp`. Needs the extra `mcp`; only that command imports it."""
+"""MCP server (`holdfast mcp`): runs as tools of the Model Context Protocol. Needs the extra `mcp`."""

@@ -1,4 +1,4 @@
-"""What the tools answer, as `structuredContent`. The outcome in it is the projection's, and nothing else's."""
+"""Types of the tools' answers (`structuredContent`); the outcome in them comes from the MCP projection."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from pydantic import BaseModel, Field
 
 
 class Verdict(BaseModel):
-    """How far a run has come, and how it ended. `status` is null as long as that is not decided."""
+    """The state of a run and its outcome; `status` is null before the verdict."""
 
-    run_id: str = Field(description="what the other tools take to name this run")
-    state: str = Field(description="starting, running, stopping (decided, processes are being ended) or settled")
-    status: str | None = Field(description="succeeded, failed, timed_out, cancelled or lost; null while it runs")
+    run_id: str = Field(description="names this run in other tools")
+    state: str = Field(description="starting, running, stopping (decided, its processes are being ended) or settled")
+    status: str | None = Field(
+        description="succeeded, failed, timed_out, cancelled or lost; null while the run is not decided"
+    )
     cause: str | None = Field(description="why: exit, signal, spawn, oom, limit, deadline, idle, user, shutdown, ...")
-    reason: str | None = Field(description="the same for people")
-    exit_code: int | None = Field(description="what the command exited with, if it did")
-    signal: int | None = Field(description="the signal it died of, if it did")
-    escalated: bool = Field(description="whether it had to be killed")
+    reason: str | None = Field(description="the cause as a sentence")
+    exit_code: int | None = Field(description="the exit code of the command; null when it did not exit")
+    signal: int | None = Field(description="the signal that killed the command; null when none did")
+    escalated: bool = Field(description="whether SIGKILL was needed")
 
 
 class RunAnswer(Verdict):
@@ -26,36 +28,40 @@ class RunAnswer(Verdict):
     started_at: str | None
     duration_s: float | None
     waiting_for_input: bool | None = Field(
-        description="true: it is blocked reading its stdin or terminal: use `send_input`; null: not known, or over"
+        description="true: it waits for input on its stdin or terminal: use `send_input`; null: unknown, or over"
     )
     tree: str = Field(description="gone: no process of this run is alive; survivors or unknown otherwise")
-    output: str = Field(description="the last part of what it wrote, both streams together")
-    output_offset: int = Field(description="where `output` begins; more than 0: read what is before it with `output`")
-    output_bytes: int = Field(description="how many bytes there are so far; pass it to `output` for what comes next")
-    truncated: bool = Field(description="whether `output` is not all there is")
-    late_bytes: int = Field(description="written after the verdict: kept, and no part of the output")
-    dropped_bytes: int = Field(description="over the output limit: not kept")
+    output: str = Field(description="the last part of its output, both streams together")
+    output_offset: int = Field(
+        description="where `output` begins; when above 0, the tool `output` reads what comes before it"
+    )
+    output_bytes: int = Field(
+        description="how many bytes were written so far; pass it as `offset` to the tool `output` for new output"
+    )
+    truncated: bool = Field(description="whether `output` is only a part of the output")
+    late_bytes: int = Field(description="bytes written after the verdict: kept in the record, not shown here")
+    dropped_bytes: int = Field(description="bytes over the output limit: not kept")
 
 
 class OutputAnswer(Verdict):
-    """A part of what a run wrote."""
+    """A page of a run's output."""
 
     text: str
     offset: int = Field(description="where `text` begins, in bytes")
-    next_offset: int = Field(description="pass it as `offset` for what follows")
-    total_bytes: int = Field(description="how many bytes there are by now")
-    more: bool = Field(description="whether there are bytes after `next_offset` already")
-    complete: bool = Field(description="whether this reaches the end, and nothing will follow")
+    next_offset: int = Field(description="pass it as `offset` to read on")
+    total_bytes: int = Field(description="how many bytes were written so far")
+    more: bool = Field(description="whether there are already bytes after `next_offset`")
+    complete: bool = Field(description="whether this page reaches the end of the output for good")
 
 
 class InputAnswer(Verdict):
-    """What became of input."""
+    """The result of sending input."""
 
     accepted: bool = Field(description="false: the command has closed its stdin, or is over")
 
 
 class RunLine(BaseModel):
-    """A run in a list."""
+    """A run as an entry of a list."""
 
     run_id: str
     state: str | None
@@ -69,7 +75,7 @@ class RunLine(BaseModel):
 
 
 class ListAnswer(BaseModel):
-    """Runs, the newest first."""
+    """A page of runs, newest first."""
 
     runs: list[RunLine]
-    cursor: str | None = Field(description="pass it for the next page; null at the end")
+    cursor: str | None = Field(description="pass it to get the next page; null on the last one")

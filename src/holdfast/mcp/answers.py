@@ -1,4 +1,4 @@
-"""A run as the answer of a tool: the projection's result, with what it wrote."""
+"""Tool answers: a run, its output or a list of runs as the result of an MCP tool call."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 async def run_answer(runs: McpRuns, run: Run, max_bytes: int) -> CallToolResult:
-    """The run as it is now with the last bytes of its output; an error result when it ended as anything but a success.
+    """The run as it is now, with the last bytes of its output; an error result when it ended but did not succeed.
 
-    RunNotFoundError, JournalError: it cannot be read (any more).
+    RunNotFoundError, JournalError: its record cannot be read.
     """
-    # Looked at before the output is read: what a verdict says is complete must be in what is read after it.
+    # The outcome is taken before the output is read: then the output holds everything up to that outcome.
     outcome, report = run.outcome, run.report
     page = await anyio.to_thread.run_sync(read_tail, runs.state, run.run_id, max_bytes)
     result = mcp_result(outcome, run.run_id)
@@ -52,7 +52,7 @@ async def run_answer(runs: McpRuns, run: Run, max_bytes: int) -> CallToolResult:
 async def output_answer(
     state: StateDirectory, run: Run, offset: int, max_bytes: int, stream: str | None
 ) -> CallToolResult:
-    """A part of the output. Fails as `run_answer`."""
+    """A page of the output. Raises the errors of `run_answer`."""
     outcome = run.outcome
     page = await anyio.to_thread.run_sync(read_page, state, run.run_id, offset, max_bytes, stream)
     more = page.next_offset < page.total
@@ -71,14 +71,14 @@ async def output_answer(
 
 
 def list_answer(reports: list[dict[str, Any]], cursor: str | None) -> CallToolResult:
-    """Runs by the line."""
+    """A list of runs, one line each."""
     lines = [RunLine.model_validate({name: report.get(name) for name in RunLine.model_fields}) for report in reports]
     text = "\n".join(f"{line.run_id} {line.status or line.state}: {' '.join(line.argv or ['?'])}" for line in lines)
     return tool_result(ListAnswer(runs=lines, cursor=cursor), text or "no runs")
 
 
 def tool_result(answer: BaseModel, text: str, *, is_error: bool = False) -> CallToolResult:
-    """Text for models that read text, the same as data for programs."""
+    """A tool result: text for models, and the same as data for programs."""
     content = TextContent(type="text", text=text)
     return CallToolResult(content=[content], structured_content=answer.model_dump(mode="json"), is_error=is_error)
 

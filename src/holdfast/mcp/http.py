@@ -1,4 +1,4 @@
-"""Streamable HTTP on the loopback interface: uvicorn under our signals, behind the same walls as the daemon."""
+"""Streamable HTTP transport of the MCP server on the loopback interface, behind the walls of `web/walls.py`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STOPPING = ProblemKind(503, "draining", "The server is stopping")
 
 
 class HttpTransport:
-    """Listens from the moment it is made. HoldfastError: the address cannot be used. StateError: the token cannot."""
+    """Listens as soon as it is made. HoldfastError: the address cannot be used. StateError: the token cannot."""
 
     def __init__(self, address: tuple[str, int], state: StateDirectory) -> None:
         self._host = address[0]
@@ -39,15 +39,15 @@ class HttpTransport:
 
     @property
     def url(self) -> str:
-        """Where the server answers."""
+        """The URL of the server."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._listener.getsockname()[1]}/mcp"
 
     async def __call__(self, server: MCPServer, stop: anyio.Event) -> None:
-        """Serve until `stop`; every request then has a moment to be answered, and its answer an end."""
-        answers = _Answers(server.streamable_http_app(host=self._host))
+        """Serve until `stop`; then every open request has a short time to be answered, and every answer ends."""
+        answers = _EndedAnswers(server.streamable_http_app(host=self._host))
         app = Walls(answers, self._policy)
-        # By name: uvicorn would take the faster parser where it is installed, and that one has no bound for a head.
+        # h11 by name: where httptools is installed uvicorn would use it, and that parser does not bound a head.
         config = uvicorn.Config(
             app,
             http="h11",
@@ -63,7 +63,7 @@ class HttpTransport:
             answers.end()
             serving.should_exit = True
 
-        # Connections are accepted already; what comes early waits until the first line of code below runs.
+        # The socket listens already: a connection that comes early waits until the server below accepts it.
         print(f"holdfast mcp: {self.url}, bearer token in {self._token_file}", file=sys.stderr, flush=True)  # noqa: T201
         async with anyio.create_task_group() as group:
             group.start_soon(end_at_stop)
@@ -72,11 +72,11 @@ class HttpTransport:
             group.cancel_scope.cancel()
 
 
-class _Answers:
-    """Gives every answer an end, also where the server stops before the protocol has one for it.
+class _EndedAnswers:
+    """Ends every answer properly when the server stops.
 
-    Waiting calls are answered by themselves. What else is open then is a stream a client listens to, which nothing
-    would end, or a request that has not arrived. uvicorn would cancel those, and leave them as torn as its log.
+    Waiting calls are answered by the tools. The other open requests are streams that a client listens to, which would
+    never end, or requests that have not arrived completely. uvicorn would cancel those in the middle of an answer.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -85,7 +85,7 @@ class _Answers:
         self._ending: float | None = None
 
     def end(self) -> None:
-        """The server stops: streams end now, and what may be a call in a moment."""
+        """The server stops: end streams now, and other requests after `_LAST_ANSWERS_S`."""
         self._ending = anyio.current_time()
         for scope, moment in self._open.items():
             scope.deadline = self._ending + moment
@@ -123,7 +123,7 @@ class _Answers:
 class _Serving(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Not its business: the runs have to be ended, too."""
+        """Leave the signals alone: the MCP server handles them, because it must also end its runs."""
         yield
 
 

@@ -1,7 +1,7 @@
-"""What a client may ask for: how long, where, how much at once. Set when the server is started, never by a client.
+"""Limits of an MCP server: timeouts, start directories, output, runs at once. Set at its start, never by a client.
 
-The directories are about where commands start, not about what they can reach: a command can go anywhere its user may.
-Whoever needs a wall puts the server into a container or a sandbox.
+The directories limit where commands start, not what they can reach: a command can go anywhere its user may. To confine
+commands, run the server in a container or a sandbox.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ..values.durations import format_duration
 from ..values.errors import HoldfastError, SpecError
 
-MOST_INPUT_BYTES = 64 << 10  # what a pipe takes while nobody reads it, so that a call does not hang on its input
+MOST_INPUT_BYTES = 64 << 10  # the size of a pipe: that much input never makes a call wait for the command
 MOST_WAIT_S = 600.0
 MOST_ANSWER_BYTES = 1 << 20
 ANSWER_BYTES = 32 << 10
@@ -20,11 +20,11 @@ WAIT_S = 10.0
 
 
 class LimitError(HoldfastError):
-    """Asked for more than this server allows."""
+    """A client asked for more than this server allows."""
 
 
 class ServerLimits(NamedTuple):
-    """The limits of one server. `directories` are real paths: no symbolic link is left in them."""
+    """The limits of one server. `directories` are real paths, without symbolic links."""
 
     directories: tuple[str, ...]
     max_timeout_s: float = 3600.0
@@ -34,8 +34,8 @@ class ServerLimits(NamedTuple):
     def directory(self, asked: str | None) -> str:
         """The real path of the directory to start in; the first allowed one when none was asked for.
 
-        LimitError when it is not below an allowed one, wherever its links lead. What is returned is what was checked:
-        a link that is moved afterwards changes nothing.
+        LimitError: the real path is not below an allowed directory. The checked path itself is returned, so changing a
+        link afterwards has no effect.
         """
         if asked is None:
             return self.directories[0]
@@ -48,7 +48,7 @@ class ServerLimits(NamedTuple):
         return real
 
     def timeout(self, asked_s: float | None) -> float:
-        """How long a run may take; all that is allowed when nothing was asked for. LimitError when it is too long."""
+        """The timeout of a run: the longest allowed one when none was asked for. LimitError: it is too long."""
         if asked_s is not None and asked_s > self.max_timeout_s:
             longest = format_duration(self.max_timeout_s)
             remedy = f"ask for at most {self.max_timeout_s:g} ({longest}), or split the work"
@@ -56,7 +56,7 @@ class ServerLimits(NamedTuple):
         return self.max_timeout_s if asked_s is None else asked_s
 
     def admit(self, live: int) -> None:
-        """LimitError when that many live runs leave no room for another."""
+        """LimitError when there are too many live runs for another one."""
         if live >= self.max_runs:
             remedy = "wait for one or cancel one; `list` shows them"
             raise LimitError(f"{live} runs are live, and this server allows {self.max_runs}", remedy=remedy)
@@ -68,9 +68,9 @@ def is_within(path: str, directory: str) -> bool:
 
 
 def real_directories(asked: list[str]) -> tuple[str, ...]:
-    """The allowed directories, from what the command line says; the current one when it says nothing.
+    """The allowed directories of the command line as real paths; the current directory when there are none.
 
-    SpecError when one is not a directory: a typing error must not look like a limit.
+    SpecError: one of them is no directory, so that a typing error does not look like a limit.
     """
     found = []
     for path in asked or ["."]:

@@ -1,7 +1,7 @@
-"""What a client and the server say to each other, passed on and watched: which calls have no answer yet.
+"""Message relay between a client and the server that knows which tool calls have no answer yet.
 
-The library forgets a request before its answer is on the wire, and gives up what is not when its input ends. Whoever
-ends the input by choice has to wait for the answers first, and this knows when they are out.
+The `mcp` library forgets a request before its answer is on the wire, and drops unsent answers when its input ends. So
+before we end the input ourselves, we wait until the relay has sent every answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class MessageRelay:
-    """One client's messages, from the wire to the server and back."""
+    """Passes one client's messages to the server and back, and remembers open calls."""
 
     def __init__(self) -> None:
         self._calls: set[str] = set()
@@ -29,7 +29,7 @@ class MessageRelay:
     async def serve(
         self, server: Server, incoming: ReadStream[Incoming], outgoing: WriteStream[SessionMessage]
     ) -> None:
-        """Until the input ends."""
+        """Relay messages until the input ends."""
         to_server, from_client = anyio.create_memory_object_stream["Incoming"](0)
         to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
 
@@ -52,7 +52,7 @@ class MessageRelay:
             await server.run(from_client, to_client, server.create_initialization_options())
 
     async def wait_answered(self) -> None:
-        """Until every call has its answer."""
+        """Wait until every call has its answer."""
         while self._calls:
             self._is_answered = anyio.Event()
             await self._is_answered.wait()
@@ -62,7 +62,7 @@ class MessageRelay:
             case JSONRPCRequest(id=asked, method="tools/call"):
                 self._calls.add(str(asked))
             case JSONRPCNotification(method="notifications/cancelled", params={"requestId": given_up}):
-                self._forget(given_up)  # nobody waits for that answer, and there will be none
+                self._forget(given_up)  # a cancelled call gets no answer
 
     def _see_outgoing(self, message: SessionMessage) -> None:
         match message.message:

@@ -1,7 +1,7 @@
-"""Output by the page: a range of bytes of what a run wrote before its verdict, cut between characters.
+"""Pages of a run's output for MCP: a range of bytes written before the verdict, cut between characters.
 
-Offsets count bytes of the output in the order it was recorded, both streams together or one of them, so a client can
-compute with them. What came after the verdict is late: it is counted in the report and not handed out.
+Offsets count bytes of one stream or of both, in the order of the record, so a client can compute with them. Output
+after the verdict is late: the report counts it, and pages leave it out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _AT_ONCE = 1 << 20
 
 
 class OutputPage(NamedTuple):
-    """`text` begins at `offset` and ends before `next_offset`; `total` bytes are there by now."""
+    """A page: `text` covers `offset` to `next_offset`; `total` bytes were written so far."""
 
     text: str
     offset: int
@@ -30,21 +30,21 @@ class OutputPage(NamedTuple):
 
 
 def read_page(state: StateDirectory, run_id: str, offset: int, limit: int, stream: str | None = None) -> OutputPage:
-    """What is there from `offset` on, at most `limit` bytes. RunNotFoundError, JournalError: it cannot be read."""
+    """The output from `offset` on, at most `limit` bytes. RunNotFoundError, JournalError: it cannot be read."""
     with RunRecord(state, run_id) as record:
         reader = JournalReader(record.fd, run_id=run_id)
         data, total = _range(reader, stream, offset, offset + limit)
         ended = reader.ended
     offset = min(offset, total)
-    # The rest of a character may be on its way, or on the next page. When nothing follows, what is there is all.
+    # An incomplete character at the end is left for the next page, unless no more output will come.
     keep_all = ended and offset + len(data) == total
-    # A page that is one piece of a character is handed out as it is: the next call must get on.
+    # A page that is only a piece of a character is returned as it is, so that the next call makes progress.
     whole = data if keep_all else data[: end_of_last(data)] or data
     return OutputPage(whole.decode("utf-8", "replace"), offset, offset + len(whole), total)
 
 
 def read_tail(state: StateDirectory, run_id: str, limit: int) -> OutputPage:
-    """The last `limit` bytes of what is there. Fails as `read_page`."""
+    """The last `limit` bytes of the output. Raises the errors of `read_page`."""
     with RunRecord(state, run_id) as record:
         reader = record.read().reader
         total = reader.stdout_bytes + reader.stderr_bytes - reader.late_bytes
@@ -55,7 +55,7 @@ def read_tail(state: StateDirectory, run_id: str, limit: int) -> OutputPage:
 
 
 def _range(reader: JournalReader, stream: str | None, start: int, end: int) -> tuple[bytes, int]:
-    """The bytes from `start` to `end`, and how many there are in all."""
+    """The bytes from `start` to `end`, and the total number of bytes."""
     found, at = bytearray(), 0
     for data in _chunks(reader, stream):
         after = at + len(data)

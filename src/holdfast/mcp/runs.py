@@ -1,8 +1,8 @@
-"""The runs of one server: starting them, finding them again, waiting for them.
+"""The runs of an MCP server: starts them, finds them by id, waits for them.
 
-A run belongs to the server and not to the call that started it: a call that is cancelled, or whose client goes away,
-leaves the run as it is. Every run has a directory, so an id answers after a restart of the server, too. Runs that did
-not come through MCP carry no label and are not found here: a client sees and ends what clients started, nothing else.
+A run belongs to the server, not to the call that started it: when a call is cancelled or its client disconnects, the
+run goes on. Every run has a run directory, so its id still works after a restart of the server. Runs that MCP clients
+started carry a label; other runs are not found here, so a client can see and end only what MCP clients started.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 LABEL = ("via", "mcp")
 _PROGRESS_S = 1.0
-_SETTLE_S = 1.0  # after the verdict: mostly all is over in milliseconds, and the answer can say so
+_SETTLE_S = 1.0  # wait after the verdict: most runs settle in milliseconds, and the answer can say so
 
 
 class McpRuns:
-    """What the tools work on."""
+    """The runs that the tools of one server work on."""
 
     def __init__(
         self,
@@ -53,28 +53,28 @@ class McpRuns:
         self._others: dict[str, Run] = {}
         self._adopting = anyio.Lock()
         self._stopping = False
-        self._waits: WeakSet[anyio.CancelScope] = WeakSet()  # those that are over drop out by themselves
+        self._waits: WeakSet[anyio.CancelScope] = WeakSet()  # finished scopes drop out by themselves
 
     async def adopt_session(self) -> None:
-        """Take over what earlier servers of this session left running, so that it counts and can be waited for."""
+        """Adopt the live runs that earlier servers of this session left, so that they count and can be waited for."""
         for run_id in await anyio.to_thread.run_sync(self._left_running):
             self._own[run_id] = await self._supervisor.adopt(run_id)
 
     @property
     def parting(self) -> str | None:
-        """What becomes of live runs, when the server is stopping; None while it is not."""
+        """What happens to live runs when the server is stopping, as text; None while it is not."""
         if not self._stopping:
             return None
         return "goes on without it" if self._lifetime == "detached" else "ends with it"
 
     def end_waits(self) -> None:
-        """The server is stopping: whoever waits is answered with what there is, and nothing is started any more."""
+        """The server is stopping: answer waiting calls with what is known now, and start no more runs."""
         self._stopping = True
         for scope in self._waits:
             scope.cancel()
 
     def moment(self, seconds: float) -> anyio.CancelScope:
-        """A scope: what is in it is given up after this time, and when the server stops."""
+        """A cancel scope that ends after this time, or when the server stops."""
         scope = anyio.move_on_after(seconds)
         self._waits.add(scope)
         if self._stopping:
@@ -82,7 +82,7 @@ class McpRuns:
         return scope
 
     async def start(self, argv: Sequence[str], options: SpecOptions) -> Run:
-        """Start a run within the limits. LimitError, SpecError, SessionClosedError, ResourceError: it was not.
+        """Start a run within the limits. LimitError, SpecError, SessionClosedError, ResourceError: it was not started.
 
         HoldfastError: the server is stopping.
         """
@@ -100,8 +100,8 @@ class McpRuns:
 
     @asynccontextmanager
     async def find(self, run_id: str) -> AsyncIterator[Run]:
-        """The run of this id, live or over. RunNotFoundError: no client of this state directory started it."""
-        async with self._adopting:  # two calls about one run share it
+        """The run with this id, live or over. RunNotFoundError: no MCP client of this state directory started it."""
+        async with self._adopting:  # two calls about one run share one adopted run
             run = self._own.get(run_id) or self._others.get(run_id)
             if run is None:
                 await anyio.to_thread.run_sync(self._check, run_id)
@@ -112,7 +112,10 @@ class McpRuns:
             self._drop_settled()
 
     async def wait(self, run: Run, wait_s: float, tell: Callable[[float], Awaitable[None]]) -> None:
-        """Until the verdict and a moment longer, the time is up, or the server stops; `tell` gets the seconds."""
+        """Wait for the verdict and shortly for the end of the tree; at most `wait_s`, or until the server stops.
+
+        `tell` gets the seconds waited, once a second.
+        """
         began = anyio.current_time()
         while run.status is None and not self._stopping:
             waited_s = anyio.current_time() - began
@@ -127,7 +130,7 @@ class McpRuns:
                 await run.settled()
 
     async def wait_output(self, run: Run, offset: int, wait_s: float, stream: str | None) -> None:
-        """Until there is output beyond the offset, or there will be none, the time is up, or the server stops."""
+        """Wait for output beyond the offset, or the end of output; at most `wait_s`, or until the server stops."""
         seen = 0
         with self.moment(wait_s):
             try:
@@ -136,10 +139,10 @@ class McpRuns:
                     if seen > offset:
                         return
             except HoldfastError:
-                pass  # it settled, and another call gave its descriptors back; or whoever reads on is told
+                pass  # another call closed the settled run; any other error shows when the page is read
 
     async def page(self, *, live: bool, limit: int, cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
-        """Reports, the newest first: of the live ones, or of all by the page. SpecError: that is no cursor."""
+        """Reports, newest first: of live runs, or a page of all runs. SpecError: the cursor is malformed."""
         return await anyio.to_thread.run_sync(self._page, live, limit, cursor)
 
     def _page(self, live: bool, limit: int, cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
@@ -149,7 +152,7 @@ class McpRuns:
             if live:
                 return current[:limit], None
             page = index.list(filters, limit, cursor)
-        # The live ones come first, once: they are newer than most, and no cursor points among them.
+        # Live runs come first, and only on the first page: they have no place in the order of the cursor.
         first = [] if cursor is not None else current
         return first + [entry.report for entry in page.entries], page.cursor
 
@@ -168,20 +171,20 @@ class McpRuns:
         raise RunNotFoundError(f"there is no run {run_id!r} here", remedy="`list` shows the runs there are")
 
     def _drop_settled(self) -> None:
-        """Give back the descriptors of what is over; whoever waits for it keeps what is known."""
+        """Close settled runs; a call that still holds one can read what it knows."""
         for known in (self._own, self._others):
             for run_id in [run_id for run_id, run in known.items() if _has_closed(run)]:
                 del known[run_id]
 
 
 def _has_closed(run: Run) -> bool:
-    """Close the run if it is over; False when it goes on, or its last facts are still being read."""
+    """Close the run if it is settled; False when it goes on, or its last facts are still being read."""
     try:
         if run.state == "settled":
             run.close()
             return True
     except JournalError:
-        return True  # it cannot be read, and was ended unseen; whoever asks for it again is told
+        return True  # its record cannot be read; the next call about it gets that error
     except HoldfastError:
         pass
     return False

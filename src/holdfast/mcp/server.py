@@ -1,4 +1,4 @@
-"""The server: a supervisor, the tools on it, and a transport. It ends at end of file or by a signal; so do its runs."""
+"""MCP server: a supervisor, its tools and a transport; it and its runs end at end of file or at a signal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Read `status` (succeeded, failed, timed_out, cancelled, lost) and `cause`, not o
 
 
 class McpSettings(NamedTuple):
-    """How a server is started. `listen`: host and port, or None for the standard streams."""
+    """The settings of a server. `listen`: host and port, or None for the standard streams."""
 
     state_dir: str | None
     limits: ServerLimits
@@ -45,7 +45,7 @@ class McpSettings(NamedTuple):
 
 
 def make_server(runs: McpRuns) -> MCPServer:
-    """The tools and the tasks extension as a server, without a transport."""
+    """Make the server with its tools and the tasks extension, without a transport."""
     return MCPServer(
         "holdfast",
         title="Holdfast",
@@ -60,7 +60,7 @@ def make_server(runs: McpRuns) -> MCPServer:
 async def serve(settings: McpSettings) -> None:
     """Serve until end of file (stdio), SIGTERM or SIGINT; then end the runs, unless they are detached.
 
-    StateError: the state directory or the token cannot be used. HoldfastError: the address cannot be.
+    StateError: the state directory or the token cannot be used. HoldfastError: the address cannot be used.
     """
     state = StateDirectory.open(settings.state_dir)
     transport: Transport = _stdio if settings.listen is None else _http(settings, state)
@@ -79,7 +79,7 @@ async def _until_signal(transport: Transport, runs: McpRuns) -> None:
         async def listen() -> None:
             with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
                 async for _ in signals:
-                    break  # and given back: a second one during the shutdown ends us, and the guards see to the rest
+                    break  # the default action is back: a second signal ends the server, and the guards end the runs
             runs.end_waits()
             stop.set()
 
@@ -91,12 +91,14 @@ async def _until_signal(transport: Transport, runs: McpRuns) -> None:
 async def _stdio(server: MCPServer, stop: anyio.Event) -> None:
     reader, writer = take_standard_streams()
     relay = MessageRelay()
-    low = server._lowlevel_server  # noqa: SLF001 - the public way brings its own streams, which cannot be interrupted
+    low = server._lowlevel_server  # noqa: SLF001 - the public function uses its own streams, which cannot be interrupted
     async with anyio.create_task_group() as group:
 
         async def end_at_stop() -> None:
             await stop.wait()
-            group.cancel_scope.deadline = anyio.current_time() + 2 * _LAST_ANSWERS_S  # its client may not be reading
+            group.cancel_scope.deadline = (
+                anyio.current_time() + 2 * _LAST_ANSWERS_S
+            )  # a client that does not read must not delay the end
             with anyio.move_on_after(_LAST_ANSWERS_S):
                 await relay.wait_answered()
             reader.end()

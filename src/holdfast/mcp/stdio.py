@@ -1,11 +1,11 @@
-"""The standard streams as the wire: one JSON per line.
+"""Standard streams of the MCP server: one JSON message per line, with reads that can be interrupted.
 
-The library's own streams read in a worker thread that nothing can interrupt: asked to end by a signal, the server would
-stay until its client closes stdin. These wait for the descriptor instead. As there, 0 and 1 are given away first, so
-that nothing that prints or reads by accident gets between client and server.
+The streams of the `mcp` library read in a worker thread that cannot be interrupted: after a signal, the server would
+stay until its client closes stdin. These streams wait for the descriptor instead. Like the library, they first replace
+descriptors 0 and 1, so that a stray print or read cannot get between client and server.
 
-The descriptors stay blocking, because that belongs to everybody who has them open, a shell's terminal for example. So
-each is waited for first, and written to in pieces that then fit.
+The descriptors stay blocking, because that flag is shared with every process that has the file open, such as a shell
+on the same terminal. So the reader and the writer wait until a descriptor is ready, and writes are small enough to fit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GONE = (BrokenPipeError, ConnectionResetError)
 
 
 class LineReader:
-    """The lines of a descriptor, as an asynchronous iterator; ends at end of file, or when it is told to."""
+    """Iterates over the lines of a descriptor; ends at end of file, or when `end` is called."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -33,7 +33,7 @@ class LineReader:
         self._reading = anyio.CancelScope()
 
     def end(self) -> None:
-        """As if the file had ended here: what is not handed out yet is forgotten."""
+        """Act as if the file had ended: lines that were not returned yet are dropped."""
         self._rest, self._ended = b"", True
         self._reading.cancel()
 
@@ -41,7 +41,7 @@ class LineReader:
         return self
 
     async def __anext__(self) -> str:
-        """OSError when the descriptor cannot be read."""
+        """The next line. OSError: the descriptor cannot be read."""
         pieces = [self._rest]
         while b"\n" not in pieces[-1] and not self._ended:
             pieces.append(await self._read())
@@ -55,7 +55,7 @@ class LineReader:
             try:
                 await anyio.wait_readable(self._fd)
             except PermissionError:
-                await anyio.lowlevel.checkpoint()  # a file: it is always ready, and epoll does not take it
+                await anyio.lowlevel.checkpoint()  # a regular file: epoll does not take it, and it is always ready
         if self._ended:
             return b""
         try:
@@ -67,13 +67,13 @@ class LineReader:
 
 
 class TextWriter:
-    """Writes text to a descriptor, waiting when its reader is slow. One that nobody reads any more takes everything."""
+    """Writes text to a descriptor and waits for a slow reader. When the reader is gone, text is dropped."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
     async def write(self, text: str) -> None:
-        """OSError when the descriptor cannot be written to; that its reader has gone is told by the end of input."""
+        """Write text. OSError: the descriptor cannot be written to. A reader that is gone shows as the end of input."""
         left = memoryview(text.encode())
         while left:
             try:
@@ -86,14 +86,14 @@ class TextWriter:
                 return
 
     async def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: the writer has no buffer."""
 
 
 def take_standard_streams() -> tuple[LineReader, TextWriter]:
-    """The wire; from here on 0 reads nothing and what goes to 1 goes to stderr."""
+    """Take over stdin and stdout; afterwards descriptor 0 reads nothing, and 1 writes to stderr."""
     fds = []
     for fd, instead in ((0, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)), (1, os.dup(2))):
-        fds.append(os.dup(fd))  # not inherited by commands, as every descriptor Python makes
+        fds.append(os.dup(fd))  # commands do not inherit it: Python makes descriptors non-inheritable
         os.dup2(instead, fd)
         os.close(instead)
     return LineReader(fds[0]), TextWriter(fds[1])

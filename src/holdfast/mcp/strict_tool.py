@@ -1,7 +1,7 @@
-"""The arguments of a tool: no more than it knows, and one line a model can act on when they are wrong.
+"""A tool that refuses unknown arguments, and explains wrong ones in one line that a model can act on.
 
-The library ignores what it does not know: a `timeout` that should have been `timeout_s` would be no timeout at all,
-and nobody would be told. Its own words for what is wrong are a paragraph with a link.
+The `mcp` library ignores unknown arguments: a `timeout` that should have been `timeout_s` would silently be no timeout.
+Its own text for wrong arguments is a paragraph with a link.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _MOST_NUMBER = 1e15
 
 
 class StrictTool(Tool):
-    """A tool that takes the arguments it knows, and nothing else."""
+    """A tool that accepts only the arguments it knows."""
 
     @classmethod
     def of(cls, fn: Callable[..., Any], annotations: ToolAnnotations, title: str, name: str | None = None) -> Tool:
-        """The tool that calls `fn`."""
+        """Make the tool that calls `fn`."""
         tool = cls.from_function(fn, name=name, title=title, annotations=annotations)
         known = tool.fn_metadata.arg_model
         strict = type(known.__name__, (known,), {"model_config": ConfigDict(extra="forbid"), "__module__": __name__})
@@ -41,7 +41,7 @@ class StrictTool(Tool):
         return tool
 
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
-        """Call it. ToolError: the call failed, or the arguments are wrong."""
+        """Call the tool. ToolError: the call failed, or the arguments are wrong."""
         try:
             return await super().run(arguments, context, convert_result)
         except UnexpectedToolError:
@@ -54,7 +54,7 @@ class StrictTool(Tool):
 
 
 def _wrong(tool: str, known: list[str], found: list[ErrorDetails]) -> SpecError:
-    """Arguments that are not known come first: the others may be wrong because of them."""
+    """The error for wrong arguments. Unknown names come first: other arguments may be wrong because of them."""
     unknown = [repr(_place(error)) for error in found if error["type"] == "extra_forbidden"]
     if unknown:
         what = f"there is no argument {' and no '.join(unknown[:_MOST_NAMES])}"
@@ -63,7 +63,7 @@ def _wrong(tool: str, known: list[str], found: list[ErrorDetails]) -> SpecError:
     if first["type"] == "missing":
         return SpecError(f"{place} is missing", remedy=f"give it{more}")
     value = first["input"]
-    # Short numbers only, and not those inside of something: a value of `env` is nobody's business.
+    # Only short numbers at the top level are repeated: a nested value, as in `env`, may be secret.
     is_told = isinstance(value, int | float) and abs(value) < _MOST_NUMBER and len(first["loc"]) == 1
     said = str(value) if is_told else "this"
     remedy = f"give a value that is {first['msg'].removeprefix('Input should be ')}{more}"

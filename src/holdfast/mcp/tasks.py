@@ -1,7 +1,7 @@
-"""The tasks extension: for clients that declare it, an `exec` that goes on in the background is a task.
+"""MCP tasks extension: for clients that declare it, an `exec` that goes on in the background becomes a task.
 
-A task is a run under another name: its id is the run's, its state a projection of the outcome. Nothing is stored for
-it, so tasks are as durable as runs. Clients that do not declare the extension never see one.
+A task is another view of a run: its id is the run id, and its state is a projection of the outcome. Nothing else is
+stored, so tasks are as durable as runs. Clients that do not declare the extension never see a task.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _POLL_MS = 1000
 
 
 class TaskParams(RequestParams):
-    """Names a task. What else `tasks/update` brings answers questions, and a run asks none."""
+    """The id of a task. Other parameters of `tasks/update` answer questions, and a run asks none."""
 
     task_id: str
 
 
 class TasksExtension(Extension):
-    """`tasks/get`, `tasks/update`, `tasks/cancel`, and tasks in place of background answers."""
+    """`tasks/get`, `tasks/update`, `tasks/cancel`, and a task as the answer of an `exec` that goes on."""
 
     identifier = IDENTIFIER
 
@@ -53,14 +53,14 @@ class TasksExtension(Extension):
         self._runs = runs
 
     def methods(self) -> Sequence[MethodBinding]:
-        """The methods of the extension, for the revisions that have it."""
+        """The methods of the extension, for the protocol revisions that have it."""
         handlers = {"tasks/get": self.get, "tasks/update": self.update, "tasks/cancel": self.cancel}
         return [MethodBinding(method, TaskParams, handler, _MODERN) for method, handler in handlers.items()]
 
     async def intercept_tool_call(
         self, params: CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
-        """An `exec` that was not over in time becomes a task."""
+        """Answer an `exec` that did not end in time with a task."""
         result = await call_next(ctx)
         if params.name != "exec" or not isinstance(result, CallToolResult) or not _is_declared(ctx):
             return result
@@ -71,7 +71,7 @@ class TasksExtension(Extension):
             return {**_task(run), "resultType": "task"}
 
     async def get(self, ctx: ServerRequestContext[Any, Any], params: TaskParams) -> HandlerResult:
-        """The task as it is now, with the result when it is over."""
+        """The task as it is now, with its result when it is completed."""
         require_client_extension(ctx, IDENTIFIER)
         try:
             async with self._runs.find(params.task_id) as run:
@@ -84,7 +84,7 @@ class TasksExtension(Extension):
             raise _unknown(error) from error
 
     async def update(self, ctx: ServerRequestContext[Any, Any], params: TaskParams) -> HandlerResult:
-        """Acknowledged: there is never a question to answer. `send_input` is how a run gets input."""
+        """Acknowledge: a run asks no questions. The tool `send_input` gives a run input."""
         require_client_extension(ctx, IDENTIFIER)
         try:
             async with self._runs.find(params.task_id):
@@ -93,7 +93,7 @@ class TasksExtension(Extension):
             raise _unknown(error) from error
 
     async def cancel(self, ctx: ServerRequestContext[Any, Any], params: TaskParams) -> HandlerResult:
-        """Ask the run to end; the answer does not wait for it."""
+        """Ask the run to end, without waiting for its end."""
         require_client_extension(ctx, IDENTIFIER)
         try:
             async with self._runs.find(params.task_id) as run:
@@ -115,7 +115,7 @@ def _task(run: Run) -> dict[str, Any]:
         "statusMessage": sentence(outcome),
         "createdAt": created,
         "lastUpdatedAt": updated,
-        "ttlMs": None,  # as long as the run: until somebody prunes it
+        "ttlMs": None,  # a task lives as long as the run: until it is pruned
         "pollIntervalMs": _POLL_MS,
         "_meta": {"holdfast": detail(outcome, run.run_id)},
     }

@@ -1,4 +1,4 @@
-"""The tools: what a client can ask for. Each is a thin shell over `Runs`; failures are one line a model can act on."""
+"""MCP tools: exec, poll, output, wait, cancel, send_input, list. A failure is one line that a model can act on."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from ..values.options import SpecOptions
     from .runs import McpRuns
 
-RunId = Annotated[str, Field(description="the run_id of an earlier answer")]
+RunId = Annotated[str, Field(description="the run_id in an earlier answer")]
 WaitSeconds = Annotated[
-    float, Field(ge=0, le=limits.MOST_WAIT_S, description="how long to wait for the end before answering")
+    float, Field(ge=0, le=limits.MOST_WAIT_S, description="how long to wait for the end of the run before answering")
 ]
 MaxBytes = Annotated[
-    int, Field(ge=0, le=limits.MOST_ANSWER_BYTES, description="how many bytes of output to put into the answer")
+    int, Field(ge=0, le=limits.MOST_ANSWER_BYTES, description="how many bytes of output the answer may have")
 ]
 _INPUT_S = 10.0
 _OPEN_WORLD = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True)
@@ -43,7 +43,7 @@ _ENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_
 
 @contextmanager
 def told_to_the_model() -> Iterator[None]:
-    """Only the text of a ToolError reaches a model: our errors say what happened and what to do, so they become one."""
+    """Turn our errors into ToolErrors: only the text of a ToolError reaches the model."""
     try:
         yield
     except HoldfastError as error:
@@ -57,7 +57,7 @@ class McpTools:
         self._runs = runs
 
     def all(self) -> list[Tool]:
-        """All of them, in the order they are offered in."""
+        """The tools, in the order in which clients see them."""
         return [
             StrictTool.of(self.exec, _OPEN_WORLD, "Run a command"),
             StrictTool.of(self.poll, _READS, "Look at a run"),
@@ -71,22 +71,26 @@ class McpTools:
     async def exec(
         self,
         ctx: Context,
-        command: Annotated[str | None, Field(description="a shell line, for `sh -c`; or use argv")] = None,
-        argv: Annotated[list[str] | None, Field(description="program and arguments, without a shell")] = None,
-        cwd: Annotated[str | None, Field(description="the directory to start in, within the allowed ones")] = None,
-        env: Annotated[dict[str, str] | None, Field(description="variables to set beside the inherited ones")] = None,
-        input: Annotated[str | None, Field(description="text for its stdin, which ends after it")] = None,  # noqa: A002
+        command: Annotated[str | None, Field(description="a shell command line, for `sh -c`; use this or argv")] = None,
+        argv: Annotated[list[str] | None, Field(description="the program and its arguments, without a shell")] = None,
+        cwd: Annotated[str | None, Field(description="the directory to start in, below an allowed one")] = None,
+        env: Annotated[
+            dict[str, str] | None, Field(description="environment variables to set in addition to the inherited ones")
+        ] = None,
+        input: Annotated[str | None, Field(description="text for stdin; stdin is closed after it")] = None,  # noqa: A002
         interactive: Annotated[bool, Field(description="keep stdin open for `send_input`")] = False,
-        pty: Annotated[bool, Field(description="give it a terminal; implies interactive")] = False,
-        timeout_s: Annotated[float | None, Field(gt=0, description="end it after this time, whatever it does")] = None,
-        idle_timeout_s: Annotated[float | None, Field(gt=0, description="end it when it is silent for so long")] = None,
+        pty: Annotated[bool, Field(description="give the command a terminal; implies interactive")] = False,
+        timeout_s: Annotated[float | None, Field(gt=0, description="end the command after this time")] = None,
+        idle_timeout_s: Annotated[
+            float | None, Field(gt=0, description="end the command after this time without activity")
+        ] = None,
         name: Annotated[str | None, Field(description="a name for lists")] = None,
         wait_s: WaitSeconds = limits.WAIT_S,
         max_bytes: MaxBytes = limits.ANSWER_BYTES,
     ) -> Annotated[CallToolResult, RunAnswer]:
-        """Run a command. Answers with its result when it ends within wait_s; otherwise it goes on in the background
+        """Run a command. When it ends within wait_s, the answer has its result; otherwise it goes on in the background
         and the answer has its run_id for `wait`, `poll`, `output`, `send_input` and `cancel`. All its processes are
-        ended at its timeout, when it is cancelled, and when it exits and leaves some behind.
+        ended at its timeout, when it is cancelled, and when the command exits and leaves some behind.
         """
         with told_to_the_model():
             options: SpecOptions = {"pty": pty, "cwd": self._runs.limits.directory(cwd)}
@@ -107,7 +111,7 @@ class McpTools:
             return await run_answer(self._runs, run, max_bytes)
 
     async def poll(self, run_id: RunId, max_bytes: MaxBytes = 0) -> Annotated[CallToolResult, RunAnswer]:
-        """Look at a run without waiting: its state, its outcome if it has one, and the end of its output if asked."""
+        """Look at a run without waiting: its state, its outcome if there is one, and the end of its output if asked."""
         with told_to_the_model():
             async with self._runs.find(run_id) as run:
                 return await run_answer(self._runs, run, max_bytes)
@@ -115,7 +119,7 @@ class McpTools:
     async def wait(
         self, ctx: Context, run_id: RunId, wait_s: WaitSeconds = 60.0, max_bytes: MaxBytes = limits.ANSWER_BYTES
     ) -> Annotated[CallToolResult, RunAnswer]:
-        """Wait for a run to end, at most wait_s, and answer as `exec` does. The run does not notice."""
+        """Wait at most wait_s for a run to end, and answer as `exec` does. Waiting does not affect the run."""
         with told_to_the_model():
             async with self._runs.find(run_id) as run:
                 await self._runs.wait(run, wait_s, _teller(ctx, run, wait_s))
@@ -124,16 +128,18 @@ class McpTools:
     async def output(
         self,
         run_id: RunId,
-        offset: Annotated[int, Field(ge=0, description="where to begin: 0, or the next_offset of before")] = 0,
+        offset: Annotated[
+            int, Field(ge=0, description="where to begin: 0, or the next_offset of the previous answer")
+        ] = 0,
         stream: Annotated[
-            Literal["both", "stdout", "stderr"], Field(description="offsets count within what is chosen here")
+            Literal["both", "stdout", "stderr"], Field(description="offsets count bytes of the chosen stream")
         ] = "both",
         wait_s: Annotated[
-            float, Field(ge=0, le=limits.MOST_WAIT_S, description="how long to wait when there is nothing yet")
+            float, Field(ge=0, le=limits.MOST_WAIT_S, description="how long to wait when there is no new output")
         ] = 0.0,
         max_bytes: MaxBytes = limits.ANSWER_BYTES,
     ) -> Annotated[CallToolResult, OutputAnswer]:
-        """Read what a run wrote, from an offset on, while it runs or afterwards. Nothing is lost between two calls."""
+        """Read the output of a run from an offset on, while it runs or afterwards. Nothing is lost between calls."""
         with told_to_the_model():
             async with self._runs.find(run_id) as run:
                 only = None if stream == "both" else stream
@@ -144,12 +150,12 @@ class McpTools:
     async def cancel(
         self,
         run_id: RunId,
-        reason: Annotated[str, Field(description="for the record")] = "",
-        now: Annotated[bool, Field(description="kill at once, without time to clean up")] = False,
+        reason: Annotated[str, Field(description="why; kept in the record")] = "",
+        now: Annotated[bool, Field(description="kill the run at once, without time to clean up")] = False,
         wait_s: WaitSeconds = 15.0,
     ) -> Annotated[CallToolResult, RunAnswer]:
-        """End a run and all its processes: asked to end first, killed when they do not. One that is over stays as it
-        is. Answers when the tree is gone (`tree`), or after wait_s.
+        """End a run and all its processes: they are asked to end first, and killed when they do not. A run that is
+        over stays as it is. Answers when all processes are gone (`tree`), or after wait_s.
         """
         with told_to_the_model():
             async with self._runs.find(run_id) as run:
@@ -157,14 +163,14 @@ class McpTools:
                 with self._runs.moment(wait_s):
                     await run.settled()
                 answer = await run_answer(self._runs, run, 0)
-        answer.is_error = False  # it was asked to end, and the call did that
+        answer.is_error = False  # the call did what it was asked: to end the run
         return answer
 
     async def send_input(
         self,
         run_id: RunId,
-        text: Annotated[str, Field(description="written as it is: a line needs its newline")] = "",
-        eof: Annotated[bool, Field(description="end its stdin after the text")] = False,
+        text: Annotated[str, Field(description="written unchanged: a line needs its newline")] = "",
+        eof: Annotated[bool, Field(description="close stdin after the text")] = False,
     ) -> Annotated[CallToolResult, InputAnswer]:
         """Write to the stdin of a run that was started with interactive or pty."""
         with told_to_the_model():
@@ -173,23 +179,23 @@ class McpTools:
                 accepted = await self._feed(run, data, eof=eof)
                 result = mcp_result(run.outcome, run.run_id)
                 answer = InputAnswer(**result.structured, accepted=accepted)
-                said = f"{len(data)} bytes written" if accepted else "nobody reads its stdin any more"
+                said = f"{len(data)} bytes written" if accepted else "the command has closed its stdin, or is over"
                 return tool_result(answer, f"{said}; {result.text}")
 
     async def list_runs(
         self,
-        which: Annotated[Literal["live", "all"], Field(description="those that are not settled, or all")] = "live",
+        which: Annotated[Literal["live", "all"], Field(description="runs that are not settled, or all runs")] = "live",
         limit: Annotated[int, Field(ge=1, le=200)] = 50,
-        cursor: Annotated[str | None, Field(description="the cursor of the page before")] = None,
+        cursor: Annotated[str | None, Field(description="the cursor of the previous page")] = None,
     ) -> Annotated[CallToolResult, ListAnswer]:
-        """List runs, the newest first; also those of calls that were interrupted before they learned the run_id."""
+        """List runs, newest first; also runs of calls that were interrupted before their answer had the run_id."""
         with told_to_the_model():
             return list_answer(*await self._runs.page(live=which == "live", limit=limit, cursor=cursor))
 
     async def _feed(self, run: Run, data: bytes, *, eof: bool) -> bool:
-        """Write to its stdin; False when that is closed. HoldfastError when it is full and the command does not read.
+        """Write to the run's stdin; False: it is closed. HoldfastError: it is full and the command does not read.
 
-        RequestError: it was started without a stdin to write to.
+        RequestError: the run was started without a stdin to write to.
         """
         try:
             with self._runs.moment(_INPUT_S):
@@ -198,7 +204,7 @@ class McpTools:
                     await run.close_stdin()
                 return accepted
         except RequestError as error:
-            if error.errno == EBADF:  # in the words of the library, which no tool takes
+            if error.errno == EBADF:  # the library's remedy names options that no tool has
                 error.remedy = "start it with interactive or pty: true"
             raise
         if (parting := self._runs.parting) is not None:

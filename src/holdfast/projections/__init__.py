@@ -1,1 +1,1 @@
-"""One outcome, many surfaces: each module here is a pure function of it and keeps no status of its own."""
+"""Projections: pure functions from an outcome to the words of one surface or protocol."""

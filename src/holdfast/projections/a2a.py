@@ -1,4 +1,4 @@
-"""The outcome as the status of an A2A task. A2A spells CANCELED."""
+"""The outcome as the status of an A2A task. A2A spells it CANCELED."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _STATES: dict[tuple[str, str | None], str] = {
 
 
 def a2a_state(outcome: Outcome) -> str:
-    """The task's state, as protocol JSON spells it; submitted until the command runs, then working."""
+    """The state of the task, as the protocol's JSON spells it; submitted until the command runs, then working."""
     if outcome.status is not None:
         return line_of(_STATES, outcome)
     return "TASK_STATE_WORKING" if outcome.state == "running" else "TASK_STATE_SUBMITTED"
 
 
 def a2a_task(outcome: Outcome, run_id: str) -> dict[str, Any]:
-    """`id`, `status` and `metadata` of a task that stands for the run."""
+    """The `id`, `status` and `metadata` of a task that stands for the run."""
     message = {"messageId": f"{run_id}-status", "role": "ROLE_AGENT", "parts": [{"text": sentence(outcome)}]}
     status = {"state": a2a_state(outcome), "message": message}
     return {"id": run_id, "status": status, "metadata": detail(outcome, run_id)}

@@ -1,9 +1,8 @@
 """The outcome in ACP v1: the exit status of a terminal, and the stop reason of a turn that stands for a run.
 
-A terminal has an exit code or a signal, nothing else. A run that we ended has no exit code there, also when the
-command found the time to exit with 0: a client that reads the code alone must not take a timeout for a success. A
-turn has no stop reason for failures; those are answered with a JSON-RPC error. `cancelled` is for the client's own
-cancel.
+A terminal has an exit code or a signal, nothing else. A run that we ended has no exit code there, even when the command
+managed to exit with 0: a client that reads only the code must not take a timeout for a success. A turn has no stop
+reason for failures, so a failure is answered with a JSON-RPC error. `cancelled` is only for the client's own cancel.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _SIGTERM = 15
 
 
 class AcpAnswer(NamedTuple):
-    """Exactly one of the two is there; the result is the protocol's object, in its own spelling."""
+    """Either a result, which is an object of the protocol, or an error."""
 
     result: dict[str, Any] | None
     error: dict[str, Any] | None
@@ -36,8 +35,8 @@ def _own(outcome: Outcome) -> dict[str, Any]:
 
 
 def _ended(outcome: Outcome) -> dict[str, Any]:
-    # The signal that was seen to end it. One that exited in time, or has not ended yet, has none: then the signal we
-    # send last stands in, because a terminal with neither code nor signal would look as if it were still running.
+    # The signal that ended the command. A command that exited, or has not ended yet, has none. Then the last signal of
+    # ours stands in, because a terminal with neither code nor signal would look as if it were still running.
     signal = outcome.signal or (_SIGKILL if outcome.escalated else _SIGTERM)
     return {"exitCode": None, "signal": signal_name(signal)}
 
@@ -46,7 +45,7 @@ def _killed(_outcome: Outcome) -> dict[str, Any]:
     return {"exitCode": None, "signal": signal_name(_SIGKILL)}
 
 
-# None: the terminal never was, or nobody knows; that is an error of the call.
+# None: the terminal never existed, or its end is unknown; then the call is answered with an error.
 _TERMINALS: dict[tuple[str, str | None], Callable[[Outcome], dict[str, Any]] | None] = {
     ("succeeded", None): _own,
     ("failed", None): _own,
@@ -68,7 +67,7 @@ _STOPS: dict[tuple[str, str | None], str | None] = {
 
 
 def acp_v1_terminal(outcome: Outcome, run_id: str) -> AcpAnswer:
-    """`TerminalExitStatus`, or the error that answers the call; ValueError before the verdict."""
+    """The `TerminalExitStatus`, or the error that answers the call. ValueError before the verdict."""
     status = line_of(_TERMINALS, outcome)
     if status is None:
         return _error(outcome, run_id)
@@ -76,7 +75,7 @@ def acp_v1_terminal(outcome: Outcome, run_id: str) -> AcpAnswer:
 
 
 def acp_v1_stop(outcome: Outcome, run_id: str) -> AcpAnswer:
-    """`PromptResponse`, or the error that answers `session/prompt`; ValueError before the verdict."""
+    """The `PromptResponse`, or the error that answers `session/prompt`. ValueError before the verdict."""
     stop = line_of(_STOPS, outcome)
     if stop is None:
         return _error(outcome, run_id)

@@ -1,4 +1,4 @@
-"""The outcome as a stop reason of ACP v2, which has `error`; `cancelled` is for the client's own cancel."""
+"""The outcome as a stop reason of ACP v2, which has `error`; `cancelled` is only for the client's own cancel."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ _STOPS: dict[tuple[str, str | None], str] = {
 
 
 def acp_v2_stop(outcome: Outcome, run_id: str) -> dict[str, Any]:
-    """`stopReason` and `_meta`; ValueError before the verdict."""
+    """The `stopReason` and `_meta` of a turn. ValueError before the verdict."""
     return {"stopReason": line_of(_STOPS, outcome), "_meta": detail(outcome, run_id)}

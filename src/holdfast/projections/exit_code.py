@@ -1,6 +1,6 @@
 """The outcome as an exit code, for `holdfast run` and `holdfast wait`.
 
-A child may exit with any of these codes itself, so the report, not the code, is the truth.
+A command may exit with any of these codes itself, so only the report tells the outcome for sure.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ def _spawn(outcome: Outcome) -> int:
     detail = {} if outcome.decided_by is None else outcome.decided_by.detail
     if detail.get("step") == "exec":
         return NOT_FOUND if detail.get("error") == ENOENT else NOT_EXECUTABLE
-    # A script whose interpreter is missing was itself found: it cannot be executed.
+    # A script whose interpreter is missing exists, but cannot be executed.
     return NOT_EXECUTABLE if detail.get("step") == "interpreter" else OWN_FAILURE
 
 
 def _cancelled(outcome: Outcome) -> int:
-    """By the signal that made somebody ask, whether the guard got it or a program that passed it on."""
+    """130 when SIGINT caused the stop, no matter whether the guard or another program got it; else 143."""
     detail = {} if outcome.decided_by is None else outcome.decided_by.detail
     return INTERRUPTED if detail.get("signal") == _SIGINT else CANCELLED
 
 
-# By status and cause; a cause that is not listed takes its status's line.
+# By status and cause; a cause without a line of its own uses the line of its status.
 _CODES: dict[tuple[str, str | None], Callable[[Outcome], int]] = {
     ("succeeded", None): _child,
     ("failed", "exit"): _child,
@@ -61,5 +61,5 @@ _CODES: dict[tuple[str, str | None], Callable[[Outcome], int]] = {
 
 
 def exit_code(outcome: Outcome) -> int:
-    """The code to exit with; ValueError when there is no verdict yet."""
+    """The exit code of an outcome. ValueError before the verdict."""
     return line_of(_CODES, outcome)(outcome)

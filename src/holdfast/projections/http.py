@@ -1,7 +1,7 @@
-"""The outcome as HTTP headers, beside the report that is the body.
+"""The outcome as `Holdfast-*` HTTP headers, in addition to the report in the body.
 
-How a run ended is never how the request ended: asking about a run that failed is a request that succeeded, so the
-status code does not depend on the outcome. The headers are for scripts and proxies that do not read JSON.
+The outcome of a run is not the outcome of the request: a request about a failed run succeeds, so the status code does
+not depend on the outcome. The headers are for scripts and proxies that do not read JSON.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ STATUS_CODE = 200
 
 
 def http_headers(outcome: Outcome, run_id: str) -> dict[str, str]:
-    """`Holdfast-*` headers; those of the verdict are left out before there is one."""
+    """The `Holdfast-*` headers; those of the verdict are left out before there is one."""
     headers = {"Holdfast-Run": run_id, "Holdfast-State": outcome.state}
     if outcome.status is not None:
         headers["Holdfast-Status"] = outcome.status
         headers["Holdfast-Cause"] = str(outcome.cause)
-        headers["Holdfast-Exit-Code"] = str(exit_code(outcome))  # what `holdfast wait` would exit with
+        headers["Holdfast-Exit-Code"] = str(exit_code(outcome))  # the exit code of `holdfast wait`
     return headers

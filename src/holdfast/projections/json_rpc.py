@@ -1,8 +1,8 @@
 """The outcome as the answer to a JSON-RPC call that stands for the run, such as the sidecar's `wait`.
 
-A command that ran and ended is a result, whatever it ended with: the call did what it was asked. An error says that
-there is no such answer: the run was called off by the client (-32800) or by somebody else (-32802), it never ran, or
-nobody knows how it ended (-32603). The codes are those of the Language Server Protocol, which clients know.
+A command that ran and ended is a result, whatever its exit code: the call did what it was asked. An error says that
+there is no result: the client cancelled the run (-32800), something else cancelled it (-32802), or the command never
+started or its end is unknown (-32603). The codes are those of the Language Server Protocol, which clients know.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _CODES: dict[tuple[str, str | None], int | None] = {
 
 
 class JsonRpcAnswer(NamedTuple):
-    """Exactly one of the two is there."""
+    """Either a result or an error."""
 
     result: dict[str, Any] | None
     error: dict[str, Any] | None
 
 
 def json_rpc(outcome: Outcome, run_id: str) -> JsonRpcAnswer:
-    """Result or error, with the same detail in `result` and in `error.data`; ValueError before the verdict."""
+    """Result or error, with the same detail in `result` and in `error.data`. ValueError before the verdict."""
     code = line_of(_CODES, outcome)
     data = {**detail(outcome, run_id), "reason": outcome.reason}
     if code is None:

@@ -1,8 +1,8 @@
 """The outcome as the result of an MCP tool call, and as the state of an MCP task.
 
-A model can act on a tool's error result and never sees a protocol error, so every outcome but success is a result
-with `isError`. Tasks differ by revision: since 2026-07-28 a task that produced a result has `completed`, also when the
-result is an error, and `failed` is for those without one; before that a task whose result is an error has `failed`.
+A model sees a tool's error result and can act on it, but never sees a protocol error. So every outcome but success is a
+result with `isError`. Tasks differ by revision. Since 2026-07-28 a task with a result is `completed`, even when the
+result is an error, and only a task without a result is `failed`. Before, a task whose result is an error was `failed`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TASKS_2026 = "2026-07-28"
 TASKS_2025 = "2025-11-25"
 
-# Status of the task since 2026-07-28, and before.
+# The status of the task since 2026-07-28, and before.
 _TASKS: dict[tuple[str, str | None], tuple[str, str]] = {
     ("succeeded", None): ("completed", "completed"),
     ("failed", None): ("completed", "failed"),
@@ -30,7 +30,7 @@ _TASKS: dict[tuple[str, str | None], tuple[str, str]] = {
 
 
 class McpResult(NamedTuple):
-    """For `CallToolResult`: `isError`, the text for the model, `structuredContent`."""
+    """The parts of a `CallToolResult`: `isError`, the text for the model, and `structuredContent`."""
 
     is_error: bool
     text: str
@@ -38,14 +38,14 @@ class McpResult(NamedTuple):
 
 
 def mcp_result(outcome: Outcome, run_id: str) -> McpResult:
-    """The result of a call that waited for the run; one that did not wait long enough is no error and says so."""
+    """The result of a tool call about the run; a run without a verdict is no error."""
     is_error = outcome.status not in (None, "succeeded")
     structured = {**detail(outcome, run_id), "state": outcome.state, "reason": outcome.reason}
     return McpResult(is_error, sentence(outcome), structured)
 
 
 def mcp_task(outcome: Outcome, revision: str = TASKS_2026) -> str:
-    """`working`, `completed`, `failed` or `cancelled`, in the words of that protocol revision."""
+    """The task's status in this protocol revision: `working`, `completed`, `failed` or `cancelled`."""
     if outcome.status is None:
         return "working"
     since_2026, before = line_of(_TASKS, outcome)

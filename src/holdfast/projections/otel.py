@@ -1,4 +1,4 @@
-"""The outcome as attributes and status of an OpenTelemetry span. Nothing of OpenTelemetry is imported here."""
+"""The outcome as attributes and status of an OpenTelemetry span, without importing OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RESULTS: dict[tuple[str, str | None], str] = {
 
 
 class SpanEnd(NamedTuple):
-    """What to set on a span when the run has its verdict."""
+    """The attributes and the status of the span of a run that has a verdict."""
 
     attributes: dict[str, str | int | bool]
     is_error: bool
@@ -32,8 +32,7 @@ class SpanEnd(NamedTuple):
 
 
 def otel(outcome: Outcome, run_id: str) -> SpanEnd:
-    """Attributes, and whether the span failed: a cancelled run did not, somebody changed their mind. ValueError before
-    the verdict."""
+    """The end of a run's span. A cancelled run is no error. ValueError before the verdict."""
     result = line_of(_RESULTS, outcome)
     is_error = outcome.status not in ("succeeded", "cancelled")
     attributes: dict[str, str | int | bool] = {RESULT: result}

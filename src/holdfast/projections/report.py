@@ -1,6 +1,6 @@
-"""The outcome as the public report: one JSON object per run, the same on every surface.
+"""The report of a run: its outcome as one JSON object, the same on every surface.
 
-Only named fields of the spec are copied, so nothing of the environment can get in. What is not known is null.
+Only named fields of the spec are copied, so no value of the environment can get in. Unknown values are null.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class OutputSeen(NamedTuple):
-    """Bytes of output a reader has come across so far, late ones included; what is reported before DRAINED."""
+    """The bytes of output that a reader has seen so far, late ones included; reported before the DRAINED fact."""
 
     stdout_bytes: int
     stderr_bytes: int
@@ -24,7 +24,7 @@ class OutputSeen(NamedTuple):
 
 
 class _Clock:
-    """Turns journal times into wall time and into seconds since the journal was begun."""
+    """Converts times of the journal to wall time, and to seconds since the journal was begun."""
 
     def __init__(self, header: Mapping[str, Any] | None) -> None:
         self._wall_ns: int | None = header.get("wall_ns") if header else None
@@ -45,15 +45,15 @@ def report(
     facts: Iterable[Fact],
     seen: OutputSeen | None = None,
 ) -> dict[str, Any]:
-    """The report of a run as far as its facts go; `seen` gives the bytes of output while it is still running."""
+    """The report of a run from its facts so far; `seen` has the bytes of output while it is still running."""
     ordered = join(facts)
     outcome = decide(ordered)
     clock = _Clock(journal_header)
     asked = spec or {}
     settled = _settled_by(outcome, ordered)
-    # The guard records the process before it may run the command; when that failed, the command never started.
+    # The guard records the process before it executes the command; when that fails, the command never started.
     started = None if outcome.cause == "spawn" else outcome.started
-    # An END after LOST is written by whoever cleaned up: nobody counted stragglers or the use of the tree.
+    # Recovery writes the END after a LOST fact: nothing counted the stragglers and the usage of the tree.
     counted = None if any(fact.kind == "lost" for fact in ordered) else outcome.ended
     return {
         "run_id": (journal_header or {}).get("run_id"),
@@ -87,15 +87,15 @@ def report(
 
 
 def outcome_of(reported: Mapping[str, Any]) -> Outcome:
-    """The outcome behind a report that came from elsewhere, decided once more from its evidence.
+    """Decide the outcome again, from the evidence of a report of a daemon or in a file.
 
-    For those who have the report only, from a daemon or a file: every other projection takes an outcome.
+    The other projections need an outcome, and a client of a daemon has only the report.
     """
     return decide(facts_of(reported))
 
 
 def facts_of(reported: Mapping[str, Any]) -> list[Fact]:
-    """The facts behind a report that came from elsewhere, with times that count from when the journal was begun."""
+    """The facts in a report of a daemon or in a file, with times that count from the beginning of the journal."""
     return [_fact(place, entry) for place, entry in enumerate(reported["evidence"])]
 
 
@@ -103,8 +103,8 @@ def _fact(place: int, entry: Mapping[str, Any]) -> Fact:
     kind = entry["fact"]
     added = ("at_s", "fact", "exit_code", "signal") if kind == "exited" else ("at_s", "fact")
     detail = {name: value for name, value in entry.items() if name not in added}
-    # Not checked against the table of facts: a newer Holdfast may have made the report. Evidence is in order, so its
-    # place in the list says what the offset in the journal said.
+    # Not checked against the table of facts: a newer Holdfast may have made the report. The evidence is in order, so
+    # the place in the list stands for the offset in the journal.
     return Fact(kind, round((entry["at_s"] or 0) * 1e9), place, Detail(detail))
 
 
@@ -115,7 +115,7 @@ def _settled_by(outcome: Outcome, ordered: Sequence[Fact]) -> Fact | None:
 
 
 def _reason(outcome: Outcome, asked: Mapping[str, Any]) -> str | None:
-    """The outcome's own sentence; a command or directory that is wrong is named, which facts alone cannot do."""
+    """The reason of the outcome; after a failed start with the command or directory, which only the spec knows."""
     if outcome.decided_by is None or outcome.decided_by.kind != "spawn_failed":
         return outcome.reason
     step = outcome.decided_by.detail["step"]
@@ -125,7 +125,7 @@ def _reason(outcome: Outcome, asked: Mapping[str, Any]) -> str | None:
 
 
 def _duration(started: Fact | None, over: Fact | None) -> float | None:
-    """From the start to the command's own exit; to the end of the record when nobody saw the exit."""
+    """The time from the start to the command's exit; to the end of the record when the exit was not seen."""
     return None if started is None or over is None else round((over.at_ns - started.at_ns) / 1e9, 6)
 
 
@@ -155,7 +155,7 @@ def _output(outcome: Outcome, ordered: Sequence[Fact], seen: OutputSeen | None) 
 
 
 def _usage(fact: Fact | None) -> dict[str, Any]:
-    """Of the whole tree when the run has ended, of the command itself before that."""
+    """The usage of the whole tree when the run has ended, of the command alone before that."""
     if fact is None:
         return {"cpu_user_s": None, "cpu_system_s": None, "max_rss_bytes": None}
     return {

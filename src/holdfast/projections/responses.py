@@ -1,7 +1,7 @@
-"""The outcome in OpenAI's Responses: the status of a response that stands for the run, and of its shell call.
+"""The outcome in OpenAI's Responses API: the status of a response that stands for the run, and of its shell call.
 
-A response has no reason for a timeout, so the message and the metadata tell it. `server_error` is the only error code
-there that fits a command; the metadata is what a program should read. Metadata values are text there.
+A response has no status for a timeout, so the message and the metadata tell it. `server_error` is the only error code
+of the API that fits a command; programs should read the metadata, whose values are text there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STATUSES: dict[tuple[str, str | None], str] = {
 
 
 def responses(outcome: Outcome, run_id: str) -> dict[str, Any]:
-    """`status`, `error` and `metadata` of a response; `queued` and `in_progress` before the verdict."""
+    """The `status`, `error` and `metadata` of a response; `queued` or `in_progress` before the verdict."""
     status = _status(outcome)
     error = {"code": "server_error", "message": sentence(outcome)} if status == "failed" else None
     metadata = {name: _text(value) for name, value in detail(outcome, run_id).items() if value is not None}
@@ -34,8 +34,7 @@ def responses(outcome: Outcome, run_id: str) -> dict[str, Any]:
 
 
 def shell_outcome(outcome: Outcome) -> dict[str, Any] | None:
-    """`outcome` of a shell call's output; None for a lost run: no exit is told that nobody saw. ValueError before the
-    verdict."""
+    """The `outcome` of a shell call; None for a lost run, whose exit nobody observed. ValueError before the verdict."""
     if outcome.status == "lost":
         return None
     if outcome.status == "timed_out":

@@ -1,4 +1,4 @@
-"""The outcome in systemd's words, as a service's ExecStopPost gets them: SERVICE_RESULT, EXIT_CODE, EXIT_STATUS."""
+"""The outcome as systemd's SERVICE_RESULT, EXIT_CODE and EXIT_STATUS, which ExecStopPost of a service gets."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from ..outcome import Outcome
 
 _CORE_DUMPED = 0x80
-# systemd's own codes for what failed before the program ran. What is not listed did not get as far as a process.
+# systemd's codes for a failure before the program ran. In steps that are not listed there was no process yet.
 _NOT_EXECUTED = {"exec": "203", "interpreter": "203", "chdir": "200", "stdio": "208"}
 
 
 class SystemdResult(NamedTuple):
-    """Each None when systemd has no word for it, or nobody knows."""
+    """The three values; each is None when systemd has no word for it, or when it is unknown."""
 
     result: str | None
     exit_code: str | None
@@ -42,13 +42,13 @@ _RESULTS: dict[tuple[str, str | None], Callable[[Outcome], str | None]] = {
     ("failed", "limit"): lambda _outcome: "resources",
     ("timed_out", None): lambda _outcome: "timeout",
     ("timed_out", "idle"): lambda _outcome: "watchdog",
-    ("cancelled", None): lambda _outcome: "success",  # a stop that was asked for is how services end well
+    ("cancelled", None): lambda _outcome: "success",  # to systemd, a requested stop is a success
     ("lost", None): lambda _outcome: None,
 }
 
 
 def systemd(outcome: Outcome) -> SystemdResult:
-    """Result, and how the main process itself ended; ValueError before the verdict."""
+    """The result of the service, and the end of its main process. ValueError before the verdict."""
     return SystemdResult(line_of(_RESULTS, outcome)(outcome), *_main_process(outcome))
 
 

@@ -1,4 +1,4 @@
-"""What all projections share: finding the line of a verdict in a table, and the detail a surface cannot say itself."""
+"""Shared parts of the projections: table lookup by status and cause, the verdict's detail, and its sentence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def line_of(table: Mapping[tuple[str, str | None], _Line], outcome: Outcome) -> _Line:
-    """The table's line for this status and cause, or for the status alone; ValueError when there is no verdict yet."""
+    """The table's line for this status and cause, else for the status alone. ValueError before the verdict."""
     if outcome.status is None:
         raise ValueError("this run has no verdict yet: wait for one before asking how it ended")
     if (outcome.status, outcome.cause) in table:
@@ -23,7 +23,7 @@ def line_of(table: Mapping[tuple[str, str | None], _Line], outcome: Outcome) -> 
 
 
 def detail(outcome: Outcome, run_id: str | None) -> dict[str, Any]:
-    """What every surface carries in its metadata, because its own words lose some of it."""
+    """The verdict as metadata: every surface carries it, because its own words lose a part."""
     return {
         "run_id": run_id,
         "status": outcome.status,
@@ -35,7 +35,7 @@ def detail(outcome: Outcome, run_id: str | None) -> dict[str, Any]:
 
 
 def sentence(outcome: Outcome) -> str:
-    """The verdict for people: `timed_out (deadline): deadline of 5s passed; SIGTERM`; the state before there is one."""
+    """The verdict as text: `timed_out (deadline): deadline of 5s passed; SIGTERM`; the state before the verdict."""
     if outcome.status is None:
         return outcome.state
     return f"{outcome.status} ({outcome.cause}): {outcome.reason}"

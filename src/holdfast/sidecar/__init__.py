@@ -1,1 +1,1 @@
-"""The sidecar: the library for programs in other languages, as JSON-RPC on stdin and stdout."""
+"""The sidecar (`holdfast sidecar`): the library for programs in other languages, as JSON-RPC on stdin and stdout."""

@@ -1,4 +1,7 @@
-"""The supervisor whose runs are kept: opened when it is first wanted, so that a sidecar without such runs has none."""
+"""A supervisor that is opened at its first use, for runs that are kept in the state directory.
+
+A sidecar that never starts such a run never opens a state directory.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class LazySupervisor:
-    """A supervisor that is opened when it is first wanted, by the task that will leave it, as task groups need it."""
+    """Opens a supervisor at the first `get`. The task in `serve` opens it, because the same task must close it."""
 
     def __init__(self, stack: AsyncExitStack, make: Callable[[], Supervisor]) -> None:
         self._stack = stack
@@ -27,7 +30,7 @@ class LazySupervisor:
         self.opened: list[Supervisor] = []
 
     async def get(self) -> Supervisor:
-        """The supervisor; StateError when its directory cannot be used, and the next call tries again."""
+        """The supervisor. StateError: the state directory cannot be used; the next call tries again."""
         if not self.opened:
             self._wanted.set()
             await self._answered.wait()
@@ -36,7 +39,7 @@ class LazySupervisor:
         return self.opened[0]
 
     async def serve(self) -> None:
-        """Open it when it is wanted, until `close`."""
+        """Open the supervisor when a `get` waits for it; return after `close`."""
         while True:
             await self._wanted.wait()
             if self._is_over:
@@ -49,5 +52,6 @@ class LazySupervisor:
             answered.set()
 
     def close(self) -> None:
+        """End `serve`; a `get` that still waits fails."""
         self._is_over = True
         self._wanted.set()

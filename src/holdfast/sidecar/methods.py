@@ -1,4 +1,4 @@
-"""What each method does. Parameters are checked by the schema before they come here."""
+"""The methods of the sidecar's protocol. The server checks their parameters against the schema first."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Params = dict[str, Any]
 
 
 def spec_options(params: Params) -> SpecOptions:
-    """The options of `make_spec` behind the public names, which carry their units. SpecError for what cannot be."""
+    """The options of `make_spec` for these parameters, whose names carry units. SpecError: stdin is inherited."""
     if params.get("stdin") == "inherit":
         raise SpecError("stdin carries the protocol", field="stdin", remedy="use null, pipe or a path")
     return options_from_json(params, SIDECAR)
 
 
 class SidecarMethods:
-    """The methods, by name. `kept` gives the supervisor whose runs have directories; the other's have none."""
+    """The methods by name. `kept` opens the supervisor of runs in the state directory; `ephemeral` keeps none."""
 
     def __init__(
         self, runs: SidecarRuns, ephemeral: Supervisor, kept: Callable[[], Awaitable[Supervisor]], state_dir: str | None
@@ -41,7 +41,7 @@ class SidecarMethods:
         self._ephemeral = ephemeral
         self._kept = kept
         self._state_dir = state_dir
-        # Done one after the other, in the order they came: a call may follow at once that names the run.
+        # These calls are done one after the other, in order: the next call may already name the run.
         self.in_order: dict[str, Callable[[Params], Awaitable[Params]]] = {
             "initialize": self.initialize,
             "start": self.start,
@@ -49,7 +49,7 @@ class SidecarMethods:
             "output": self.output,
             "credit": self.credit,
         }
-        # Each on its own: they wait for something.
+        # Each of these calls has a task of its own: it may have to wait.
         self.at_once: dict[str, Callable[[Params], Awaitable[Params]]] = {
             "wait": self.wait,
             "settled": self.settled,
@@ -82,7 +82,7 @@ class SidecarMethods:
     async def start(self, params: Params) -> Params:
         options = spec_options(params)
         if (given := options.get("run_id")) is not None and given in self._runs:
-            raise RunExistsError("there is a run of this id", run_id=given, remedy="use another id")
+            raise RunExistsError("a run with this id exists already", run_id=given, remedy="use another id")
         lives_on = options.get("lifetime", "owner") != "owner"
         kept = lives_on or options.get("session") is not None or params.get("keep", False)
         supervisor = await self._kept() if kept else self._ephemeral

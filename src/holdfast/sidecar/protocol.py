@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 as text: a line to calls, an answer to a line. Nothing here knows what the methods do."""
+"""JSON-RPC 2.0 as lines of text: parses a line into calls, encodes answers and notifications."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Id = str | int | float | None
 
 
 class RpcCall(NamedTuple):
-    """One request; a notification when no answer is wanted."""
+    """One request; it is a notification when `wants_answer` is False."""
 
     method: str
     params: dict[str, Any]
@@ -38,21 +38,21 @@ class RpcCall(NamedTuple):
 
 
 class InvalidCall(NamedTuple):
-    """Something that is no request, and the answer to it."""
+    """A malformed request, with the error that answers it."""
 
     id: Id
     error: dict[str, Any]
 
 
 class RpcMessage(NamedTuple):
-    """What one line says; the answers to a batch go back together."""
+    """The calls of one line; the answers to a batch go back together."""
 
     calls: list[RpcCall | InvalidCall]
     is_batch: bool
 
 
 class CallError(Exception):
-    """The call cannot be done; the answer says so."""
+    """A call failed: the error object of its answer."""
 
     def __init__(self, code: int, message: str, data: dict[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -65,7 +65,7 @@ def error(code: int, message: str, data: dict[str, Any] | None = None) -> dict[s
 
 
 def parse(line: bytes) -> RpcMessage:
-    """The calls of a line; whatever the bytes are, there is an answer and never an exception."""
+    """Parse a line into calls. Malformed bytes become calls that are answered with an error, never an exception."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as problem:  # not JSON, not UTF-8, a number of a million digits, or too deep
@@ -78,7 +78,7 @@ def parse(line: bytes) -> RpcMessage:
 
 
 def too_long(longest: int) -> RpcMessage:
-    """What is said to a line that was not kept."""
+    """The error for a line that was too long to be kept."""
     return _refused(INVALID_REQUEST, f"the line is longer than {longest} bytes: send large input in pieces")
 
 
@@ -102,34 +102,34 @@ def _call(value: Any) -> RpcCall | InvalidCall:
 
 
 def result(number: Id, value: Any) -> dict[str, Any]:
-    """The answer to a call that was done."""
+    """The answer to a call that succeeded."""
     return {"jsonrpc": "2.0", "id": number, "result": value}
 
 
 def failure(number: Id, what: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a call that was not done."""
+    """The answer to a call that failed."""
     return {"jsonrpc": "2.0", "id": number, "error": what}
 
 
 def notification(method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """Something the client is told without having asked."""
+    """A message that the client did not ask for."""
     return {"jsonrpc": "2.0", "method": method, "params": params}
 
 
 def encode(message: dict[str, Any] | list[dict[str, Any]]) -> bytes:
-    """One line. ASCII: what is no text (names of files, arguments) survives as escapes."""
+    """Encode a message as one line. In ASCII: file names and arguments that are not UTF-8 survive as escapes."""
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
 def outcome_answer(answer: JsonRpcAnswer) -> dict[str, Any]:
-    """The result of a projection; CallError when it says error."""
+    """The result in a JSON-RPC projection of an outcome; CallError when the projection is an error."""
     if answer.error is not None:
         raise CallError(answer.error["code"], answer.error["message"], answer.error["data"])
     return answer.result or {}
 
 
 def of_holdfast(problem: HoldfastError) -> dict[str, Any]:
-    """One of the library's errors as the error of an answer."""
+    """A library error as the error object of an answer."""
     code = next((code for kind, code in _KINDS if isinstance(problem, kind)), CANNOT)
     data = {"error": type(problem).__name__, "run_id": problem.run_id, "remedy": problem.remedy}
     data["field"] = getattr(problem, "field", None)

@@ -1,8 +1,8 @@
-"""The runs a sidecar knows: those that live, those whose output is still wanted, and the last ones that are over.
+"""The runs of a sidecar: live runs, runs whose output is not delivered yet, and the last runs that are over.
 
-A run is looked after by one task. It waits for the end, then for its output to be delivered or thrown away, and then
-gives the descriptors back; the report is remembered, for the last thousand. Output nobody has subscribed to is held
-for the last few runs that are over, so that a client that never asks does not make us grow.
+One task follows each run. It waits until the run is settled, then until its output is delivered or discarded, and then
+closes its descriptors. The reports of the last thousand settled runs are remembered. Output without a subscriber is
+held only for the last few settled runs, so that a client that never subscribes does not make the sidecar grow.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ if TYPE_CHECKING:
 
 MOST_OVER = 1000
 MOST_UNREAD = 64
-MOST_CREDIT = 1 << 53  # what JavaScript counts exactly; more is not more
+MOST_CREDIT = 1 << 53  # JavaScript counts exactly up to here
 _PIECE = 48 << 10  # of output in one line: 64 KiB as base64
 
 
 class OutputCredit:
-    """Given in bytes by the client, taken as output is sent. One taker."""
+    """How many bytes of output the client is ready to receive: it gives credit, and sending output takes it.
+
+    Only one task may take.
+    """
 
     def __init__(self, bytes_: int = 0) -> None:
         self._left = min(bytes_, MOST_CREDIT)
@@ -40,17 +43,17 @@ class OutputCredit:
         self._is_over = False
 
     def give(self, bytes_: int) -> None:
-        """Let more come."""
+        """Add credit."""
         self._left = min(self._left + bytes_, MOST_CREDIT)
         self._more.set()
 
     def end(self) -> None:
-        """Nothing is wanted any more."""
+        """End the credit: the client wants no more output."""
         self._is_over = True
         self._more.set()
 
     async def take(self, most: int) -> int:
-        """Wait until there is any, and take as much of it as is needed; 0 when nothing is wanted any more."""
+        """Wait for credit and take up to `most` bytes of it; 0 after `end`."""
         while self._left == 0 and not self._is_over:
             self._more = anyio.Event()
             await self._more.wait()
@@ -60,7 +63,7 @@ class OutputCredit:
 
 
 class SidecarRun:
-    """One run and where its output goes."""
+    """One run, and the delivery of its output."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -70,7 +73,7 @@ class SidecarRun:
         self._credit = OutputCredit()
 
     async def deliver(self, writer: LineWriter, *, late: bool) -> None:
-        """Send the output as notifications, as far as the credit goes."""
+        """Send the output as notifications, as the credit allows."""
         run, credit, complete = self.run, self._credit, True
         try:
             async for chunk in run.output(late=late):
@@ -78,7 +81,7 @@ class SidecarRun:
                 while left and (taken := await credit.take(min(len(left), _PIECE))):
                     await writer.send(_output_line(run.run_id, chunk.stream, left[:taken], late=chunk.late))
                     left = left[taken:]
-                if left:  # released, with output that was not sent
+                if left:  # the run was released before all output was sent
                     complete = False
                     break
         except HoldfastError:  # the journal cannot be read, or the run was released meanwhile
@@ -88,7 +91,7 @@ class SidecarRun:
         await writer.send(encode(notification("output.end", {"run_id": run.run_id, "complete": complete})))
 
     async def discard(self) -> None:
-        """Read the output and throw it away, so that the command never waits for a reader."""
+        """Read the output and drop it, so that the command never waits for a reader."""
         try:
             async for _chunk in self.run.output(late=True):
                 pass
@@ -98,18 +101,18 @@ class SidecarRun:
             self.delivered.set()
 
     def give_credit(self, bytes_: int) -> None:
-        """Let more output come."""
+        """Let more output be sent."""
         self._credit.give(bytes_)
 
     def release(self) -> None:
-        """Nobody wants the rest of the output."""
+        """Close the run; the rest of its output is dropped."""
         self.run.close()
         self.delivered.set()
         self._credit.end()
 
 
 class SidecarRuns:
-    """All of them, by id, in the order they came."""
+    """All runs of a sidecar by id, in the order they were started or adopted."""
 
     def __init__(self, writer: LineWriter, tasks: TaskGroup) -> None:
         self._writer = writer
@@ -125,20 +128,20 @@ class SidecarRuns:
         return run_id in self._runs
 
     def __getitem__(self, run_id: str) -> SidecarRun:
-        """RunNotFoundError when it is not known, or not any more."""
+        """The run with this id. RunNotFoundError: it was never known, or is forgotten."""
         if run_id not in self._runs:
             remedy = f"it was never started here, or is over and forgotten (the last {MOST_OVER} are remembered)"
             raise RunNotFoundError("this sidecar knows no such run", run_id=run_id, remedy=remedy)
         return self._runs[run_id]
 
     def add(self, run: Run) -> SidecarRun:
-        """Look after this run from now on."""
+        """Follow this run from now on."""
         known = self._runs[run.run_id] = SidecarRun(run)
-        self._tasks.start_soon(self._look_after, known)
+        self._tasks.start_soon(self._follow, known)
         return known
 
     def subscribe(self, known: SidecarRun, credit_bytes: int, *, late: bool) -> None:
-        """Send the output from now on. RequestError when it goes somewhere already."""
+        """Send the output of a run. RequestError: it has a subscriber already, or the output is gone."""
         if known.is_subscribed or known.delivered.is_set():
             remedy = "give it more credit instead; output goes to one subscriber, once"
             raise RequestError("the output has a subscriber, or is gone", run_id=known.run.run_id, remedy=remedy)
@@ -147,12 +150,12 @@ class SidecarRuns:
         self._tasks.start_soon(partial(known.deliver, self._writer, late=late))
 
     def discard(self, known: SidecarRun) -> None:
-        """Throw the output away from now on."""
+        """Drop the output of a run."""
         known.is_subscribed = True
         self._tasks.start_soon(known.discard)
 
     def release(self, known: SidecarRun) -> None:
-        """Forget a run that is over. RequestError when it is not."""
+        """Forget a run that is over. RequestError: it is still live."""
         if not known.is_over:
             raise RequestError("the run is not over", run_id=known.run.run_id, remedy="cancel it, and wait for settled")
         known.release()
@@ -160,11 +163,11 @@ class SidecarRuns:
         if known.run.run_id in self._over:
             self._over.remove(known.run.run_id)
 
-    async def _look_after(self, known: SidecarRun) -> None:
+    async def _follow(self, known: SidecarRun) -> None:
         try:
             await known.run.settled()
         except HoldfastError:
-            pass  # its record cannot be read, or we part from it: whoever waits for it is told
+            pass  # its record cannot be read, or it goes on without us: calls that wait for it get this error
         known.is_over = True
         if not known.is_subscribed:
             self._unread.append(known)

@@ -1,6 +1,7 @@
-"""The schema file, and the check of parameters against it. The file is the rule: clients' types are made from it.
+"""The protocol's schema file (`schema.json`), and the check of a call's parameters against it.
 
-Only the words of JSON Schema that the file uses are known here; a test looks for others.
+The types of clients are generated from the same file. The check knows only the keywords of JSON Schema that the file
+uses; a test finds others.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 @cache
 def schema() -> dict[str, Any]:
-    """The whole file."""
+    """The parsed schema file."""
     document: dict[str, Any] = json.loads(files("holdfast.sidecar").joinpath("schema.json").read_text("utf-8"))
     return document
 
 
 def check_params(method: str, params: dict[str, Any]) -> None:
-    """SpecError, naming the field, when these are no parameters of that method."""
+    """Check the parameters of a method. SpecError names the field that breaks the schema."""
     problem = _problem(schema()["methods"][method]["params"], params, "")
     if problem is not None:
         where, what = problem
@@ -43,7 +44,7 @@ def check_params(method: str, params: dict[str, Any]) -> None:
 
 
 def _problem(rule: dict[str, Any], value: Any, where: str) -> tuple[str, str] | None:
-    """Where and what, when the value breaks the rule."""
+    """The place and the text of the first breach of the rule; None when the value keeps it."""
     if "$ref" in rule:
         return _problem(schema()["$defs"][rule["$ref"].rpartition("/")[2]], value, where)
     if "anyOf" in rule:

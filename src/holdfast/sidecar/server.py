@@ -1,16 +1,15 @@
-"""One host, one sidecar: lines in, calls, lines out, and an end that comes however the host ends.
+"""Sidecar server: reads calls from its host's lines, does them, writes the answers, and ends its runs with the host.
 
-Theory of operation. One task reads lines and does the calls that must stay in order; each other call is a task, so that
-waiting for one run never holds up another. All answers and notifications go through one writer. Deadlines, ladders and
-output are the guards' business: whatever happens here, or does not happen because the host has stopped reading, a run
-ends in time.
+Theory of operation. One task reads lines and does the calls that must stay in order. Every other call has a task of its
+own, so that waiting for one run never delays another. One writer sends all answers and notifications. The guards keep
+deadlines, ladders and output: a run ends in time even when the host stops reading and this process is stuck.
 
-Memory is bounded whatever the host does: a line by its length, calls by their number, what is to be written by a queue
-that makes its writers wait, and output by the credit the host gave and the window of each run.
+Memory is bounded whatever the host does: lines by their length, calls by their number, unsent lines by a queue that
+makes its senders wait, and output by the host's credit and the window of each run.
 
-The end. The host closes stdin, or is gone (no more reader, no more writer): runs of lifetime `owner` end with cause
-`owner`. It calls `shutdown`, or somebody sends us SIGTERM or SIGINT: with cause `shutdown`; a second signal kills. Runs
-that live on are let go. Calls that are waiting are answered as far as somebody reads them.
+The end. When the host closes stdin or is gone (no reader, no writer), runs of lifetime `owner` end with cause `owner`.
+When the host calls `shutdown`, or the sidecar gets SIGTERM, SIGINT or SIGHUP, they end with cause `shutdown`; a second
+signal kills. Runs of other lifetimes go on without the sidecar. Waiting calls are answered while the host still reads.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
 MOST_CALLS = 10_000
-_ROOM = {"cancel": 2 * MOST_CALLS}  # the way out of ten thousand calls that wait must not be refused
+_ROOM = {"cancel": 2 * MOST_CALLS}  # `cancel` ends waiting calls, so it is accepted when no other call is
 _LAST_WORDS_S = 2.0
 _UNREAD_S = 2.0
 
 
 def log(text: str) -> None:
-    """One line to stderr; when that fails there is nobody to tell."""
+    """Write one line to stderr; a failure to write is ignored, because nothing else could tell it."""
     try:
         os.write(2, f"holdfast sidecar: {text}\n".encode("utf-8", "backslashreplace"))
     except OSError:
@@ -69,7 +68,7 @@ class SidecarServer:
         self._is_ending = False
 
     async def serve(self, input_fd: int) -> None:
-        """Read and do until the end, and end what is left."""
+        """Serve calls until the end, then end the runs that are left."""
         async with AsyncExitStack() as stack:
             ephemeral = await stack.enter_async_context(Supervisor())
             kept = LazySupervisor(stack, lambda: Supervisor(state_dir=_state_path(self._state_dir)))
@@ -82,14 +81,14 @@ class SidecarServer:
         if self._shutdown_call is not None:
             await self._answer(protocol.result(self._shutdown_call.id, {}))
         with anyio.move_on_after(_LAST_WORDS_S):
-            # Calls that waited for a run have their answer by now, and only have to send it.
+            # The runs are over, so every waiting call has its answer and only has to send it.
             while self._calls:
                 self._fewer_calls = anyio.Event()
                 await self._fewer_calls.wait()
             await self._writer.flushed()
 
     def stop(self, name: str) -> None:
-        """End because of a signal; once more: without grace."""
+        """A signal arrived: end all runs; at the second signal kill them."""
         if not self._is_ending:
             self._is_ending = True
             log(f"{name}: ending {sum(not known.is_over for known in self._runs)} runs")
@@ -108,7 +107,7 @@ class SidecarServer:
             log(str(error))
 
     async def _watch_host(self, input_fd: int) -> None:
-        """A host that is gone, or will never write again, also while we wait for it to read."""
+        """Stop reading when the host is gone or will never write again, also while a line waits for it to read."""
         async with anyio.create_task_group() as either:
 
             async def no_reader() -> None:
@@ -117,7 +116,7 @@ class SidecarServer:
 
             async def no_writer() -> None:
                 await hung_up(input_fd)
-                await anyio.sleep(_UNREAD_S)  # what it wrote before that is read and done first, if it gets along
+                await anyio.sleep(_UNREAD_S)  # time to read and do what the host wrote before
                 either.cancel_scope.cancel()
 
             either.start_soon(no_reader)
@@ -155,13 +154,13 @@ class SidecarServer:
                 await self._answer(await self._do(call))
 
     def _may_wait(self, call: RpcCall | InvalidCall) -> TypeGuard[RpcCall]:
-        """Whether this is a call that gets a task of its own, and there is room for it."""
+        """Whether this call gets a task of its own: it may wait, and there are not too many."""
         if not isinstance(call, RpcCall) or call.method not in self._methods.at_once:
             return False
         return self._calls < _ROOM.get(call.method, MOST_CALLS)
 
     async def _take_batch(self, calls: list[RpcCall | InvalidCall]) -> None:
-        """In order where order matters; the answers go back together when the last one is there."""
+        """Do the calls of a batch, in order where order matters; send the answers together after the last one."""
         answers: list[dict[str, Any] | None] = [None] * len(calls)
         waiting = []
         for place, call in enumerate(calls):
@@ -199,7 +198,7 @@ class SidecarServer:
             await self._writer.send(protocol.encode(answer))
 
     async def _do(self, call: RpcCall | InvalidCall, *, has_task: bool = False) -> dict[str, Any] | None:
-        """The answer; None when none is wanted."""
+        """Do a call; its answer, or None for a notification."""
         if isinstance(call, InvalidCall):
             return protocol.failure(call.id, call.error)
         try:
@@ -210,13 +209,13 @@ class SidecarServer:
             answer = protocol.failure(call.id, error.error)
         except HoldfastError as error:
             answer = protocol.failure(call.id, protocol.of_holdfast(error))
-        except Exception as error:  # noqa: BLE001 - it concerns this call: the host goes on, and so do its runs
+        except Exception as error:  # noqa: BLE001 - only this call fails: the sidecar and its runs go on
             log(f"a defect in Holdfast, please report it: {call.method}: {error!r}")
             answer = protocol.failure(
                 call.id, protocol.error(protocol.INTERNAL_ERROR, f"a defect in Holdfast: {error}")
             )
         if self._shutdown_call is call:
-            return None  # answered when everything is over
+            return None  # `serve` answers it when all runs are over
         return answer if call.wants_answer else None
 
     async def _done(self, call: RpcCall) -> Any:
@@ -231,7 +230,7 @@ class SidecarServer:
             self._shutdown_call = call
             return {}
         done = await method(call.params)
-        self._is_initialized = True  # nothing but initialize gets here before it is
+        self._is_initialized = True  # the first call that gets here is initialize
         return done
 
 
@@ -242,7 +241,7 @@ def _state_path(given: str | None) -> str:
 
 
 async def serve(state_dir: str | None = None, input_fd: int = 0, output_fd: int = 1) -> None:
-    """Talk to the host on these descriptors until it goes away or says so; every run of ours is over then."""
+    """Serve the host on these descriptors until it leaves or asks for shutdown; returns when our runs are over."""
     writer = LineWriter(output_fd)
     try:
         async with anyio.create_task_group() as tasks:
@@ -262,7 +261,7 @@ async def _take_signals(server: SidecarServer) -> None:
 
 
 def main(state_dir: str | None) -> int:
-    """The whole program. Warnings and the like go to stderr, whose reader is the host's log."""
-    sys.stdout = sys.stderr  # a stray print must not become a line of the protocol
+    """The whole program; the exit code. Warnings go to stderr, which is usually the host's log."""
+    sys.stdout = sys.stderr  # a stray print must not get into the protocol
     anyio.run(serve, state_dir)
     return 0

@@ -1,8 +1,8 @@
-"""The sidecar's two streams: stdin as lines of bounded length, stdout as a queue of lines with one writer.
+"""The sidecar's standard streams: stdin as lines of bounded length, stdout as a queue of lines with one writer.
 
-Neither descriptor is made non-blocking in place: the flag belongs to the open file, which may be the host's terminal
-or our own stderr. Reading waits for readiness first; writing goes through an open file of our own, or, to a socket,
-with a flag of the call.
+Neither descriptor is set to non-blocking: that flag belongs to the open file, which may also be the host's terminal or
+our own stderr. A read first waits until the descriptor is readable. A write goes through an open file of our own, or,
+for a socket, passes a flag with the call.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 LONGEST_LINE = 8 << 20
 _PIECE = 64 << 10
-_QUEUED = 256 << 10  # beyond this, whoever has something to say waits
+_QUEUED = 256 << 10  # with more bytes in the queue, senders wait
 
 
 async def pieces(fd: int) -> AsyncIterator[bytes]:
-    """What arrives, until the other side closes or is gone."""
+    """The bytes that arrive, until the other side closes or is gone."""
     while True:
         await _readable(fd)
         try:
             data = os.read(fd, _PIECE)
         except BlockingIOError:
             continue
-        except OSError:  # the terminal hung up, the peer was reset
+        except OSError:  # the terminal hung up, or the peer reset the connection
             return
         if not data:
             return
@@ -41,11 +41,11 @@ async def pieces(fd: int) -> AsyncIterator[bytes]:
 
 
 async def hung_up(fd: int) -> None:
-    """Return when nobody can write to this descriptor any more, also when there is something left to read."""
+    """Return when the other side can no longer write, even when there is still something to read."""
     with select.epoll() as watch:
         try:
-            watch.register(fd, select.EPOLLRDHUP)  # a pipe says EPOLLHUP, which need not be asked for
-        except PermissionError:  # a file does not hang up: it ends
+            watch.register(fd, select.EPOLLRDHUP)  # a pipe reports EPOLLHUP, which is always reported
+        except PermissionError:  # epoll takes no regular file, which never hangs up
             await anyio.sleep_forever()
         await anyio.wait_readable(watch.fileno())
 
@@ -53,12 +53,12 @@ async def hung_up(fd: int) -> None:
 async def _readable(fd: int) -> None:
     try:
         await anyio.wait_readable(fd)
-    except PermissionError:  # epoll knows no files, which are always ready
+    except PermissionError:  # epoll takes no regular file, which is always ready
         await checkpoint()
 
 
 class LineSplitter:
-    """Feed it bytes and get the lines that are complete; None stands for one that was too long and is not kept."""
+    """Splits bytes into complete lines; None stands for a line that was too long and is dropped."""
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:
         self._longest = longest
@@ -66,7 +66,7 @@ class LineSplitter:
         self._is_skipping = False
 
     def feed(self, data: bytes) -> list[bytes | None]:
-        """The lines these bytes complete, without their line ends."""
+        """The lines that these bytes complete, without line ends."""
         found: list[bytes | None] = []
         *complete, rest = data.split(b"\n")
         for piece in complete:
@@ -79,7 +79,7 @@ class LineSplitter:
 
     @property
     def is_begun(self) -> bool:
-        """Whether there is the beginning of a line whose end has not come."""
+        """Whether a line has begun but not ended."""
         return bool(self._begun) or self._is_skipping
 
     def _add(self, piece: bytes) -> None:
@@ -91,7 +91,7 @@ class LineSplitter:
 
 
 class LineWriter:
-    """The only one that writes to stdout. Lines come out whole and in the order they were sent."""
+    """The only writer of stdout: lines are written whole, in the order they were sent."""
 
     def __init__(self, fd: int) -> None:
         self._file: _Socket | _File = _Socket(fd) if stat.S_ISSOCK(os.fstat(fd).st_mode) else _File(fd)
@@ -101,7 +101,7 @@ class LineWriter:
         self.is_broken = False
 
     async def send(self, line: bytes) -> None:
-        """Queue a line; waits while too much is queued. When the reader is gone the line is dropped."""
+        """Queue a line; wait while too much is queued. When the reader is gone, the line is dropped."""
         while self._queued > _QUEUED and not self.is_broken:
             await self._change.wait()
         if self.is_broken:
@@ -111,7 +111,7 @@ class LineWriter:
         self._announce()
 
     async def run(self) -> None:
-        """Write what is queued, until the reader is gone."""
+        """Write queued lines until the reader is gone."""
         while True:
             while not self._lines:
                 await self._change.wait()
@@ -125,7 +125,7 @@ class LineWriter:
         self._announce()
 
     async def flushed(self) -> None:
-        """Wait until everything is written, or cannot be."""
+        """Wait until everything is written, or the reader is gone."""
         while self._queued and not self.is_broken:
             await self._change.wait()
 
@@ -135,7 +135,7 @@ class LineWriter:
             await self._change.wait()
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close our descriptor."""
         self._file.close()
 
     async def _write_all(self, data: memoryview) -> bool:
@@ -154,7 +154,7 @@ class LineWriter:
 
 
 class _Socket:
-    """Writing to a socket without waiting."""
+    """Non-blocking writes to a socket."""
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=os.dup(fd))
@@ -166,15 +166,17 @@ class _Socket:
 
 
 class _File:
-    """Writing to a pipe, a terminal or a file without waiting."""
+    """Non-blocking writes to a pipe, a terminal or a regular file."""
 
     def __init__(self, fd: int) -> None:
-        if stat.S_ISREG(os.fstat(fd).st_mode):  # never makes anybody wait, and its position is shared with others
+        if stat.S_ISREG(
+            os.fstat(fd).st_mode
+        ):  # its writes never block, and a new open file would have another position
             self.fd = os.dup(fd)
             return
         try:
             self.fd = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-        except OSError:  # no /proc, or one we may not open again: then the flag is shared after all
+        except OSError:  # no /proc, or no permission to open it again: then the flag is shared after all
             self.fd = os.dup(fd)
             os.set_blocking(self.fd, False)
 
