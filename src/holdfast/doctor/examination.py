@@ -1,7 +1,7 @@
-"""What is wrong here: the host, the state directory, its runs, and processes that nobody knows of.
+"""The examination: look at the host, the state directory, its runs, orphans and leftovers, and report findings.
 
-Everything is only looked at, while other processes may change it; so each repair looks again before it does anything
-(`repair`). Nothing stops the examination: what cannot be looked at is a finding itself.
+The examination changes nothing, and other processes may change things meanwhile. So each repair checks again before it
+does anything (repair.py). No error stops the examination: a thing that cannot be examined is a finding itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LITTLE_FILES = 1000
 
 
 def examine(path: str | None = None, *, trial: bool = True, age_s: float = 60.0) -> Diagnosis:
-    """Look at all of it. `trial`: also run a command; `age_s`: what is younger may still be finished by its maker."""
+    """Examine everything. `trial`: also run a command. `age_s`: leftovers younger than this are not reported."""
     found: list[FindingAndRepair] = [(finding, None) for finding in host.examine(trial=trial)]
     state, opening = _open(path)
     found.append((opening, None))
@@ -48,7 +48,7 @@ def examine(path: str | None = None, *, trial: bool = True, age_s: float = 60.0)
 
 
 def open_for_repair(path: str | None = None) -> StateDirectory | None:
-    """The state directory that was examined; None when there is none to repair anything in."""
+    """Open the state directory for `carry_out`; None when it cannot be used."""
     try:
         return StateDirectory.open(path, create=False)
     except StateError:
@@ -132,7 +132,7 @@ def _owner(state: StateDirectory) -> FindingAndRepair:
 def _orphans(lost: list[Orphan], told: set[int]) -> Iterator[FindingAndRepair]:
     for orphan in lost:
         if orphan.pid in told:
-            continue  # with its run, whose repair ends it
+            continue  # reported with its run, whose repair kills it
         name = f"process {orphan.pid} ({orphan.command})"
         whose = "its run has ended" if orphan.known else "its run is none of this state directory"
         finding = DoctorFinding(

@@ -1,4 +1,4 @@
-"""What the doctor says, and what can be done about it."""
+"""Findings and repairs: the values that the doctor reports and carries out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REAP = "holdfast doctor --reap"
 
 
 class DoctorFinding(NamedTuple):
-    """One thing that was looked at: how it is, which run and processes it is about, and what to do."""
+    """One thing that the doctor examined: its level, the run and processes concerned, and the remedy."""
 
     level: str
     topic: str
@@ -24,16 +24,16 @@ class DoctorFinding(NamedTuple):
 
     @property
     def needs_action(self) -> bool:
-        """A problem does; a warning does when there is something to be done."""
+        """Whether a person has to act: on a problem, and on a warning with a remedy."""
         return self.level == PROBLEM or (self.level == WARNING and self.remedy is not None)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """As a dictionary for JSON."""
         return {**self._asdict(), "pids": list(self.pids), "needs_action": self.needs_action}
 
 
 class PlannedRepair(NamedTuple):
-    """Something that `--reap` does. `what` completes "would ..."; `kind` says how (see repair.py)."""
+    """A repair that `--reap` would do. `what` completes "would ..."; `kind` selects the function in repair.py."""
 
     kind: str
     what: str
@@ -44,19 +44,19 @@ class PlannedRepair(NamedTuple):
     leaf: Leaf | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """As a dictionary for JSON."""
         return {"kind": self.kind, "what": self.what, "run_id": self.run_id, "pids": list(self.pids), "path": self.path}
 
 
 class RepairResult(NamedTuple):
-    """What became of a repair: `confirmed` only when it was seen to be done."""
+    """The result of a repair: `confirmed` only when the doctor has seen that it is done."""
 
     repair: PlannedRepair
     confirmed: bool
     what: str
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """As a dictionary for JSON."""
         return {**self.repair.as_dict(), "confirmed": self.confirmed, "result": self.what}
 
 
@@ -64,12 +64,12 @@ FindingAndRepair = tuple[DoctorFinding, PlannedRepair | None]
 
 
 class Diagnosis(NamedTuple):
-    """All findings, and the repairs that follow from them, in the order in which they are to be done."""
+    """All findings, and the repairs that they need, in the order in which they are carried out."""
 
     findings: tuple[DoctorFinding, ...]
     repairs: tuple[PlannedRepair, ...]
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing needs to be done."""
+        """Whether no finding needs action."""
         return not any(finding.needs_action for finding in self.findings)

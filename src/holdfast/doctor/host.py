@@ -1,4 +1,4 @@
-"""What this host offers: kernel, containment, limits, environment, and a guard that runs. All of it is tried out."""
+"""The examination of the host: kernel features, containment, limits, environment, and a trial run of the guard."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _CLONE3, _CLOSE_RANGE = 435, 436  # the same on every architecture
 _CLONE_INTO_CGROUP = 0x200000000
 _NO_DESCRIPTOR = 0x7FFFFFFE
 _PR_GET_CHILD_SUBREAPER = 37
-_FEW_DESCRIPTORS = 256  # three or four for each run of one owner
+_FEW_DESCRIPTORS = 256  # an owner needs three or four for each run
 _FEW_PROCESSES = 128
 
 
 def examine(*, trial: bool = True) -> Iterator[DoctorFinding]:
-    """Everything that does not depend on a state directory; `trial`: also run a command under a guard."""
+    """Examine what does not depend on a state directory. `trial`: also run a command under a guard."""
     yield from _platform()
     yield from _containment()
     yield from _limits()
@@ -102,18 +102,18 @@ def _has_close_range() -> bool:
 
 
 def _has_clone_into_cgroup() -> bool:
-    # With a descriptor that cannot be: a kernel that knows the flag complains about that, EBADF, and makes no process.
+    # The descriptor is invalid: a kernel that knows the flag answers EBADF and makes no process.
     arguments = struct.pack("11Q", _CLONE_INTO_CGROUP, 0, 0, 0, 17, 0, 0, 0, 0, 0, _NO_DESCRIPTOR)
     answer = _system_call(_CLONE3, ctypes.c_char_p(arguments), len(arguments))
     if answer == 0:
-        os._exit(0)  # a kernel that takes the flag for nothing: we are the child
+        os._exit(0)  # the kernel ignores the flag, and we are the child
     if answer > 0:
         os.waitpid(answer, 0)
     return answer == -errno.EBADF
 
 
 def _system_call(number: int, *arguments: object) -> int:
-    """What the call returned, or its errno with a minus."""
+    """Make a system call; returns its result, or the negative errno."""
     converted = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
     answer: int = ctypes.CDLL(None, use_errno=True).syscall(ctypes.c_long(number), *converted)
     return -ctypes.get_errno() if answer < 0 else answer
@@ -135,7 +135,7 @@ CONVENIENCES: dict[str, Callable[[], bool]] = {
 def _containment() -> Iterator[DoctorFinding]:
     here = containment.probe()
     if here.cgroup_base is None:
-        # Not a warning with a remedy: every promise holds, except against a SIGKILL of the guard itself.
+        # A warning without a remedy: every promise holds, except when the guard itself gets SIGKILL.
         what = f"by subreaper; a cgroup would also hold what a killed guard leaves, but {here.why_not}"
         yield DoctorFinding(WARNING, "containment", what)
     else:
@@ -163,7 +163,7 @@ def _limits() -> Iterator[DoctorFinding]:
 
 
 def _process_limits() -> Iterator[tuple[int, str]]:
-    """How many more processes each limit allows, and its name."""
+    """How many more processes each limit allows, and the name of the limit."""
     total = int(read_proc("loadavg").split()[3].partition(b"/")[2])
     for name in ("pid_max", "threads-max"):
         yield int(read_proc(f"sys/kernel/{name}") or b"0") - total, f"kernel.{name}"

@@ -1,4 +1,4 @@
-"""How the index is: sound, and in step with the run directories. It is only read here, never made again."""
+"""The examination of the index: is the file sound, and does it match the run directories? It changes nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _AGAIN = PlannedRepair("index", "make the index again from the journals")
 
 
 def examine(state: StateDirectory) -> Iterator[FindingAndRepair]:
-    """Whether the index can be relied on."""
+    """Examine the index: one finding, with a repair if it has to be made again."""
     problem = check(state)
     if problem == "is missing":
         yield DoctorFinding(OK, "index", f"{state.index_path} is made by the next command that lists runs"), None
@@ -40,11 +40,11 @@ def examine(state: StateDirectory) -> Iterator[FindingAndRepair]:
 
 
 def check(state: StateDirectory) -> str | None:
-    """What is wrong with the file, as the end of a sentence; None when it is sound."""
+    """What is wrong with the file; None when it is sound. The text completes "the index ..."."""
     if not os.path.exists(state.index_path):
         return "is missing"
     try:
-        # Shared, so that nobody replaces the file meanwhile.
+        # A shared lock, so that no process replaces the file meanwhile.
         with FileLock(os.path.join(state.path, "index.lock"), _WAIT_S).shared():
             return _quick_check(state.index_path)
     except StateError as error:
@@ -54,7 +54,7 @@ def check(state: StateDirectory) -> str | None:
 
 
 def survivor_ids(state: StateDirectory) -> list[str]:
-    """The ended runs of which processes were left; without a sound index every run is a candidate."""
+    """The ids of ended runs with survivors. Without a sound index, the ids of all runs."""
     if check(state) is not None:
         return list(state.all_ids())
     try:
@@ -76,7 +76,7 @@ def _quick_check(path: str) -> str | None:
 
 
 def _compare(state: StateDirectory) -> FindingAndRepair:
-    # Runs come and go while this looks: only what is out of step at the first look and at the second is.
+    # Runs begin and end meanwhile: only a difference that two looks find is reported.
     first = _out_of_step(state)
     missing, surplus = (once & again for once, again in zip(first, _out_of_step(state), strict=True))
     if not missing and not surplus:

@@ -1,6 +1,7 @@
-"""Doing what the doctor found necessary: each repair looks again first, and says what it saw to be done.
+"""Repairs: carry out what the examination planned, and confirm that it is done.
 
-A repair that fails is told and never stops the next one.
+Each repair first checks again, because things may have changed since the examination. A repair that fails is reported,
+and does not stop the next one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _log = logging.getLogger("holdfast")
 
 
 def carry_out(state: StateDirectory | None, repairs: Iterable[PlannedRepair]) -> list[RepairResult]:
-    """Do all of it. At the end the index is brought up to date, so that what was finished is in it."""
+    """Carry out these repairs, one result each. At the end the index is refreshed, so that it has the finished runs."""
     done = [_carry_out(state, repair) for repair in repairs]
     if state is not None:
         _refresh(state)
@@ -66,7 +67,7 @@ def _remove_socket(state: StateDirectory | None, repair: PlannedRepair) -> tuple
 def _remove_directory(state: StateDirectory | None, repair: PlannedRepair) -> tuple[bool, str]:
     assert state is not None
     assert repair.path is not None
-    if repair.path in removal.find_abandoned(state, 0):  # its maker may have come back from being stopped
+    if repair.path in removal.find_abandoned(state, 0):  # its launcher may have been stopped, and continued since
         run_directory.remove(repair.path)
     return not os.path.lexists(repair.path), "removed" if not os.path.lexists(repair.path) else "it is in use"
 

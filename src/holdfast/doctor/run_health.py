@@ -1,4 +1,4 @@
-"""How one run is: who of it lives, and whether somebody has to do something about it."""
+"""The examination of one run: guard, command, survivors and damage, each with the repair that it needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ALIVE = {True: "alive", False: "gone", None: "not known"}
 
 
 def examine(state: StateDirectory, run_id: str, left: Sequence[Orphan]) -> Iterator[FindingAndRepair]:
-    """One run whose end is not in the index yet, or that has survivors; `left` are the orphans that name it."""
+    """Examine a run that has no end in the index yet, or that has survivors. `left`: the orphans of this run."""
     try:
         with RunRecord(state, run_id) as record:
             yield from _examine(record.read(), left)
@@ -60,7 +60,7 @@ def _examine(record: RunRecord, left: Sequence[Orphan]) -> Iterator[FindingAndRe
 
 
 def _who(record: RunRecord) -> tuple[str, tuple[int, ...]]:
-    """Guard and command, each with whether it lives, as the end of a sentence; and the PIDs of those that may."""
+    """Whether guard and command are alive, as the end of a sentence, and the PIDs that may be alive."""
     started = record.outcome.started
     if started is None:
         return f"; its guard is {record.guard}", ()
@@ -73,7 +73,7 @@ def _who(record: RunRecord) -> tuple[str, tuple[int, ...]]:
 
 
 def _stopped_guard(record: RunRecord) -> int:
-    """The PID of a guard that lives and stands still; 0 when it does not."""
+    """The PID of the guard if it is alive and stopped; else 0."""
     started = record.outcome.started
     if started is None or record.guard == "gone" or not is_stopped(started.detail["guard_pid"]):
         return 0
@@ -81,7 +81,7 @@ def _stopped_guard(record: RunRecord) -> int:
 
 
 def _survivors(record: RunRecord, left: Sequence[Orphan]) -> Iterator[FindingAndRepair]:
-    """A process that SIGKILL did not end stays on the list for as long as it is there."""
+    """A finding for each live process that survived the end of its run, for as long as the process lives."""
     outcome, run_id = record.outcome, record.run_id
     if outcome.tree is None:
         return
@@ -105,7 +105,7 @@ def _survivors(record: RunRecord, left: Sequence[Orphan]) -> Iterator[FindingAnd
 def _lives(survivor: dict[str, Any], record: RunRecord) -> bool | None:
     if survivor["start_ticks"]:
         return is_alive(ProcessIdentity(survivor["pid"], survivor["start_ticks"], _boot(record)))
-    # Nobody wrote down since when it lives: it is the one that was meant as long as it carries the run's mark.
+    # Its start time is not on record: it is the same process as long as it carries the run's token.
     return token_of(survivor["pid"]) == record.run_id
 
 

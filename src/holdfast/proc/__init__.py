@@ -1,1 +1,1 @@
-"""What a process is doing, as `/proc` shows it: the call it is blocked in, and whether it waits for input."""
+"""Processes as `/proc` shows them: the process table, blocked system calls, and waiting for input."""

@@ -1,8 +1,8 @@
-"""One process as `/proc` shows it while it sleeps: in which system call, on which files. It is not stopped for it.
+"""The system call in which a process is blocked, and the files it waits for, read from `/proc` without stopping it.
 
-Everything is read below one open `/proc/PID`, which is that process for ever: when it is gone, reads fail, whoever has
-its number by then. What the kernel does not show to this user is None; a kernel or a machine that is not in the tables
-here gives `unknown`, never a guess.
+All reads go through one open `/proc/PID`, which stands for that process for ever: when the process is gone, reads fail,
+even if another process has its PID by then. The answer is None for what the kernel hides from this user, and `unknown`
+for a kernel or machine that is not in the tables here. It is never a guess.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MACHINES: dict[str, dict[str, tuple[int, ...]]] = {
         "select": (23, 270),
         "epoll": (232, 281, 441),
         "child": (61, 247),
-        "unknown": (219, 426),  # restart_syscall hides what is restarted; io_uring hides all
+        "unknown": (219, 426),  # restart_syscall hides the restarted call; io_uring hides everything
     },
     "aarch64": {
         "read": (63, 65, 76),
@@ -34,22 +34,22 @@ _MACHINES: dict[str, dict[str, tuple[int, ...]]] = {
     },
 }
 _CALLS = {number: call for call, numbers in _MACHINES.get(os.uname().machine, {}).items() for number in numbers}
-# Where the call itself is not shown (Yama, another security module), the function it sleeps in may be.
+# Where a security module such as Yama hides the call, the kernel function it sleeps in may still be shown.
 _FUNCTIONS = {
     "read": ("anon_pipe_read", "pipe_read", "pipe_wait_readable", "n_tty_read", "wait_woken", "tty_read"),
     "child": ("do_wait", "kernel_wait4", "kernel_waitid"),
     "other": ("futex", "hrtimer_nanosleep", "do_nanosleep", "sigsuspend", "do_sigtimedwait", "do_signal_stop"),
 }
-_COMPAT = 1 << 32  # a stack below this is that of a 32-bit program, whose calls have other numbers
+_COMPAT = 1 << 32  # a stack below this belongs to a 32-bit program, whose calls have other numbers
 _MOST_POLLED = 256
 _LARGEST = 1 << 16
 _POLLIN, _EPOLLIN = 0x43, 0x3
 
 
 class BlockedCall(NamedTuple):
-    """What a thread sleeps in: `read`, `poll`, `select`, `epoll`, `child`, `other`, `unknown`; or it is `awake`.
+    """The call in which a thread sleeps: `read`, `poll`, `select`, `epoll`, `child`, `other`, `unknown`; or `awake`.
 
-    `arguments` is None when only the function in the kernel is known, and that is `function`.
+    `arguments` is None when only the kernel function is known; `function` is its name.
     """
 
     call: str
@@ -58,7 +58,7 @@ class BlockedCall(NamedTuple):
 
 
 class BlockedProcess:
-    """An open `/proc/PID`. Use as a context manager. OSError from everything when the process is gone."""
+    """An open `/proc/PID`. Use as a context manager. OSError from every method: the process is gone, or hidden."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -72,12 +72,12 @@ class BlockedProcess:
 
     @property
     def is_in_foreground(self) -> bool:
-        """Whether its terminal would give it input; one without a terminal of its own is not held back."""
+        """Whether its terminal would give it input: it is in the foreground, or has no controlling terminal."""
         group, _session, terminal, foreground = map(int, self.stat.rpartition(b")")[2].split()[2:6])
         return terminal == 0 or group == foreground
 
     def threads(self) -> list[int]:
-        """Its threads, the first one first."""
+        """The ids of its threads, the main thread first."""
         directory = os.open("task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._directory)
         try:
             return sorted(
@@ -87,13 +87,13 @@ class BlockedProcess:
             os.close(directory)
 
     def children(self, thread: int) -> list[int]:
-        """What this thread has started and not waited for."""
+        """The PIDs of the children that this thread has started and not waited for."""
         return [int(word) for word in self._read(f"task/{thread}/children").split()]
 
     def sleep(self, thread: int) -> BlockedCall:
-        """What this thread sleeps in."""
+        """The call in which this thread sleeps."""
         if parse_stat(self._read(f"task/{thread}/stat"))[0] != "S":
-            return BlockedCall("awake")  # or stopped, or dead, or at the disk: it does not wait for anybody
+            return BlockedCall("awake")  # or stopped, dead, or waiting for a disk: in no case for input
         try:
             words = self._read(f"task/{thread}/syscall").split()
         except PermissionError:
@@ -113,15 +113,15 @@ class BlockedProcess:
         return BlockedCall("unknown", None, function)
 
     def file(self, fd: int) -> str | None:
-        """What this descriptor is, as the kernel names it; None when it is not open."""
+        """The file behind this descriptor, as the kernel names it; None when the descriptor is not open."""
         try:
             return os.readlink(f"fd/{fd}", dir_fd=self._directory)
         except FileNotFoundError:
-            os.stat("stat", dir_fd=self._directory)  # it is the descriptor that is gone, not the process
+            os.stat("stat", dir_fd=self._directory)  # raises if the process is gone, and not only the descriptor
             return None
 
     def files(self) -> dict[int, str]:
-        """Every open descriptor."""
+        """All open descriptors and their files."""
         directory = os.open("fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._directory)
         try:
             found = {int(name): self.file(int(name)) for name in os.listdir(directory)}
@@ -137,7 +137,7 @@ class BlockedProcess:
         return True
 
     def polled(self, sleep: BlockedCall) -> dict[int, bool] | None:
-        """The descriptors a `poll`, `select` or `epoll` waits for, and whether for reading. None: hidden."""
+        """The descriptors for which a `poll`, `select` or `epoll` waits, and whether for reading. None: hidden."""
         arguments = sleep.arguments
         if arguments is None:
             return None

@@ -1,15 +1,16 @@
-"""Is a run waiting for input: has it a terminal or a stdin pipe of ours, and is its command blocked reading it?
+"""Whether a run waits for input: its command is blocked in a read of its terminal or stdin pipe.
 
-Nobody is told of this by the kernel, so it is looked at, from outside and when somebody wants to know. The answer is of
-the moment, and has three values:
+The kernel does not report this. So we look from outside, when a caller wants to know. The answer is true for this
+moment only, and has three values:
 
-- True: the command's first thread sleeps in a read of its input, or polls it and nothing else that could make it go on;
-  or it waits for a child that does (a shell for what it started). A timeout of the poll does not matter.
-- False: it does something else. Also: there is no such input, its input is closed or was replaced, it is stopped.
-- None: that cannot be known. It polls other things as well (a socket may bring the answer it is really waiting for), or
-  another of its threads reads the input; the kernel does not show it to this user; it is inside a container.
+- True: the command's main thread sleeps in a read of its input; or it polls its input and nothing else that could make
+  it go on; or it waits for a child that does so, as a shell does. A timeout of the poll does not matter.
+- False: the command does something else. Also when there is no such input, the input is closed or was replaced, or the
+  command is stopped.
+- None: unknown. The command polls other things as well (a socket may bring the answer that it really waits for), or
+  another of its threads reads the input; or the kernel hides it from this user; or it is inside a container.
 
-The leader is looked at only when it is the process on record, by PID and start time.
+We look at the leader only if it is the process on record, by PID and start time.
 """
 
 from __future__ import annotations
@@ -28,56 +29,58 @@ if TYPE_CHECKING:
 _MOST_PROCESSES = 16
 _MOST_THREADS = 64
 _MOST_FILES = 256
-# What programs poll to be woken up by themselves: it brings nothing from outside.
+# Programs poll these to wake themselves up: they bring nothing from outside.
 _INNER = ("anon_inode:[eventfd]", "anon_inode:[signalfd]", "anon_inode:[timerfd]", "anon_inode:inotify")
 _POLLS = ("poll", "select", "epoll")
 
 
 class Stdin(NamedTuple):
-    """What a run reads, and who: `kind` is `pty`, `pipe`, `none` or `unknown`; no `leader`: nobody to look at."""
+    """A run's stdin (`pty`, `pipe`, `none` or `unknown`) and the leader that reads it; None when it is not live."""
 
     kind: str
     leader: ProcessIdentity | None
 
     @classmethod
     def of(cls, header: Mapping[str, Any] | None, spec: Mapping[str, Any] | None, outcome: Outcome) -> Stdin:
-        """That of a run on record."""
+        """The stdin of a run, from its journal's header, spec and outcome."""
         asked = spec or {}
         kind = "pty" if asked.get("pty") else "pipe" if asked.get("stdin") == "pipe" else "none"
         if asked.get("in_container"):
-            kind = "unknown" if kind != "none" else kind  # its leader here is not the one that reads
+            kind = (
+                "unknown" if kind != "none" else kind
+            )  # the process that reads is inside the container, and not this leader
         if outcome.started is None or outcome.exited is not None or outcome.state not in ("running", "stopping"):
             return cls(kind, None)
         detail = outcome.started.detail
         return cls(kind, ProcessIdentity(detail["pid"], detail["start_ticks"], (header or {}).get("boot_id")))
 
     def is_waited_for(self) -> bool | None:
-        """The look. None as well when the run is not live: then there is nothing to know."""
+        """Whether the run waits for input now. None: unknown, or the run is not live."""
         if self.leader is None or self.kind == "unknown":
             return None
         return False if self.kind == "none" else is_waiting(self.leader, terminal=self.kind == "pty")
 
 
-NO_STDIN = Stdin("unknown", None)  # of a run that is over, or was not started
+NO_STDIN = Stdin("unknown", None)  # the stdin of a run that is over, or was not started
 
 
 def is_waiting(leader: ProcessIdentity, *, terminal: bool) -> bool | None:
-    """Whether this process is blocked reading its stdin pipe, or its `terminal`. A look takes about 0.2 ms."""
+    """Whether this process is blocked in a read of its stdin pipe, or of its `terminal`. This takes about 0.2 ms."""
     if boot_id() != leader.boot_id:
         return None
     try:
         with BlockedProcess(leader.pid) as process:
             if process.start_ticks != leader.start_ticks:
-                return False  # it is gone, and somebody else has its number
+                return False  # the leader is gone, and another process has its PID
             return _InputProbe(process, terminal=terminal).answer()
     except (FileNotFoundError, ProcessLookupError):
-        return None if is_alive(leader) is None else False  # gone; or /proc hides it
+        return None if is_alive(leader) is None else False  # the process is gone, or /proc hides it
     except (OSError, ValueError):
         return None
 
 
 class _InputProbe:
-    """One look at a tree of processes, as far down as each waits for the next."""
+    """One look at a process, and at its children as far down as each process waits for the next."""
 
     def __init__(self, leader: BlockedProcess, *, terminal: bool) -> None:
         self._leader = leader
@@ -87,7 +90,7 @@ class _InputProbe:
         wanted = "/dev/pts/" if terminal else "pipe:["
         self._inputs = {stdin} if stdin.startswith(wanted) else set()
         if terminal:
-            self._inputs.add("/dev/tty")  # what asks for passwords reads this
+            self._inputs.add("/dev/tty")  # programs that ask for passwords read this
 
     def answer(self) -> bool | None:
         return self._of(self._leader) if self._inputs else False
@@ -99,7 +102,7 @@ class _InputProbe:
         found = self._of_thread(process, threads[0])
         if found is not False or len(threads) == 1:
             return found
-        # Another thread may read for the first one, and nobody knows what that one makes of it.
+        # Another thread reads the input. We cannot know whether the main thread waits for it.
         return None if any(self._of_thread(process, thread) is not False for thread in threads[1:]) else False
 
     def _of_thread(self, process: BlockedProcess, thread: int) -> bool | None:
@@ -114,7 +117,7 @@ class _InputProbe:
         elif sleep.call == "child":
             return self._of_children(process, thread)
         if found and self._terminal and not process.is_in_foreground:
-            return False  # the terminal gives it nothing
+            return False  # the terminal gives input only to the foreground
         return found
 
     def _of_children(self, process: BlockedProcess, thread: int) -> bool | None:
@@ -138,8 +141,8 @@ class _InputProbe:
             return process.file(sleep.arguments[0]) in self._inputs
         of_pipe = "pipe" in sleep.function
         if of_pipe == self._terminal:
-            return False  # a pipe, but the input is a terminal; or the other way round
-        # Only the function is known. When the input is all that could be read by it, that is enough.
+            return False  # it reads a pipe, but the input is a terminal; or the other way round
+        # Only the kernel function is known. That is enough if the input is the only file that it could be reading.
         files = process.files()
         if len(files) > _MOST_FILES:
             return None
@@ -157,12 +160,12 @@ class _InputProbe:
         others = [name for name in names.values() if name not in self._inputs and name not in _INNER]
         if others and all(name.startswith("pipe:[") for name in others):
             own = list(process.files().values())
-            others = [name for name in others if own.count(name) < 2]  # both ends are its own: it wakes itself
+            others = [name for name in others if own.count(name) < 2]  # it has both ends, and so wakes itself
         return None if others else True
 
 
 def _may_be_read(name: str, *, of_pipe: bool) -> bool:
-    """Whether a read of this could sleep in the same function: pipes and named ones; terminals and sockets."""
+    """Whether a read of this file could sleep in the same kernel function: a pipe, or else a terminal or socket."""
     if of_pipe:
         return name.startswith(("pipe:[", "/"))
     return name.startswith(("/dev/", "socket:["))

@@ -1,7 +1,7 @@
 """A lock file between processes, shared or exclusive, with a bound on the wait.
 
 A process waits for a holder that works. If the holder is stopped for two seconds, the wait ends with an error that
-names it, because nobody else can release its lock.
+names it, because no other process can release its lock.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A connection to the guard of one run, from any process: send a request, wait for the answer or for the end.
+"""A connection to the guard of one run, from any process: send a request, wait for the answer.
 
-The guard's socket only wakes us. Whether a run is over, and whether its tree is gone, is read from its journal. A run
-that is still starting has its socket already, and its guard finds the request there.
+The guard's socket only wakes us. The journal tells whether a run is over, and whether its tree is gone. A run that is
+still starting has its socket already, and its guard finds the request there.
 
-Rejected: signalling the guard's process. It would need no socket, but says neither why nor by whom the run was stopped.
+Rejected: a signal to the guard's process. It would need no socket, but tells neither why nor by whom a run is stopped.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from typing import Self
 
 STARTING_S = 10.0
-RETRY_S = 0.05  # how soon a guard that has no room for us is tried again
+RETRY_S = 0.05  # how soon we try again to connect to a guard that has no room for us
 
 
 class GuardConnection:
-    """A connection to one run, live or not. Use as a context manager.
+    """A run and, once connected, the conversation with its guard. Use as a context manager.
 
-    RunNotFoundError: there is no such run. JournalError: it cannot be read. StateError: the directory cannot be.
+    RunNotFoundError: the run does not exist. JournalError: its journal cannot be read. StateError: the state directory
+    cannot be used.
     """
 
     def __init__(self, state: StateDirectory, run_id: str) -> None:
@@ -48,7 +49,7 @@ class GuardConnection:
             raise state_error(error, state.run_path(run_id), run_id) from None
 
     def look(self) -> str:
-        """`live`, or `over`: then the record has its end, as far as it can have one."""
+        """Read the record, and finish it if the guard is gone. The run is `live` or `over`."""
         self.record.read()
         if self.record.unfinished:
             try:
@@ -59,7 +60,7 @@ class GuardConnection:
         return "live" if self.record.guard != "gone" else "over"
 
     def connect(self) -> bool:
-        """Connect to the guard; False, with `problem`, when nobody answers there (now)."""
+        """Connect to the guard. False when that fails; `problem` then says why."""
         try:
             self.conversation.socket = run_directory.connect(self.record.path)
             self.problem = None
@@ -69,30 +70,30 @@ class GuardConnection:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection, as far as is known."""
+        """Whether the connection is open on our side."""
         return self.fileno() >= 0
 
     def fileno(self) -> int:
-        """What to poll for the guard's words; -1 without a connection."""
+        """The descriptor of the connection, for `poll`; -1 without a connection."""
         return self.conversation.socket.fileno()
 
     def send(self, make: Callable[[int], bytes]) -> None:
-        """Send one request. RequestError: the guard does not take it."""
+        """Send one request. RequestError: the guard does not accept it."""
         self._ticket = self.conversation.ask(make)
         self.sent = True
 
     @property
     def is_answered(self) -> bool:
-        """Whether the guard has taken the last request."""
+        """Whether the guard has answered the last request."""
         return self.conversation.has_answered(self._ticket)
 
     def ask(self, make: Callable[[int], bytes], within_s: float = ANSWER_S) -> None:
-        """One request and its answer. RequestError: refused, too late, or no answer in time."""
+        """Send one request and wait for the answer. RequestError: refused, the run is over, or no answer in time."""
         end = time.monotonic() + within_s
         while self.look() == "live":
             if self.connect() and self._is_done(make, end):
                 return
-            self.disconnect()  # gone without an answer: the guard has no room for us, or it is over
+            self.disconnect()  # the guard closed without an answer: it has no room for us, or the run is over
             if time.monotonic() >= end:
                 started = self.record.outcome.started
                 self.conversation.guard_pid = 0 if started is None else int(started.detail["guard_pid"])
@@ -111,13 +112,13 @@ class GuardConnection:
         return True
 
     def wait_readable(self, within_s: float) -> bool:
-        """Wait until the guard has sent something, or has gone; False when the time is over."""
+        """Wait until the guard sends something or closes the connection; False when the time is over."""
         poll = select.poll()
         poll.register(self.fileno(), select.POLLIN)
         return bool(poll.poll(max(0.0, within_s) * 1000))
 
     def bound_s(self, *, now: bool) -> float:
-        """How long this run may take to end once it is asked to, by the ladder that its journal has."""
+        """How long this run may take to end after a stop request, by the ladder of the spec in its journal."""
         try:
             asked = self.record.reader.spec or {}
         except JournalDamagedError:
@@ -130,7 +131,7 @@ class GuardConnection:
         self.conversation.close()
 
     def close(self) -> None:
-        """Close everything."""
+        """Close the connection and the journal."""
         self.disconnect()
         self.record.close()
 
@@ -144,21 +145,21 @@ class GuardConnection:
 
 
 def ask_stop(state: StateDirectory, run_id: str, reason: str, *, now: bool) -> None:
-    """Ask a live run to end, and return when the request is on record. RequestError when it is not done."""
-    with GuardConnection(state, run_id) as asking:
-        asking.ask(lambda ticket: packets.stop(ticket, "user", reason, now=now))
+    """Ask a live run to end; returns when its guard has recorded the request. RequestError: it has not."""
+    with GuardConnection(state, run_id) as connection:
+        connection.ask(lambda ticket: packets.stop(ticket, "user", reason, now=now))
 
 
 def extend(state: StateDirectory, run_id: str, seconds: float) -> None:
-    """Move the deadline of a live run. RequestError: over its ceiling, without a deadline, or over."""
-    with GuardConnection(state, run_id) as asking:
+    """Move the deadline of a live run. RequestError: beyond its ceiling, it has no deadline, or the run is over."""
+    with GuardConnection(state, run_id) as connection:
         try:
-            asking.ask(lambda ticket: packets.extend(ticket, round(seconds * 1e9)))
+            connection.ask(lambda ticket: packets.extend(ticket, round(seconds * 1e9)))
         except RequestError as error:
             raise extension_refused(error) from None
 
 
 def send_signal(state: StateDirectory, run_id: str, number: int, *, tree: bool = False) -> None:
-    """Send one signal to a live run's leader, or to all of its processes. RequestError when it is not done."""
-    with GuardConnection(state, run_id) as asking:
-        asking.ask(lambda ticket: packets.signal(ticket, number, tree=tree))
+    """Send a signal to the leader of a live run, or to all its processes. RequestError: it was not sent."""
+    with GuardConnection(state, run_id) as connection:
+        connection.ask(lambda ticket: packets.signal(ticket, number, tree=tree))

@@ -1,8 +1,7 @@
 """Stopping many runs side by side: ask each guard, then wait for all of them together.
 
-Every run is asked first, in the order given, and only then waited for: their ladders run side by side. Each wait is
-bounded by the run's own ladder as its journal has it. When the bound passes, the answer is `unknown`, because nobody
-saw the end.
+We first ask every run to end, in the order given, and only then wait. So the ladders run side by side. The ladder in
+the run's journal bounds each wait. When the bound passes, the result is `unknown`, because no process saw the end.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ if TYPE_CHECKING:
 
     from .directory import StateDirectory
 
-_IN_ORDER_S = 0.1  # how long the next run waits until this one has taken its request
-_AT_ONCE = 200  # runs that are asked side by side: each takes two descriptors
-OF_TREE = {"gone": "confirmed", "survivors": "survivors"}
+_IN_ORDER_S = 0.1  # how long we wait for a guard to take its request before we ask the next one
+_AT_ONCE = 200  # runs that are stopped side by side: each takes two descriptors
+HOW_FROM_TREE = {"gone": "confirmed", "survivors": "survivors"}
 
 
 class StopResult(NamedTuple):
-    """What is known of one run that was to end. `how`: confirmed (its tree is gone, on record), survivors, unknown."""
+    """The result of stopping one run. `how`: confirmed (its journal says that the tree is gone), survivors, unknown."""
 
     run_id: str
     how: str
-    asked: bool  # False: it was over before it could be asked
+    asked: bool  # False: the run was over before we could ask
     report: dict[str, Any] | None
     problem: str | None = None
 
@@ -38,7 +37,7 @@ class StopResult(NamedTuple):
 def stop_all(
     state: StateDirectory, run_ids: Sequence[str], *, cause: str = "user", reason: str = "", now: bool = False
 ) -> list[StopResult]:
-    """End these runs, asked in the order given; one result each, in that order. Whatever fails is in its result."""
+    """Stop these runs, in the order given; one result each, in that order. A failure is in the run's result."""
 
     def request(ticket: int) -> bytes:
         return packets.stop(ticket, cause, reason, now=now)
@@ -50,14 +49,14 @@ def stop_all(
 
 
 class _ParallelStop:
-    """Some runs that are being ended side by side."""
+    """Runs that are stopped side by side."""
 
     def __init__(self, state: StateDirectory, request: Callable[[int], bytes], *, now: bool) -> None:
         self.state = state
         self.request = request
         self.now = now
         self.poll = select.poll()
-        self.waiting: dict[GuardConnection, float] = {}  # until when
+        self.waiting: dict[GuardConnection, float] = {}  # the end of each wait; 0.0: not known yet
         self.by_fd: dict[int, GuardConnection] = {}
 
     def run(self, run_ids: Iterable[str], results: dict[str, StopResult]) -> None:
@@ -69,88 +68,88 @@ class _ParallelStop:
                 for stopped in self._turn():
                     results[stopped.run_id] = stopped
         finally:
-            for asking in self.waiting:
-                asking.close()
+            for connection in self.waiting:
+                connection.close()
 
     def _begin(self, run_id: str) -> StopResult | None:
         try:
-            asking = GuardConnection(self.state, run_id)
+            connection = GuardConnection(self.state, run_id)
         except RunNotFoundError as error:
             return StopResult(
                 run_id, "confirmed" if self.state.is_missing(run_id) else "unknown", False, None, str(error)
             )
         except HoldfastError as error:
             return StopResult(run_id, "unknown", False, None, str(error))
-        self.waiting[asking] = 0.0
-        done = self._step(asking)
-        if done is None and asking.sent:
-            # Its answer comes when the request is on record. So the order is kept, unless a guard does not react.
-            asking.wait_readable(_IN_ORDER_S)
+        self.waiting[connection] = 0.0
+        done = self._step(connection)
+        if done is None and connection.sent:
+            # The guard answers when it has recorded the request. So the order is kept, unless a guard does not react.
+            connection.wait_readable(_IN_ORDER_S)
         return done
 
     def _turn(self) -> list[StopResult]:
-        """Wait for news of any of them, or for a bound, and go on with those that are concerned."""
-        lost = [asking for asking in self.waiting if not asking.is_connected]
+        """Wait until a guard sends something or a bound passes; then step the runs concerned."""
+        lost = [connection for connection in self.waiting if not connection.is_connected]
         wait_s = RETRY_S if lost else max(0.0, min(self.waiting.values()) - time.monotonic())
         ready = [self.by_fd[fd] for fd, _ in self.poll.poll(wait_s * 1000 + 1)]
-        late = [asking for asking, end in self.waiting.items() if time.monotonic() >= end]
-        done = (self._step(asking) for asking in dict.fromkeys([*lost, *ready, *late]))
+        late = [connection for connection, end in self.waiting.items() if time.monotonic() >= end]
+        done = (self._step(connection) for connection in dict.fromkeys([*lost, *ready, *late]))
         return [stopped for stopped in done if stopped is not None]
 
-    def _step(self, asking: GuardConnection) -> StopResult | None:
-        """Go on with one run; its result when it is over, or its bound has passed."""
+    def _step(self, connection: GuardConnection) -> StopResult | None:
+        """Do the next step for one run; returns its result when the run is over, or its bound has passed."""
         try:
-            if asking.is_connected and not asking.conversation.take_in():
-                self._leave(asking)
-            if asking.look() == "over":
-                return self._finish(asking)
-            end = self.waiting[asking] or time.monotonic() + asking.bound_s(now=self.now)
-            self.waiting[asking] = end
+            if connection.is_connected and not connection.conversation.take_in():
+                self._leave(connection)
+            if connection.look() == "over":
+                return self._finish(connection)
+            end = self.waiting[connection] or time.monotonic() + connection.bound_s(now=self.now)
+            self.waiting[connection] = end
             if time.monotonic() >= end:
-                asking.problem = asking.problem or "it did not end within its bound; is its guard stopped?"
-                return self._finish(asking)
-            if not asking.is_connected:
-                self._connect(asking)
+                connection.problem = connection.problem or "it did not end within its bound; is its guard stopped?"
+                return self._finish(connection)
+            if not connection.is_connected:
+                self._connect(connection)
         except HoldfastError as error:
-            self._drop(asking)
-            return StopResult(asking.run_id, "unknown", asking.sent, None, str(error))
+            self._drop(connection)
+            return StopResult(connection.run_id, "unknown", connection.sent, None, str(error))
         return None
 
-    def _connect(self, asking: GuardConnection) -> None:
-        if not asking.connect():
+    def _connect(self, connection: GuardConnection) -> None:
+        if not connection.connect():
             return
-        self.by_fd[asking.fileno()] = asking
-        self.poll.register(asking.fileno(), select.POLLIN)
-        if asking.is_answered:
-            return  # asked a second time, the guard would climb to the next rung at once
+        self.by_fd[connection.fileno()] = connection
+        self.poll.register(connection.fileno(), select.POLLIN)
+        if connection.is_answered:
+            return  # a second request would make the guard climb to the next rung at once
         try:
-            asking.send(self.request)
+            connection.send(self.request)
         except RequestError as error:
-            asking.problem = error.message
-            self._leave(asking)
+            connection.problem = error.message
+            self._leave(connection)
 
-    def _finish(self, asking: GuardConnection) -> StopResult:
-        stopped = _result(asking)
-        self._drop(asking)
+    def _finish(self, connection: GuardConnection) -> StopResult:
+        stopped = _result(connection)
+        self._drop(connection)
         return stopped
 
-    def _drop(self, asking: GuardConnection) -> None:
-        self._leave(asking)
-        asking.close()
-        del self.waiting[asking]
+    def _drop(self, connection: GuardConnection) -> None:
+        self._leave(connection)
+        connection.close()
+        del self.waiting[connection]
 
-    def _leave(self, asking: GuardConnection) -> None:
-        if asking.is_connected:
-            fd = asking.fileno()
+    def _leave(self, connection: GuardConnection) -> None:
+        if connection.is_connected:
+            fd = connection.fileno()
             self.poll.unregister(fd)
             del self.by_fd[fd]
-            asking.disconnect()
+            connection.disconnect()
 
 
-def _result(asking: GuardConnection) -> StopResult:
-    """The result, from what is on record now."""
-    if not asking.state.has(asking.run_id) and not asking.record.reader.facts:
-        return StopResult(asking.run_id, "confirmed", False, None, "it was given up before it started")
-    report = asking.record.report()
-    how = OF_TREE.get(report["tree"], "unknown") if asking.record.reader.ended else "unknown"
-    return StopResult(asking.run_id, how, asking.sent, report, asking.problem)
+def _result(connection: GuardConnection) -> StopResult:
+    """The result, from what the journal says now."""
+    if not connection.state.has(connection.run_id) and not connection.record.reader.facts:
+        return StopResult(connection.run_id, "confirmed", False, None, "it was given up before it started")
+    report = connection.record.report()
+    how = HOW_FROM_TREE.get(report["tree"], "unknown") if connection.record.reader.ended else "unknown"
+    return StopResult(connection.run_id, how, connection.sent, report, connection.problem)

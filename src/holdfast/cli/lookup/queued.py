@@ -75,9 +75,11 @@ def cancel_queued(state: StateDirectory, run_id: str, reason: str, *, now: bool,
 
 def stopped(report: dict[str, Any]) -> StopResult:
     """What the daemon's report says of a run that was to end."""
-    from ...state.parallel_stop import OF_TREE, StopResult
+    from ...state.parallel_stop import HOW_FROM_TREE, StopResult
 
-    return StopResult(report["run_id"], OF_TREE.get(report["tree"], "unknown"), report["status"] == "cancelled", report)
+    return StopResult(
+        report["run_id"], HOW_FROM_TREE.get(report["tree"], "unknown"), report["status"] == "cancelled", report
+    )
 
 
 def close_session(state: StateDirectory, session: str, reason: str, *, now: bool) -> list[StopResult]:

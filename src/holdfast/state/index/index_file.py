@@ -33,7 +33,7 @@ def connect(path: str) -> sqlite3.Connection:
         database.check_version(f"the index {path}", version, len(steps))
         if version < len(steps):
             database.migrate(connection, steps)
-        # A commit must be on disk before `refresh` removes a run's mark: after that nobody reads the run again.
+        # A commit must be on disk before `refresh` removes a run's mark: after that no refresh reads the run again.
         database.make_durable(connection)
         connection.execute("PRAGMA foreign_keys = ON")
     except BaseException:
@@ -43,7 +43,7 @@ def connect(path: str) -> sqlite3.Connection:
 
 
 def create(path: str) -> sqlite3.Connection:
-    """Make an empty index under a name that nobody reads yet. It is not safe against a crash until `seal`."""
+    """Make an empty index under a name that no reader knows. It is not safe against a crash until `seal`."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))  # SQLite would make it readable
     connection = database.open_file(path)
     connection.execute("PRAGMA journal_mode = OFF")

@@ -3,7 +3,7 @@
 Order, and what a crash leaves. Each run gets its mark in `live` again. Then its directory is removed, then its row in
 the index, then the mark. The mark records the intent: when the next `refresh` finds a mark without a directory, it
 drops the row and the mark. So after a crash the index may have a row without a directory until the next refresh, and
-there is never a directory that nobody knows of. Only runs in the index are candidates, and it has only ended runs.
+there is never an unknown directory. Only runs in the index are candidates, and it has only ended runs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PruneCandidate(NamedTuple):
 
 
 class PruneResult(NamedTuple):
-    """The runs that were removed, and those that a bound named but that had to stay, each with the reason."""
+    """The removed runs, the bytes freed, and the runs that had to stay although a bound named them, with the reason."""
 
     removed: tuple[str, ...]
     freed_bytes: int
