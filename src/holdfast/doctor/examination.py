@@ -39,7 +39,7 @@ def examine(path: str | None = None, *, trial: bool = True, age_s: float = 60.0)
         try:
             found += _examine_state(state, lost, age_s)
         except (StateError, OSError) as error:
-            what = f"the state directory {state.path} cannot be looked at: {error}"
+            what = f"the state directory {state.path} cannot be examined: {error}"
             found.append((DoctorFinding(PROBLEM, "state", what, remedy="look at it, or name another one"), None))
     told = {pid for finding, _ in found if finding.needs_action for pid in finding.pids}
     found += _orphans(lost, told)
@@ -117,7 +117,7 @@ def _owner(state: StateDirectory) -> FindingAndRepair:
     who = "" if owner is None else f": {owner.what}, process {owner.pid}"
     match seen.state:
         case owner_lock.STALE:
-            what = f"the last owner of the state directory did not say good-bye{who}"
+            what = f"the last owner of the state directory ended without releasing it{who}"
             clear = PlannedRepair("owner", f"remove the stale {path}", path=path)
             return DoctorFinding(WARNING, "owner", what, remedy=f"start it again, or {REAP}"), clear
         case owner_lock.INVALID:
@@ -134,7 +134,7 @@ def _orphans(lost: list[Orphan], told: set[int]) -> Iterator[FindingAndRepair]:
         if orphan.pid in told:
             continue  # reported with its run, whose repair kills it
         name = f"process {orphan.pid} ({orphan.command})"
-        whose = "its run has ended" if orphan.known else "its run is none of this state directory"
+        whose = "its run has ended" if orphan.known else "its run is not in this state directory"
         finding = DoctorFinding(
             PROBLEM,
             "orphan",
@@ -157,7 +157,12 @@ def _leaves(state: StateDirectory | None, age_s: float) -> Iterator[FindingAndRe
             )
             yield (
                 DoctorFinding(
-                    WARNING, "leftover", f"the cgroup {leaf.path} is empty and nobody's", leaf.run_id, (), REAP
+                    WARNING,
+                    "leftover",
+                    f"the cgroup {leaf.path} is empty, and its run has no guard",
+                    leaf.run_id,
+                    (),
+                    REAP,
                 ),
                 remove,
             )

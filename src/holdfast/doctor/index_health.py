@@ -48,7 +48,7 @@ def check(state: StateDirectory) -> str | None:
         with FileLock(os.path.join(state.path, "index.lock"), _WAIT_S).shared():
             return _quick_check(state.index_path)
     except StateError as error:
-        return f"cannot be looked at: {error.message}"
+        return f"cannot be examined: {error.message}"
     except (sqlite3.Error, OSError) as error:
         return f"cannot be read: {error}"
 

@@ -126,7 +126,7 @@ def _without_journal(state: StateDirectory, run_id: str) -> Iterator[FindingAndR
         yield DoctorFinding(PROBLEM, "run", "its directory holds no journal", run_id, (), remedy), None
     elif state.is_missing(run_id):
         refresh = PlannedRepair("refresh", "drop what the index still has of a removed run", run_id)
-        yield DoctorFinding(WARNING, "run", "it is removed, but still on the list", run_id, (), REAP), refresh
+        yield DoctorFinding(WARNING, "run", "it is removed, but the index may still list it", run_id, (), REAP), refresh
 
 
 def _boot(record: RunRecord) -> str | None:

@@ -221,7 +221,7 @@ def _take_place(state: StateDirectory, own: str) -> bool:
             return False
         if seen.state == INVALID:
             remedy = "look at it; if nothing uses it, remove it"
-            raise StateError(f"{path} {seen.why}, and nobody holds it", remedy=remedy)
+            raise StateError(f"{path} {seen.why}, and no process holds it", remedy=remedy)
         os.rename(own, path)  # we hold the lock of the old note, so no other process can do the same
         return True
     finally:

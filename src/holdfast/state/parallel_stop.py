@@ -149,7 +149,7 @@ class _ParallelStop:
 def _result(connection: GuardConnection) -> StopResult:
     """The result, from what the journal says now."""
     if not connection.state.has(connection.run_id) and not connection.record.reader.facts:
-        return StopResult(connection.run_id, "confirmed", False, None, "it was given up before it started")
+        return StopResult(connection.run_id, "confirmed", False, None, "its start was given up")
     report = connection.record.report()
     how = HOW_FROM_TREE.get(report["tree"], "unknown") if connection.record.reader.ended else "unknown"
     return StopResult(connection.run_id, how, connection.sent, report, connection.problem)

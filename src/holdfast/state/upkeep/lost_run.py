@@ -20,7 +20,10 @@ def finish(state: StateDirectory, run_id: str) -> tuple[bool, str]:
     if recovered is None:
         with RunRecord(state, run_id) as record:
             ended = record.read().reader.ended
-        return ended, "somebody else finished it" if ended else "its guard is there, or somebody else is finishing it"
+        return (
+            ended,
+            "another process finished it" if ended else "its guard is there, or another process is finishing it",
+        )
     damage = "" if recovered.damage is None else f"; its journal was damaged, and is kept as {recovery.DAMAGED}"
     if recovered.how == "survivors":
         pids = ", ".join(map(str, recovered.survivors))

@@ -151,7 +151,7 @@ def _own_family() -> frozenset[int]:
 
 def _refusal(orphan: Orphan, guards: frozenset[str], ours: frozenset[int]) -> str | None:
     if not is_safe_target(orphan.pid) or orphan.pid in ours:
-        return "it is no target"
+        return "it must not be killed: it is init, this process, or one of its ancestors"
     return "a guard looks after its run now" if orphan.run_id in guards else orphan.why_not
 
 

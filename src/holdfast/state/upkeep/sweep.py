@@ -63,7 +63,10 @@ class Sweeper:
         reaped = self._reap([orphan for orphan in found if orphan.known])
         strangers = [orphan for orphan in found if not orphan.known]
         for orphan in strangers:
-            self._warn(f"process {orphan.pid} ({orphan.command}) has no guard and is none of ours", orphan.run_id)
+            self._warn(
+                f"process {orphan.pid} ({orphan.command}) has no guard, and its run is not in this state directory",
+                orphan.run_id,
+            )
         self._attempt("bring the index up to date", None, self._refresh)
         problems, self._told = tuple(self._problems), set(self._problems)
         return SweepResult(tuple(finished), tuple(removed), tuple(reaped), tuple(strangers), problems)
