@@ -188,7 +188,7 @@ async def _serve(directory: str, subscribers: int, rate: float, events: int) -> 
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     print("listening", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
-    _say(await _publish(log, rate, events))
+    _say(await _publish(log, store, rate, events))
     await asyncio.to_thread(sys.stdin.read)  # until the clients have everything
     await log.stop()
     server.should_exit = True
@@ -196,7 +196,7 @@ async def _serve(directory: str, subscribers: int, rate: float, events: int) -> 
     store.close()
 
 
-async def _publish(log: Any, rate: float, events: int) -> dict[str, Any]:
+async def _publish(log: Any, store: Any, rate: float, events: int) -> dict[str, Any]:
     loop = asyncio.get_running_loop()
     took: list[float] = []
     begun, cpu = loop.time(), time.process_time()
@@ -204,7 +204,8 @@ async def _publish(log: Any, rate: float, events: int) -> dict[str, Any]:
         await asyncio.sleep(begun + number / rate - loop.time())
         before = loop.time()
         report = {"run_id": f"run-{number}", "filling": "x" * _REPORT_BYTES}
-        await log.publish("run.queued", f"run-{number}", {"published": time.time(), "report": report})
+        log.publish("run.queued", f"run-{number}", {"published": time.time(), "report": report})
+        await store.write(lambda _: None)  # the event is stored before this
         took.append(loop.time() - before)
     passed = loop.time() - begun
     took.sort()

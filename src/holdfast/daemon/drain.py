@@ -146,7 +146,7 @@ class Drain:
             "busy": run_ids,
             "queued": self._scheduler.waiting,
         }
-        self._events.post("service.shutdown", None, data)
+        self._events.publish("service.shutdown", None, data)
 
     async def _cancel(self, policy: Policy) -> None:
         busy = self._scheduler.busy

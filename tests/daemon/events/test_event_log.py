@@ -15,6 +15,7 @@ from holdfast.daemon.events.event_log import EventLog, EventLogBounds
 from holdfast.daemon.events.subscription import EventPage, Subscription
 from holdfast.daemon.store.store import Store
 from holdfast.values.errors import StateError
+from tests.support.publishing import published
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -42,7 +43,9 @@ async def logging(directory: Path, bounds: EventLogBounds = EventLogBounds()) ->
 
 async def publish(log: EventLog, first: int, last: int, **data: Any) -> None:
     """Events with these ids."""
-    answers = [log.publish("run.queued", f"run-{number}", {"report": {}, **data}) for number in range(first, last + 1)]
+    answers = [
+        published(log, "run.queued", f"run-{number}", {"report": {}, **data}) for number in range(first, last + 1)
+    ]
     assert await asyncio.gather(*answers) == list(range(first, last + 1))
     given_out = log.subscribe(last - 1)  # is joined only when the last one is given out
     await take(given_out, 1)
@@ -87,17 +90,17 @@ async def test_an_event_is_on_disk_before_anybody_has_it(tmp_path: Path) -> None
 
 async def test_ids_follow_the_order_of_the_calls(tmp_path: Path) -> None:
     async with logging(tmp_path) as log:
-        answers = [log.publish("run.queued", f"run-{number}", {}) for number in range(500)]
+        answers = [published(log, "run.queued", f"run-{number}", {}) for number in range(500)]
         assert await asyncio.gather(*answers) == list(range(1, 501))
 
 
 async def test_what_was_published_before_a_crash_is_not_published_again(tmp_path: Path) -> None:
     async with logging(tmp_path) as log:
-        assert await log.publish("run.verdict", "a", {"report": {"status": "timed_out"}}) == 1
+        assert await published(log, "run.verdict", "a", {"report": {"status": "timed_out"}}) == 1
     async with logging(tmp_path) as log:
         subscription = log.subscribe()
-        assert await log.publish("run.verdict", "a", {"report": {"status": "succeeded"}}) == 1
-        assert await log.publish("run.settled", "a", {}) == 2
+        assert await published(log, "run.verdict", "a", {"report": {"status": "succeeded"}}) == 1
+        assert await published(log, "run.settled", "a", {}) == 2
         assert ids(await take(subscription, 1)) == [2]
         again = log.subscribe(0)
         assert told((await take(again, 1))[0])["report"] == {"status": "timed_out"}
@@ -208,7 +211,7 @@ async def test_filters_are_the_same_for_stored_and_live(tmp_path: Path) -> None:
         reading = [asyncio.create_task(take(one, len(numbers))) for one, numbers in zip(live, wanted, strict=True)]
         await asyncio.sleep(0)
         for type_, run_id, session in happened:
-            await log.publish(type_, run_id, {"report": {"session": session}})
+            await published(log, type_, run_id, {"report": {"session": session}})
         assert [ids(await one) for one in reading] == wanted
         stored = [log.subscribe(0, interest) for interest in interests]
         assert [ids(await take(one, len(numbers))) for one, numbers in zip(stored, wanted, strict=True)] == wanted
@@ -318,8 +321,8 @@ async def test_the_oldest_that_is_left_can_still_be_asked_for(tmp_path: Path) ->
 
 async def test_pruning_happens_by_itself(tmp_path: Path) -> None:
     async with logging(tmp_path, EventLogBounds(keep_events=10)) as log:
-        await asyncio.gather(*[log.publish("run.queued", f"run-{number}", {}) for number in range(1000)])
-        await log.publish("run.queued", "last", {})
+        await asyncio.gather(*[published(log, "run.queued", f"run-{number}", {}) for number in range(1000)])
+        await published(log, "run.queued", "last", {})
         with sqlite3.connect(tmp_path / "daemon.sqlite") as other:
             assert other.execute("SELECT count(*) FROM events").fetchone()[0] <= 12
         other.close()
@@ -346,7 +349,7 @@ async def test_output_is_told_without_content_and_late_output_not_at_all(tmp_pat
         log.output("a", None, "stdout", 4, b"two")
         log.output("a", None, "stderr", 0, b"\xff")
         log.output("a", None, "stdout", 7, b"three", late=True)
-        await log.publish("run.verdict", "a", {})
+        await published(log, "run.verdict", "a", {})
         plain, full, late, verdict = [await one for one in reading]
         for batch, one in zip((plain, full, late, verdict), listening, strict=True):
             while batch[-1].type != "run.verdict":
@@ -405,11 +408,11 @@ async def test_events_that_cannot_be_stored_are_told(tmp_path: Path) -> None:
     await asyncio.sleep(0)
     await store.write(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchall())
     with pytest.raises(StateError, match="full"):
-        await log.publish("run.verdict", "a", {"text": "x" * 100_000})
+        await published(log, "run.verdict", "a", {"text": "x" * 100_000})
     (resync,) = await reading
     assert (resync.type, resync.id, told(resync)["reason"]) == ("resync", None, "lost")
     await store.write(lambda connection: connection.execute("PRAGMA max_page_count = 1000000").fetchall())
-    assert await log.publish("run.verdict", "a", {"text": "x" * 100_000}) == 1
+    assert await published(log, "run.verdict", "a", {"text": "x" * 100_000}) == 1
     assert ids(await take(subscription, 1)) == [1]
     await log.stop()
     store.close()
@@ -420,7 +423,7 @@ async def test_stopping_ends_every_stream_after_what_was_published(tmp_path: Pat
         live, replaying = log.subscribe(), log.subscribe(0)
         reading = asyncio.create_task(take(live, 1))
         await asyncio.sleep(0)
-        await log.publish("service.shutdown", None, {})
+        await published(log, "service.shutdown", None, {})
         await log.stop()
         assert [event.type for event in await reading] == ["service.shutdown"]
         for one in (live, replaying):

@@ -14,6 +14,7 @@ from holdfast.daemon.service.metrics import metrics
 from holdfast.daemon.store.store import Store
 from holdfast.daemon.webhooks.deliveries import Deliveries
 from holdfast.values.timestamps import format_timestamp
+from tests.support.publishing import published
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,8 +58,8 @@ async def test_what_happened_is_counted(tmp_path: Path) -> None:
         ("c", "succeeded", "exit"),
     ):
         report = {"status": status, "cause": cause, "verdict_at": format_timestamp(time.time_ns() - 20_000_000)}
-        await log.publish("run.verdict", run_id, {"report": report})
-        await log.publish("run.verdict", run_id, {"report": report})  # once more, as recovery may
+        await published(log, "run.verdict", run_id, {"report": report})
+        await published(log, "run.verdict", run_id, {"report": report})  # once more, as recovery may
     found = read(health, log, deliveries)
     assert found["holdfast_verdicts_total", "deadline", "timed_out"] == 1
     assert found["holdfast_verdicts_total", "exit", "succeeded"] == 2

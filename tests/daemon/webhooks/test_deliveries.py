@@ -20,6 +20,7 @@ from holdfast.daemon.webhooks import signing
 from holdfast.daemon.webhooks.deliveries import Deliveries
 from holdfast.daemon.webhooks.poster import Poster, origin_of
 from holdfast.values.errors import JournalError, RunNotFoundError, SpecError, StateError
+from tests.support.publishing import published
 
 from ...support.receivers import BROKEN, ENDLESS, OK, SILENCE, receiver
 
@@ -116,7 +117,7 @@ async def test_a_verdict_is_posted_signed_and_once(tmp_path: Path) -> None:
     async with receiver() as there, outbox(tmp_path) as box:
         await box.submit("a", there.url)
         assert (await box.shown("a"))["state"] == "waiting"
-        await box.log.publish("run.verdict", "a", {"report": REPORT})
+        await published(box.log, "run.verdict", "a", {"report": REPORT})
         got = await there.next()
         shown = await box.ended("a")
         assert (shown["state"], shown["tries"], shown["last_error"]) == ("delivered", 1, None)
@@ -127,7 +128,7 @@ async def test_a_verdict_is_posted_signed_and_once(tmp_path: Path) -> None:
         assert got.headers["webhook-id"] == shown["delivery_id"] == "a.verdict"
         assert got.headers["webhook-timestamp"] == str(int(box.clock.now))
         assert is_signed_with(got.headers, got.body, (tmp_path / "webhook-secret").read_text())
-        await box.log.publish("run.verdict", "a", {"report": REPORT})  # as recovery might
+        await published(box.log, "run.verdict", "a", {"report": REPORT})  # as recovery might
         await box.deliveries.verdict("a", {**REPORT, "status": "succeeded"})
         assert await box.ended("a") == shown
         assert len(there.received) == 1
@@ -155,7 +156,7 @@ async def test_the_signature_is_of_this_body_and_this_secret(tmp_path: Path) -> 
 
 async def test_a_run_without_a_webhook_posts_nothing(tmp_path: Path) -> None:
     async with outbox(tmp_path) as box:
-        await box.log.publish("run.verdict", "a", {"report": REPORT})
+        await published(box.log, "run.verdict", "a", {"report": REPORT})
         assert await box.deliveries.show("a") is None
         assert not (tmp_path / "webhook-secret").exists()
 
@@ -163,7 +164,7 @@ async def test_a_run_without_a_webhook_posts_nothing(tmp_path: Path) -> None:
 async def test_five_tries_with_more_and_more_time_between_them(tmp_path: Path) -> None:
     async with receiver(BROKEN) as there, outbox(tmp_path) as box:
         await box.submit("a", there.url)
-        await box.log.publish("run.verdict", "a", {"report": REPORT})
+        await published(box.log, "run.verdict", "a", {"report": REPORT})
         shown = await box.ended("a")
         assert (shown["state"], shown["tries"], shown["last_error"]) == ("failed", 5, "answered 500")
         assert box.clock.waited == [1.0, 3.0, 10.0, 30.0]
@@ -176,7 +177,7 @@ async def test_five_tries_with_more_and_more_time_between_them(tmp_path: Path) -
 async def test_a_receiver_that_comes_back_gets_it(tmp_path: Path) -> None:
     async with receiver(BROKEN, BROKEN, OK) as there, outbox(tmp_path) as box:
         await box.submit("a", there.url)
-        await box.log.publish("run.verdict", "a", {"report": REPORT})
+        await published(box.log, "run.verdict", "a", {"report": REPORT})
         shown = await box.ended("a")
         assert (shown["state"], shown["tries"]) == ("delivered", 3)
         assert box.clock.waited == [1.0, 3.0]
@@ -187,7 +188,7 @@ async def test_redirects_are_not_followed(tmp_path: Path) -> None:
         away = f"HTTP/1.1 307 Temporary Redirect\r\nLocation: {elsewhere.url}\r\nContent-Length: 0\r\n\r\n".encode()
         async with receiver(away) as there, outbox(tmp_path) as box:
             await box.submit("a", there.url)
-            await box.log.publish("run.verdict", "a", {"report": REPORT})
+            await published(box.log, "run.verdict", "a", {"report": REPORT})
             shown = await box.ended("a")
             assert (shown["state"], shown["last_error"]) == ("failed", "answered 307; redirects are not followed")
         assert elsewhere.received == []
@@ -196,7 +197,7 @@ async def test_redirects_are_not_followed(tmp_path: Path) -> None:
 async def test_a_receiver_that_does_not_answer_is_given_up_in_time(tmp_path: Path) -> None:
     async with receiver(SILENCE) as there, outbox(tmp_path, timeout_s=0.05) as box:
         await box.submit("a", there.url)
-        await box.log.publish("run.verdict", "a", {"report": REPORT})
+        await published(box.log, "run.verdict", "a", {"report": REPORT})
         shown = await box.ended("a")
         assert (shown["state"], shown["tries"], shown["last_error"]) == ("failed", 5, "no answer within 0.05 s")
 
@@ -204,7 +205,7 @@ async def test_a_receiver_that_does_not_answer_is_given_up_in_time(tmp_path: Pat
 async def test_the_answers_body_is_not_read(tmp_path: Path) -> None:
     async with receiver(ENDLESS) as there, outbox(tmp_path) as box:
         await box.submit("a", there.url)
-        await box.log.publish("run.verdict", "a", {"report": REPORT})
+        await published(box.log, "run.verdict", "a", {"report": REPORT})
         assert (await box.ended("a"))["state"] == "delivered"
 
 
@@ -213,7 +214,7 @@ async def test_nobody_there(tmp_path: Path) -> None:
         url = gone.url
     async with outbox(tmp_path) as box:
         await box.submit("a", url)
-        await box.log.publish("run.verdict", "a", {"report": REPORT})
+        await published(box.log, "run.verdict", "a", {"report": REPORT})
         shown = await box.ended("a")
         assert (shown["state"], shown["last_error"]) == ("failed", "cannot be reached: ConnectError")
 
@@ -223,7 +224,7 @@ async def test_proxies_of_the_environment_are_not_used(tmp_path: Path, monkeypat
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         monkeypatch.setenv("ALL_PROXY", proxy.url)
         await box.submit("a", there.url)
-        await box.log.publish("run.verdict", "a", {"report": REPORT})
+        await published(box.log, "run.verdict", "a", {"report": REPORT})
         assert (await box.ended("a"))["state"] == "delivered"
         assert proxy.received == []
 
@@ -235,7 +236,7 @@ async def test_one_receiver_that_hangs_holds_up_no_other(tmp_path: Path) -> None
             box.log.publish("run.verdict", f"hung-{number:03}", {"report": REPORT})
         await hung.next()
         await box.submit("a", there.url)
-        await box.log.publish("run.verdict", "a", {"report": REPORT})
+        await published(box.log, "run.verdict", "a", {"report": REPORT})
         assert (await box.ended("a"))["state"] == "delivered"
         assert len(hung.received) <= 4
 
@@ -251,10 +252,10 @@ async def test_event_and_outbox_are_one_transaction(tmp_path: Path, monkeypatch:
 
         monkeypatch.setattr(box.deliveries, "write", fail)
         with pytest.raises(StateError):
-            await box.log.publish("run.verdict", "a", {"report": REPORT})
+            await published(box.log, "run.verdict", "a", {"report": REPORT})
         assert (await box.shown("a"))["state"] == "waiting"
         monkeypatch.undo()
-        assert await box.log.publish("run.verdict", "a", {"report": REPORT}) == 1
+        assert await published(box.log, "run.verdict", "a", {"report": REPORT}) == 1
 
 
 async def test_a_crash_after_the_answer_posts_once_more_with_the_same_id(tmp_path: Path) -> None:
@@ -266,7 +267,7 @@ async def test_a_crash_after_the_answer_posts_once_more_with_the_same_id(tmp_pat
                 await asyncio.Event().wait()  # the answer is there, its record never comes
 
             box.deliveries._record = crash  # type: ignore[method-assign]  # noqa: SLF001
-            await box.log.publish("run.verdict", "a", {"report": REPORT})
+            await published(box.log, "run.verdict", "a", {"report": REPORT})
             first = await there.next()
         async with outbox(tmp_path) as box:
             second = await there.next()
@@ -278,7 +279,7 @@ async def test_a_retry_that_is_due_after_a_restart_is_made(tmp_path: Path) -> No
     async with receiver(BROKEN, OK) as there:
         async with outbox(tmp_path, started=False) as box:
             await box.submit("a", there.url)
-            await box.log.publish("run.verdict", "a", {"report": REPORT})
+            await published(box.log, "run.verdict", "a", {"report": REPORT})
             assert (await box.shown("a"))["state"] == "pending"
             assert there.received == []
         async with outbox(tmp_path) as box:
@@ -289,7 +290,7 @@ async def test_a_retry_that_is_due_after_a_restart_is_made(tmp_path: Path) -> No
 async def test_what_is_due_at_the_end_is_tried_once(tmp_path: Path) -> None:
     async with receiver() as there, outbox(tmp_path) as box:
         await box.submit("a", there.url)
-        await box.log.publish("run.verdict", "a", {"report": REPORT})
+        await published(box.log, "run.verdict", "a", {"report": REPORT})
         await box.deliveries.stop()  # before the one who posts had a chance to look
         assert (await box.shown("a"))["state"] == "delivered"
 
@@ -329,7 +330,7 @@ async def test_a_verdict_that_could_not_be_stored_is_found_when_there_is_room_ag
         await box.submit("b", there.url)
         await box.store.write(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchall())
         with pytest.raises(StateError, match="full"):
-            await box.log.publish("run.verdict", "b", {"report": await report_of("b")})
+            await published(box.log, "run.verdict", "b", {"report": await report_of("b")})
         assert (await box.shown("b"))["state"] == "waiting"
         await make_room(box.store)
         assert (await box.ended("b"))["state"] == "delivered"
@@ -349,7 +350,7 @@ async def test_what_is_over_is_pruned_after_a_while(tmp_path: Path) -> None:
     async with receiver() as there, outbox(tmp_path) as box:
         for run_id in ("a", "b"):
             await box.submit(run_id, there.url)
-        await box.log.publish("run.verdict", "a", {"report": REPORT})
+        await published(box.log, "run.verdict", "a", {"report": REPORT})
         await box.ended("a")
         assert await box.deliveries.prune(keep_s=60) == 0
         box.clock.now += 61
@@ -363,7 +364,7 @@ async def test_a_secret_that_cannot_be_used_is_said_and_tried_again(tmp_path: Pa
     (tmp_path / "webhook-secret").chmod(0o600)
     async with receiver() as there, outbox(tmp_path) as box:
         await box.submit("a", there.url)
-        await box.log.publish("run.verdict", "a", {"report": REPORT})
+        await published(box.log, "run.verdict", "a", {"report": REPORT})
         async with asyncio.timeout(60):
             await box.deliveries.changes.get()
         assert "holds no webhook secret" in box.deliveries.warnings[0]

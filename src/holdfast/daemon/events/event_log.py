@@ -29,7 +29,7 @@ from .verdict_counts import VerdictCounts
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from ..store.store import Store
 
@@ -108,26 +108,7 @@ class EventLog:
         """From now on, write this in the same transaction as every event of this type; its data has the report."""
         self._riders[type] = rider
 
-    def publish(self, type: str, run_id: str | None, data: Mapping[str, Any]) -> asyncio.Future[int]:  # noqa: A002
-        """As `post`; its id when it is stored. The future may be left alone. StateError: it could not be stored."""
-        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        # Whoever does not look at the answer learns of a failure by the clients' resync and the daemon's log.
-        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
-
-        def told(number: int, error: Exception | None) -> None:
-            if not answer.done():
-                answer.set_exception(error) if error else answer.set_result(number)
-
-        self.post(type, run_id, data, told)
-        return answer
-
-    def post(
-        self,
-        type: str,  # noqa: A002 - its name in the contract
-        run_id: str | None,
-        data: Mapping[str, Any],
-        told: Callable[[int, Exception | None], None] | None = None,
-    ) -> None:
+    def publish(self, type: str, run_id: str | None, data: Mapping[str, Any]) -> None:  # noqa: A002 - as in the contract
         """Store the event, then give it to everybody. What was published before keeps the id it had.
 
         `data` has the report where there is one; `run_id` and `at` are added. When it cannot be stored, whoever listens
@@ -159,8 +140,6 @@ class EventLog:
                 self._add(make(type, body, id=number, run_id=run_id, session=session))
             if rode and rider is not None:
                 rider.committed()
-            if told is not None:
-                told(number, error)
 
         self._store.post(insert, stored)
 

@@ -326,7 +326,7 @@ class Scheduler:
     def _publish(self, type_: str, tracked: ScheduledRun, report: dict[str, Any]) -> None:
         """The event log keeps the order of these calls, tells of its own failures, and drops what it has already."""
         if tracked.managed:
-            self._events.post(type_, tracked.run_id, {"report": report})
+            self._events.publish(type_, tracked.run_id, {"report": report})
 
     def announce_queued(self, tracked: ScheduledRun) -> None:
         """Tell that it waits."""

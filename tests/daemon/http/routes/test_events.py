@@ -18,6 +18,7 @@ from holdfast.daemon.events.event_log import EventLog, EventLogBounds
 from holdfast.daemon.http.routes import events
 from holdfast.daemon.store.store import Store
 from holdfast.values.errors import SpecError
+from tests.support.publishing import published
 
 from ....support.streams import PATIENCE_S, Serving, Stream, serving
 
@@ -71,14 +72,14 @@ async def up(directory: Path, bounds: EventLogBounds = EventLogBounds()) -> Asyn
 
 async def publish(log: EventLog, first: int, last: int, **data: Any) -> None:
     for number in range(first, last + 1):
-        assert await log.publish("run.queued", f"run-{number}", data) == number
+        assert await published(log, "run.queued", f"run-{number}", data) == number
 
 
 async def test_events_have_ids_types_and_json(tmp_path: Path) -> None:
     async with up(tmp_path) as daemon, await Stream.open(daemon.path) as stream:
         await stream.begun()
-        await daemon.log.publish("run.verdict", "a", {"report": {"status": "timed_out"}})
-        await daemon.log.publish("service.shutdown", None, {"budget_s": 60, "busy": ["a"]})
+        await published(daemon.log, "run.verdict", "a", {"report": {"status": "timed_out"}})
+        await published(daemon.log, "service.shutdown", None, {"budget_s": 60, "busy": ["a"]})
         first, second = await stream.next(), await stream.next()
         assert (first.id, first.type, first.data["run_id"]) == (1, "run.verdict", "a")
         assert first.data["report"] == {"status": "timed_out"}
@@ -164,7 +165,7 @@ async def test_a_client_that_only_paused_gets_everything_on_the_same_stream(tmp_
         await slow.begun()
         pause_reading(slow)
         total = 2500
-        await asyncio.gather(*[daemon.log.publish("run.queued", str(n), {"text": KIB}) for n in range(total)])
+        await asyncio.gather(*[published(daemon.log, "run.queued", str(n), {"text": KIB}) for n in range(total)])
         resume_reading(slow)
         assert [(await slow.next()).id for _ in range(total)] == list(range(1, total + 1))
         assert daemon.log.dropped == 0
@@ -178,7 +179,7 @@ async def test_the_server_leaves_though_streams_are_open_and_one_is_stuck(tmp_pa
         pause_reading(stuck)
         read = asyncio.create_task(open_one.until("service.shutdown"))
         await publish(daemon.log, 1, 1000, text=KIB)
-        await daemon.log.publish("service.shutdown", None, {})
+        await published(daemon.log, "service.shutdown", None, {})
         assert len(await read) == 1001
         began = asyncio.get_running_loop().time()
         await daemon.log.stop()
@@ -205,7 +206,7 @@ async def test_late_output_and_content_only_for_those_who_ask(tmp_path: Path) ->
         full = await (await Stream.open(daemon.path, "?output=1&late=1")).begun()
         daemon.log.output("a", None, "stdout", 0, b"on time")
         daemon.log.output("a", None, "stdout", 7, b"late", late=True)
-        await daemon.log.publish("run.settled", "a", {})
+        await published(daemon.log, "run.settled", "a", {})
         told = await plain.until("run.settled")
         assert [one.data for one in told[:-1]] == [
             {"run_id": "a", "stream": "stdout", "offset": 0, "length": 7, "late": False}
