@@ -370,7 +370,7 @@ def test_without_the_extra() -> None:
     """The clients say what is missing; the command line does not need it."""
     program = (
         "import sys; sys.modules['httpx2'] = None; import holdfast.cli.commands.submit; "
-        "import holdfast.cli.lookup.queued; holdfast.Client"
+        "import holdfast.cli.lookup.queued_runs; holdfast.Client"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -13,8 +13,8 @@ from textual.containers import VerticalScroll
 
 from holdfast.guard import packets
 from holdfast.projections.report import report as project
-from holdfast.top.directory import DirectorySource
-from holdfast.top.source import TAIL_BYTES, LogTail, Snapshot
+from holdfast.top.directory_source import DirectorySource
+from holdfast.top.run_source import TAIL_BYTES, LogTail, Snapshot
 from holdfast.values.errors import RequestError
 
 from ..support.durable import DurableRun

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from holdfast.top.source import RunSource
+    from holdfast.top.run_source import RunSource
 
 BOUND_S = 60.0
 

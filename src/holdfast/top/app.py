@@ -21,12 +21,12 @@ from textual.widgets import DataTable, Footer, Input, Static
 from ..values.durations import parse_duration
 from ..values.errors import HoldfastError
 from ..wording.plain import plain
-from . import story
+from . import run_details
 from .dialogs import Help, Line, QuestionDialog
-from .listing import SORTS, View, counts, rows
 from .log_text import log_text
-from .source import Snapshot
-from .table import RunTable
+from .run_rows import SORTS, View, counts, rows
+from .run_source import Snapshot
+from .run_table import RunTable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from .source import Report, RunSource
+    from .run_source import Report, RunSource
 
 _PARTS = 5
 _LEAST_S = 0.1  # between two looks, however much happens
@@ -187,9 +187,9 @@ class Top(App[None]):
         if report is None:
             self._put(Text(""))
         elif self.shows != "log":
-            self._put(story.evidence(report) if self.shows == "evidence" else story.fields(report))
+            self._put(run_details.evidence(report) if self.shows == "evidence" else run_details.fields(report))
         following = "  following" if self.shows == "log" and self.follows else ""
-        text = "no run" if report is None else f"{self.shows} of {story.title(report)}{following}"
+        text = "no run" if report is None else f"{self.shows} of {run_details.title(report)}{following}"
         self.screen_stack[0].query_one("#title", Static).update(plain(text))
 
     def _put(self, text: Text) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.cli.following import queued_run
 from holdfast.cli.following.waited_runs import WaitedRuns
-from holdfast.cli.lookup.daemon import DaemonQuestion
+from holdfast.cli.lookup.daemon_request import DaemonQuestion
 from holdfast.state.directory import StateDirectory
 
 from ...support.daemons import Daemon, Gate, daemon
@@ -251,7 +251,7 @@ def test_nothing_of_the_daemon_is_imported_without_one(state_directory: Path) ->
         program = (
             "import sys; from holdfast.cli.main import main; main(sys.argv[1:]); "
             "sys.stderr.write(' '.join(name for name in sys.modules if name in "
-            "('urllib.parse', 'http.client', 'httpx2', 'holdfast.cli.lookup.daemon', 'holdfast.cli.lookup.queued')"
+            "('urllib.parse', 'http.client', 'httpx2', 'holdfast.cli.lookup.daemon_request', 'holdfast.cli.lookup.queued_runs')"
             " or name.startswith('holdfast.client')))"
         )
         done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)

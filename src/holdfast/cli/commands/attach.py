@@ -15,7 +15,7 @@ from ..lookup.selection import find, only_run
 from ..parsing.command import Command, open_state, write_all
 from ..parsing.options import Option
 from ..printing import messages
-from ..terminal.interrupts import Interrupts
+from ..terminal.signal_pipe import Interrupts
 
 if TYPE_CHECKING:
     from ..parsing.options import Parsed

@@ -21,7 +21,7 @@ from ..lookup.selection import (
 from ..parsing.command import JSON, Command, open_state, put, show_json
 from ..parsing.options import Option, UsageError
 from ..printing import messages
-from ..printing.stopping import tell
+from ..printing.stop_results import tell
 
 if TYPE_CHECKING:
     from ...state.directory import StateDirectory
@@ -63,7 +63,7 @@ def _take_out(state: StateDirectory, run_ids: list[str], reason: str, given: Par
     """Through the daemon: it alone knows runs that have not begun. What it does not do is told, and left out."""
     if not run_ids:
         return []
-    from ..lookup.queued import cancel_queued, stopped
+    from ..lookup.queued_runs import cancel_queued, stopped
 
     found = []
     now, wait = given.has("--now"), not given.has("--no-wait")

@@ -9,7 +9,7 @@ from ...projections.exit_code import OWN_FAILURE
 from ...values.errors import ConfigError
 from ...wording.plain import plain
 from ..parsing.command import JSON, Command, die_with_reader, no_words, put, show_json
-from ..parsing.settings import effective, setting_options
+from ..parsing.daemon_options import effective, setting_options
 from ..printing import messages
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ..lookup.daemon import ask
+from ..lookup.daemon_request import ask
 from ..parsing.command import JSON, Command, no_words, open_state, put, show_json
 from ..parsing.options import Option
 

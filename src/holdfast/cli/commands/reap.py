@@ -9,7 +9,7 @@ from ...wording.plain import plain
 from ..lookup.selection import has_daemon
 from ..parsing.command import JSON, Command, no_words, open_state, put
 from ..parsing.options import Option, UsageError
-from ..printing.stopping import tell
+from ..printing.stop_results import tell
 
 if TYPE_CHECKING:
     from ...state.directory import StateDirectory
@@ -40,7 +40,7 @@ def _queued(state: StateDirectory, session: str, given: Parsed) -> list[StopResu
     """Take its runs out of the queue, after the mark is made: from then on none of them begins, daemon or not."""
     if not has_daemon(state):
         return []
-    from ..lookup.queued import close_session
+    from ..lookup.queued_runs import close_session
 
     return close_session(state, session, given.last("--reason") or "", now=given.has("--now"))
 

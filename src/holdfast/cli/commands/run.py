@@ -14,8 +14,8 @@ from ...values.spec import public_spec
 from ..parsing.options import parse, usage
 from ..parsing.run_options import OPTIONS, spec_of
 from ..starting.start import detach, start
-from ..terminal.foreground import Foreground
-from ..terminal.interrupts import Interrupts
+from ..terminal.foreground_loop import Foreground
+from ..terminal.signal_pipe import Interrupts
 
 if TYPE_CHECKING:
     from typing import Any
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..parsing.options import Parsed
     from ..starting.report_file import ReportFile
     from ..starting.start import StartedRun
-    from ..terminal.keyboard import Keyboard
+    from ..terminal.terminal_input import Keyboard
 
 _HEAD = """\
 Run a command in the foreground: its output passes through unchanged, and it always ends well.
@@ -109,7 +109,7 @@ class _Command:
     def _start(self) -> StartedRun:
         if not self.spec.pty:
             return start(self.given, self.spec)
-        from ..terminal.terminal import window_size
+        from ..terminal.outer_terminal import window_size
 
         return start(self.given, self.spec, window_size())
 
@@ -132,7 +132,7 @@ class _Command:
     def _stay(self, live: LiveRun, state: StateDirectory | None, early: bytes) -> Foreground:
         keyboard: Keyboard | None = None
         if self.spec.pty:
-            from ..terminal.keyboard import Keyboard
+            from ..terminal.terminal_input import Keyboard
 
             keyboard = Keyboard(live)
         foreground = Foreground(live, self.interrupts, keyboard, state=state, late=self.late, quiet=self.quiet)

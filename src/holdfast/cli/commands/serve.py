@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...values.errors import HoldfastError
 from ..parsing.command import Command, no_words
-from ..parsing.settings import effective, setting_options
+from ..parsing.daemon_options import effective, setting_options
 
 if TYPE_CHECKING:
     from ..parsing.options import Parsed

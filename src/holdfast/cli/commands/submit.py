@@ -9,7 +9,7 @@ from ...client import calls
 from ...state.directory import default_path
 from ...values.environment import parent_run_id
 from ...values.errors import DaemonUnreachableError
-from ..lookup.daemon import ask
+from ..lookup.daemon_request import ask
 from ..parsing.command import JSON, STATE_DIR, open_state, put, show_json
 from ..parsing.options import Option, Parsed, UsageError, parse, usage
 from ..parsing.run_options import OPTIONS as OPTIONS_OF_RUN

@@ -13,7 +13,7 @@ from ..parsing.options import Option
 
 if TYPE_CHECKING:
     from ...state.directory import StateDirectory
-    from ...top.source import RunSource
+    from ...top.run_source import RunSource
     from ..parsing.options import Parsed
 
 
@@ -49,11 +49,11 @@ async def _run(state: StateDirectory, *, direct: bool) -> None:
 
 
 async def _source(state: StateDirectory, *, direct: bool) -> RunSource:
-    from ...top.directory import DirectorySource
+    from ...top.directory_source import DirectorySource
 
     if not direct and has_daemon(state):
         try:
-            from ...top.daemon import find_daemon
+            from ...top.daemon_source import find_daemon
         except HoldfastError:
             pass  # without an HTTP library the directory is all there is
         else:

@@ -18,8 +18,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..parsing.command import Command, no_words, put
+from ..parsing.daemon_options import CONFIG, effective, setting_options
 from ..parsing.options import Option, UsageError
-from ..parsing.settings import CONFIG, effective, setting_options
 
 if TYPE_CHECKING:
     from ...config import Config

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...values.errors import RequestError
 from ..parsing.options import UsageError
-from ..terminal.keyboard import Keyboard
+from ..terminal.terminal_input import Keyboard
 
 if TYPE_CHECKING:
     from ...runs.live import LiveRun

@@ -15,12 +15,12 @@ from ...journal.reader import JournalReader
 from ...runs.live import CHUNKS_BYTES
 from ...values.errors import RequestError
 from ...values.signals import STOPS
-from ..terminal.sink import Sink
+from ..terminal.output_writer import Sink
 from .attached_input import AttachedInput
 
 if TYPE_CHECKING:
     from ...journal.reader import Chunk
-    from ..terminal.interrupts import Interrupts
+    from ..terminal.signal_pipe import Interrupts
     from .followed_run import FollowedRun
 
 _ROOM = 1 << 20

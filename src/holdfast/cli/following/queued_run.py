@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ...client import calls
 from ...outcome import decide
 from ...values.errors import DaemonUnreachableError
-from ..lookup.daemon import DaemonQuestion
-from ..lookup.queued import PATIENCE_S, queued_report
+from ..lookup.daemon_request import DaemonQuestion
+from ..lookup.queued_runs import PATIENCE_S, queued_report
 from .followed_run import FollowedRun
 
 if TYPE_CHECKING:

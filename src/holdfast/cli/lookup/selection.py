@@ -46,7 +46,7 @@ def find(state: StateDirectory, text: str) -> str:
     queued = _queued(state, wanted)
     run_id = wanted if wanted in queued else resolve(state, wanted, [*queued, *_history(state, wanted)])
     if run_id in queued and not state.has(run_id):
-        from .queued import still_queued
+        from .queued_runs import still_queued
 
         raise still_queued(run_id)
     return _whole(state, run_id)
@@ -73,7 +73,7 @@ def find_all(state: StateDirectory, words: Iterable[str]) -> tuple[list[str], bo
 
 def queued_id(error: StateError) -> str | None:
     """The id of the run, if this says that it is still queued."""
-    from .queued import StillQueuedError
+    from .queued_runs import StillQueuedError
 
     return error.run_id if isinstance(error, StillQueuedError) else None
 
@@ -130,7 +130,7 @@ def tell(
     except StateError as error:
         if (waiting := queued_id(error)) is None:
             raise
-        from .queued import queued_report
+        from .queued_runs import queued_report
 
         queued(queued_report(state, waiting))
         return 0
@@ -161,7 +161,7 @@ def queued_entries(state: StateDirectory, filters: Filters) -> list[RunSummary]:
     """The matching runs that only the daemon knows yet, oldest first."""
     if not has_daemon(state):
         return []
-    from .queued import entries
+    from .queued_runs import entries
 
     return entries(state, filters)
 
@@ -169,7 +169,7 @@ def queued_entries(state: StateDirectory, filters: Filters) -> list[RunSummary]:
 def _queued(state: StateDirectory, text: str) -> list[str]:
     if not has_daemon(state):
         return []
-    from .queued import queued_reports
+    from .queued_runs import queued_reports
 
     return [run_id for run_id in queued_reports(state) if run_id.startswith(text)]
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from ..client.asynchronous import AsyncClient
 from ..values.errors import DaemonUnreachableError, HoldfastError
-from .directory import DirectorySource
-from .source import MOST_ENDED, MOST_LIVE, TAIL_BYTES, LogTail, Snapshot
+from .directory_source import DirectorySource
+from .run_source import MOST_ENDED, MOST_LIVE, TAIL_BYTES, LogTail, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ..client.values import Event, EventFilters
     from ..state.directory import StateDirectory
-    from .source import Report
+    from .run_source import Report
 
 _LIVE = ("queued", "starting", "running", "stopping")
 _TYPES = ("run.queued", "run.started", "run.waiting", "run.verdict", "run.settled", "service.shutdown")

@@ -12,7 +12,7 @@ from ..wording.rows import WAITING, Cell, nested, state_cell
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from .source import Report
+    from .run_source import Report
 
 COLUMNS = ("STATE", "TIME", "OUTPUT", "SESSION", "RUN")
 SORTS = ("newest", "oldest", "state", "time", "output", "name")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from textual.widgets import DataTable
 
-from .listing import COLUMNS
+from .run_rows import COLUMNS
 
 if TYPE_CHECKING:
     from ..wording.rows import Cell
-    from .listing import RunRow
+    from .run_rows import RunRow
 
 _STYLES = {"good": "green", "bad": "red", "busy": "yellow", "dim": "dim", "": ""}
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.top.daemon import DaemonSource, find_daemon
+from holdfast.top.daemon_source import DaemonSource, find_daemon
 
 from ..support.daemons import Gate, daemon
 from .watched import watching

@@ -7,7 +7,7 @@ import select
 from typing import TYPE_CHECKING
 
 from ...values.errors import RequestError
-from .terminal import Terminal, end_of_input, window_size
+from .outer_terminal import Terminal, end_of_input, window_size
 
 if TYPE_CHECKING:
     from ...runs.live import LiveRun

@@ -13,7 +13,7 @@ from ...support.processes import wait_exited
 
 _PROGRAM = """
 import os, signal, sys
-from holdfast.cli.terminal.interrupts import Interrupts
+from holdfast.cli.terminal.signal_pipe import Interrupts
 
 interrupts = Interrupts()
 send = lambda number: os.kill(os.getpid(), number)

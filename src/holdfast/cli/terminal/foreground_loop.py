@@ -21,14 +21,14 @@ from ...runs.live import CHUNKS_BYTES
 from ...values.errors import RequestError
 from ...values.fast_imports import TYPE_CHECKING, signal
 from ...values.signals import STOPS
-from .interrupts import PASSED_ON, cause_of_signal
-from .sink import open_sinks
+from .output_writer import open_sinks
+from .signal_pipe import PASSED_ON, cause_of_signal
 
 if TYPE_CHECKING:
     from ...runs.live import LiveRun
     from ...state.directory import StateDirectory
-    from .interrupts import Interrupts
-    from .keyboard import Keyboard
+    from .signal_pipe import Interrupts
+    from .terminal_input import Keyboard
 
 # One act may send a signal twice: `timeout` signals its child and then the whole group, shells hand on what the
 # terminal has sent already. Within this time it is the same act; nobody presses Ctrl-C twice as fast.

@@ -17,7 +17,7 @@ from ..journal.reader import JournalReader
 from ..state import guard_connection, run_directory
 from ..state.index.index import Index
 from ..values.errors import HoldfastError
-from .source import MOST_ENDED, MOST_LIVE, TAIL_BYTES, LogTail, Snapshot
+from .run_source import MOST_ENDED, MOST_LIVE, TAIL_BYTES, LogTail, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable

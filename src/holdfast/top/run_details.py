@@ -12,7 +12,7 @@ from ..wording.rows import state_cell
 from ..wording.timeline import timeline
 
 if TYPE_CHECKING:
-    from .source import Report
+    from .run_source import Report
 
 _MARKS = {"decided": "=>", "late": " ~", "": "  "}
 _STYLES = {"decided": "bold", "late": "dim", "": ""}

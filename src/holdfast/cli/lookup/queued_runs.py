@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...client import calls
 from ...values.errors import DaemonUnreachableError, HoldfastError, RunNotFoundError
 from ..printing import messages
-from .daemon import ask, drive
+from .daemon_request import ask, drive
 
 if TYPE_CHECKING:
     from ...state.directory import StateDirectory

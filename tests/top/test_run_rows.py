@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.projections.report import report as project
-from holdfast.top.listing import SORTS, View, counts, rows
+from holdfast.top.run_rows import SORTS, View, counts, rows
 
 NOW_S = 1_800_000_000.0
 
