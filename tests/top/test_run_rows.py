@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.projections.report import report as project
-from holdfast.top.run_rows import SORTS, View, counts, rows
+from holdfast.top.run_rows import SORTS, ViewSettings, counts, rows
 
 NOW_S = 1_800_000_000.0
 
@@ -28,7 +28,7 @@ RUNS = [
 
 
 def ids(**view: Any) -> list[str]:
-    return [row.run_id for row in rows(RUNS, View(**view), NOW_S)]
+    return [row.run_id for row in rows(RUNS, ViewSettings(**view), NOW_S)]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_orders(sort: str, found: list[str]) -> None:
 
 def test_a_nested_run_stands_below_its_parent_and_ended_ones_can_be_left_out() -> None:
     assert ids(ended=False) == ["d", "a", "b"]
-    cells = {row.run_id: [cell.text for cell in row.cells] for row in rows(RUNS, View(), NOW_S)}
+    cells = {row.run_id: [cell.text for cell in row.cells] for row in rows(RUNS, ViewSettings(), NOW_S)}
     assert cells["a"] == ["waiting for input", "1m00s", "0B", "ci", "build: sleep 1"]
     assert cells["b"][-1] == "└ sleep 1"
     assert cells["e"][:2] == ["timed_out/deadline", "15m00s"]
@@ -77,7 +77,7 @@ def test_a_nested_run_stands_below_its_parent_and_ended_ones_can_be_left_out() -
 
 def test_what_names_hold_is_escaped() -> None:
     evil = run("f", state="running", name="\x1b]0;x\x07", session="\x9b2J", argv=["\x1b[31m"])
-    (row,) = rows([evil], View(), NOW_S)
+    (row,) = rows([evil], ViewSettings(), NOW_S)
     assert all(cell.text.isprintable() for cell in row.cells)
 
 

@@ -63,7 +63,7 @@ def _command(name: str, arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     # Held back until somebody is there to take them: a Ctrl-C while we import must neither print a traceback nor be
-    # lost. `Interrupts` lets them through; the guard and the command start with an empty mask anyway.
+    # lost. `SignalPipe` lets them through; the guard and the command start with an empty mask anyway.
     pthread_sigmask(SIG_BLOCK, _HELD)
     _fill_standard_descriptors()
     gc.disable()  # what we import stays: looking through it for garbage takes a tenth of the start

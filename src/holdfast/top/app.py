@@ -22,9 +22,9 @@ from ..values.durations import parse_duration
 from ..values.errors import HoldfastError
 from ..wording.plain import plain
 from . import run_details
-from .dialogs import Help, Line, QuestionDialog
+from .dialogs import HelpDialog, QuestionDialog, TextDialog
 from .log_text import log_text
-from .run_rows import SORTS, View, counts, rows
+from .run_rows import SORTS, ViewSettings, counts, rows
 from .run_source import Snapshot
 from .run_table import RunTable
 
@@ -55,7 +55,7 @@ a   with the runs that ended, or without
 q   quit; no run ends by that"""
 
 
-class _Detail(Static):
+class _DetailText(Static):
     """Tells when its size is another: only then is its end where one can scroll to."""
 
     def __init__(self, resized: Callable[[], None]) -> None:
@@ -106,7 +106,7 @@ class Top(App[None]):
         super().__init__(ansi_color=True)
         self.theme = "ansi-dark"
         self.source = source
-        self.view = View()
+        self.view = ViewSettings()
         self.shows = "log"
         self.follows = True
         self.snapshot = Snapshot([])
@@ -121,7 +121,7 @@ class Top(App[None]):
         yield RunTable(id="runs")
         yield Static(id="title", markup=False)
         with VerticalScroll(id="detail"):
-            yield _Detail(self.keep_to_end)
+            yield _DetailText(self.keep_to_end)
         yield Footer(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
@@ -334,7 +334,7 @@ class Top(App[None]):
                 return
             self.run_worker(self._ask(self.source.extend(run_id, seconds), f"{run_id} has {text} more"))
 
-        self.push_screen(Line(f"How much more time for run {run_id}?", "10m"), answered)
+        self.push_screen(TextDialog(f"How much more time for run {run_id}?", "10m"), answered)
 
     async def _ask(self, request: Awaitable[None], done: str) -> None:
         try:
@@ -347,4 +347,4 @@ class Top(App[None]):
 
     def action_keys(self) -> None:
         """The help."""
-        self.push_screen(Help(_HELP))
+        self.push_screen(HelpDialog(_HELP))

@@ -57,7 +57,7 @@ class DaemonSource:
         self._listed_at = float("-inf")
 
     async def runs(self) -> Snapshot:
-        """As Source.runs."""
+        """As RunSource.runs."""
         if time.monotonic() - self._listed_at >= _LIST_S:
             try:
                 await self._list()
@@ -88,7 +88,7 @@ class DaemonSource:
             self._runs[run_id] = report
 
     async def changes(self) -> AsyncGenerator[None, None]:
-        """As Source.changes."""
+        """As RunSource.changes."""
         async with contextlib.aclosing(self._signals(self._take, self._lost, types=_TYPES)) as signals:
             async for signal in signals:
                 yield signal
@@ -97,7 +97,7 @@ class DaemonSource:
         self._listed_at = float("-inf")
 
     async def output_changes(self, run_id: str) -> AsyncGenerator[None, None]:
-        """As Source.output_changes."""
+        """As RunSource.output_changes."""
         wanted = self._signals(lambda _: None, lambda: None, types="run.output", run_id=run_id, late=True)
         async with contextlib.aclosing(wanted) as signals:
             async for signal in signals:
@@ -138,7 +138,7 @@ class DaemonSource:
             await asyncio.gather(listening, return_exceptions=True)
 
     async def tail(self, run_id: str) -> LogTail:
-        """As Source.tail."""
+        """As RunSource.tail."""
         try:
             data = await self.client.output(run_id, "all", offset=-TAIL_BYTES, late=True)
         except DaemonUnreachableError:
@@ -146,14 +146,14 @@ class DaemonSource:
         return LogTail(data, len(data) >= TAIL_BYTES)
 
     async def cancel(self, run_id: str, *, now: bool) -> None:
-        """As Source.cancel."""
+        """As RunSource.cancel."""
         try:
             await self.client.cancel(run_id, reason="asked for in holdfast top", now=now)
         except DaemonUnreachableError:
             await self._directory.cancel(run_id, now=now)
 
     async def extend(self, run_id: str, seconds: float) -> None:
-        """As Source.extend."""
+        """As RunSource.extend."""
         try:
             await self.client.extend(run_id, seconds)
         except DaemonUnreachableError:
@@ -161,6 +161,6 @@ class DaemonSource:
         self._lost()  # the new deadline is in its evidence, of which no event tells
 
     async def close(self) -> None:
-        """As Source.close."""
+        """As RunSource.close."""
         await self.client.close()
         await self._directory.close()

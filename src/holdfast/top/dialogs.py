@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
 _CSS = """
-Question, Line, Help { align: center middle; background: transparent; }
+QuestionDialog, TextDialog, HelpDialog { align: center middle; background: transparent; }
 .dialog {
   width: 76; max-width: 98%; height: auto; max-height: 98%; padding: 0 1;
   border: round ansi_default; background: ansi_default;
@@ -41,7 +41,7 @@ class QuestionDialog(ModalScreen[bool]):
         self.dismiss(yes)
 
 
-class Line(ModalScreen[str]):
+class TextDialog(ModalScreen[str]):
     """A line of text; empty when it was given up."""
 
     CSS = _CSS
@@ -66,7 +66,7 @@ class Line(ModalScreen[str]):
         self.dismiss("")
 
 
-class Help(ModalScreen[None]):
+class HelpDialog(ModalScreen[None]):
     """Every key. Any key closes it."""
 
     CSS = _CSS

@@ -30,7 +30,7 @@ _OUTPUT_EVERY_S = 0.5
 _SHARE = 5
 
 
-class _Follower(JournalReader):
+class _TailReader(JournalReader):
     """Steps over the output of a run and knows where its end is."""
 
     def __init__(self, fd: int, run_id: str) -> None:
@@ -62,10 +62,10 @@ class DirectorySource:
         self._thread = ThreadPoolExecutor(1, "holdfast top")
         self._index = Index(state)
         self._took_s = 0.0
-        self._followed: tuple[str, int, _Follower] | None = None
+        self._followed: tuple[str, int, _TailReader] | None = None
 
     async def runs(self) -> Snapshot:
-        """As Source.runs."""
+        """As RunSource.runs."""
         return await self._do(self._look)
 
     def _look(self) -> Snapshot:
@@ -81,13 +81,13 @@ class DirectorySource:
         return Snapshot(runs, note)
 
     async def changes(self) -> AsyncGenerator[None, None]:
-        """As Source.changes."""
+        """As RunSource.changes."""
         while True:
             await asyncio.sleep(max(EVERY_S, self._took_s * _SHARE))
             yield
 
     async def tail(self, run_id: str) -> LogTail:
-        """As Source.tail."""
+        """As RunSource.tail."""
         return await self._do(lambda: self._tail(run_id))
 
     def _tail(self, run_id: str) -> LogTail:
@@ -97,11 +97,11 @@ class DirectorySource:
                 journal = run_directory.open_journal(self.state.run_path(run_id))
             except OSError as error:
                 raise HoldfastError(f"its output cannot be read: {error.strerror}", run_id=run_id) from None
-            self._followed = run_id, journal, _Follower(journal, run_id)
+            self._followed = run_id, journal, _TailReader(journal, run_id)
         return self._followed[2].tail()
 
     async def output_changes(self, run_id: str) -> AsyncGenerator[None, None]:
-        """As Source.output_changes."""
+        """As RunSource.output_changes."""
         path, size = os.path.join(self.state.run_path(run_id), run_directory.JOURNAL), -1
         while True:
             await asyncio.sleep(_OUTPUT_EVERY_S)
@@ -114,16 +114,16 @@ class DirectorySource:
                 yield
 
     async def cancel(self, run_id: str, *, now: bool) -> None:
-        """As Source.cancel."""
+        """As RunSource.cancel."""
         reason = "asked for in holdfast top"
         await asyncio.to_thread(guard_connection.ask_stop, self.state, run_id, reason, now=now)
 
     async def extend(self, run_id: str, seconds: float) -> None:
-        """As Source.extend."""
+        """As RunSource.extend."""
         await asyncio.to_thread(guard_connection.extend, self.state, run_id, seconds)
 
     async def close(self) -> None:
-        """As Source.close."""
+        """As RunSource.close."""
         await self._do(self._let_go)
         await self._do(self._index.close)
         self._thread.shutdown()

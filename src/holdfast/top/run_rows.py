@@ -20,7 +20,7 @@ _FIELDS = ("status", "cause", "state", "session", "name", "label")
 _ORDER = {"running": 0, "stopping": 1, "starting": 2, "queued": 3, "settled": 4}
 
 
-class View(NamedTuple):
+class ViewSettings(NamedTuple):
     """What the user wants to see."""
 
     text: str = ""
@@ -36,7 +36,7 @@ class RunRow(NamedTuple):
     cells: tuple[Cell, ...]
 
 
-def rows(reports: Iterable[Report], view: View, now_s: float | None = None) -> list[RunRow]:
+def rows(reports: Iterable[Report], view: ViewSettings, now_s: float | None = None) -> list[RunRow]:
     """The rows of the runs that are wanted."""
     now_s = time.time() if now_s is None else now_s
     wanted = [report for report in reports if _is_wanted(report, view)]
@@ -67,7 +67,7 @@ def elapsed_s(report: Report, now_s: float) -> float | None:
     return None if began is None else max(0.0, now_s - datetime.fromisoformat(began).timestamp())
 
 
-def _is_wanted(report: Report, view: View) -> bool:
+def _is_wanted(report: Report, view: ViewSettings) -> bool:
     if not view.ended and report.get("state") == "settled":
         return False
     return all(_matches(report, word) for word in view.text.lower().split())

@@ -27,7 +27,7 @@ class TimelineEvent(NamedTuple):
     mark: str = ""
 
 
-class Spell:
+class OutputPeriod:
     """Output of one stream that came without anything else in between, or at least without a verdict."""
 
     def __init__(self, stream: str, late: bool, at_ns: int) -> None:
@@ -45,18 +45,18 @@ class Spell:
         )
 
 
-def spells(chunks: Iterable[Chunk]) -> list[Spell]:
+def output_periods(chunks: Iterable[Chunk]) -> list[OutputPeriod]:
     """The output by stream, what came after the verdict apart."""
-    found: dict[tuple[str, bool], Spell] = {}
+    found: dict[tuple[str, bool], OutputPeriod] = {}
     for chunk in chunks:
-        spell = found.setdefault((chunk.stream, chunk.late), Spell(chunk.stream, chunk.late, chunk.at_ns))
-        spell.last_ns = chunk.at_ns
-        spell.bytes += len(chunk.data)
+        period = found.setdefault((chunk.stream, chunk.late), OutputPeriod(chunk.stream, chunk.late, chunk.at_ns))
+        period.last_ns = chunk.at_ns
+        period.bytes += len(chunk.data)
     return list(found.values())
 
 
 def timeline(
-    header: Mapping[str, Any] | None, facts: Iterable[Fact], outcome: Outcome, output: Iterable[Spell]
+    header: Mapping[str, Any] | None, facts: Iterable[Fact], outcome: Outcome, output: Iterable[OutputPeriod]
 ) -> list[TimelineEvent]:
     """Every event in order. A fact that could have decided and came too late is marked as late."""
     begin_ns = (header or {}).get("boottime_ns")
@@ -70,10 +70,10 @@ def timeline(
         (fact.at_ns, 1, TimelineEvent(at_s(fact.at_ns), fact.kind, words(fact, around), _mark(fact, outcome)))
         for fact in ordered
     ]
-    for spell in output:
-        event = TimelineEvent(at_s(spell.first_ns), "output", spell.words, "late" if spell.late else "")
+    for period in output:
+        event = TimelineEvent(at_s(period.first_ns), "output", period.words, "late" if period.late else "")
         # Late output was read after the verdict; at equal times it goes behind it.
-        events.append((spell.first_ns, 2 if spell.late else 0, event))
+        events.append((period.first_ns, 2 if period.late else 0, event))
     return [event for _, _, event in sorted(events, key=lambda item: item[:2])]
 
 

@@ -282,9 +282,12 @@ def test_closed_streams_do_no_harm() -> None:
     assert subprocess.run(["sh", "-c", closed], check=False).returncode == 5
 
 
-def test_one_sink_for_both_streams_on_one_pipe() -> None:
+def test_one_writer_for_both_streams_on_one_pipe() -> None:
     """Else what is left over of one stream would be written after the next piece of the other."""
-    script = "from holdfast.cli.terminal.output_writer import open_sinks; s = open_sinks(); print(s['stdout'] is s['stderr'])"
+    script = (
+        "from holdfast.cli.terminal.output_writer import open_writers\n"
+        "writers = open_writers(); print(writers['stdout'] is writers['stderr'])"
+    )
     shared = subprocess.run(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.cli.commands.submit import OPTIONS, submit_options
-from holdfast.cli.parsing.options import Parsed, parse
+from holdfast.cli.parsing.options import CommandLine, parse
 from holdfast.client.posting import posted
 
 from ...support.daemons import Daemon, Gate, daemon
@@ -143,7 +143,7 @@ def test_options_are_those_of_run() -> None:
         --timeout 1m --idle-counts cpu,output --ladder INT:1s --warn-signal HUP --warn-before 5 --memory 1M --pids 3
         --stdin pipe --merge --env-drop A,B --priority 3 --on-verdict http://x/ --concurrency-key k -- a b
     """
-    given: Parsed = parse(OPTIONS, words.split())
+    given: CommandLine = parse(OPTIONS, words.split())
     body = posted(given.words, submit_options(given))
     assert body == {
         "argv": ["a", "b"],

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.cli.following import queued_run
 from holdfast.cli.following.waited_runs import WaitedRuns
-from holdfast.cli.lookup.daemon_request import DaemonQuestion
+from holdfast.cli.lookup.daemon_request import DaemonRequest
 from holdfast.state.directory import StateDirectory
 
 from ...support.daemons import Daemon, Gate, daemon
@@ -120,12 +120,12 @@ def test_whoever_follows_a_queued_run_is_told_when_it_begins(
 ) -> None:
     sent = threading.Event()
 
-    class Told(DaemonQuestion):
+    class Told(DaemonRequest):
         def __init__(self, state: StateDirectory, call: ClientCall) -> None:
             super().__init__(state, call)
             sent.set()
 
-    monkeypatch.setattr(queued_run, "DaemonQuestion", Told)
+    monkeypatch.setattr(queued_run, "DaemonRequest", Told)
     state = StateDirectory.open(str(state_directory))
     waiting = threading.Thread(target=queued_run.wait_begun, args=(state, busy.second))
     waiting.start()
@@ -230,7 +230,7 @@ def test_a_daemon_that_was_killed_leaves_a_socket_that_disturbs_nobody(busy: Bus
 def test_wait_outlives_a_restart_of_the_daemon(busy: Busy, state_directory: Path) -> None:
     waiting = WaitedRuns(StateDirectory.open(str(state_directory)), settled=True, deadline=None, quiet=True)
     try:
-        waiting.add([busy.second])  # the question is on its way to the first daemon
+        waiting.add([busy.second])  # the request is on its way to the first daemon
         busy.daemon.kill()
         with daemon(state_directory, *OPTIONS) as again:
             again.until_output(busy.first)
@@ -251,7 +251,8 @@ def test_nothing_of_the_daemon_is_imported_without_one(state_directory: Path) ->
         program = (
             "import sys; from holdfast.cli.main import main; main(sys.argv[1:]); "
             "sys.stderr.write(' '.join(name for name in sys.modules if name in "
-            "('urllib.parse', 'http.client', 'httpx2', 'holdfast.cli.lookup.daemon_request', 'holdfast.cli.lookup.queued_runs')"
+            "('urllib.parse', 'http.client', 'httpx2', 'holdfast.cli.lookup.daemon_request', "
+            "'holdfast.cli.lookup.queued_runs')"
             " or name.startswith('holdfast.client')))"
         )
         done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)

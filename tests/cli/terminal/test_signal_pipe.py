@@ -13,9 +13,9 @@ from ...support.processes import wait_exited
 
 _PROGRAM = """
 import os, signal, sys
-from holdfast.cli.terminal.signal_pipe import Interrupts
+from holdfast.cli.terminal.signal_pipe import SignalPipe
 
-interrupts = Interrupts()
+interrupts = SignalPipe()
 send = lambda number: os.kill(os.getpid(), number)
 send(signal.SIGTSTP)
 if sys.argv[1] == "both":

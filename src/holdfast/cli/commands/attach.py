@@ -15,21 +15,21 @@ from ..lookup.selection import find, only_run
 from ..parsing.command import Command, open_state, write_all
 from ..parsing.options import Option
 from ..printing import messages
-from ..terminal.signal_pipe import Interrupts
+from ..terminal.signal_pipe import SignalPipe
 
 if TYPE_CHECKING:
-    from ..parsing.options import Parsed
+    from ..parsing.options import CommandLine
 
 
-def act(given: Parsed) -> int:
+def act(given: CommandLine) -> int:
     text = only_run(given, "attach")
     key = parse_key(given.last("--detach-key") or "ctrl-]")
     replay_bytes = parse_size(given.last("--replay") or "16K", field="--replay")
     state = open_state(given)
     run_id = find(state, text)
-    interrupts = Interrupts()
+    signals = SignalPipe()
     with read_record(state, run_id) as record, FollowedRun(state, run_id) as followed:
-        attachment = Attachment(followed, record.fd, interrupts, key)
+        attachment = Attachment(followed, record.fd, signals, key)
         attachment.skip(replay_bytes)
         attachment.until_over()
         if attachment.left_by is None:

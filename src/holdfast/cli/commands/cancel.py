@@ -21,15 +21,15 @@ from ..lookup.selection import (
 from ..parsing.command import JSON, Command, open_state, put, show_json
 from ..parsing.options import Option, UsageError
 from ..printing import messages
-from ..printing.stop_results import tell
+from ..printing.stop_results import show_stop_results
 
 if TYPE_CHECKING:
     from ...state.directory import StateDirectory
     from ...state.parallel_stop import StopResult
-    from ..parsing.options import Parsed
+    from ..parsing.options import CommandLine
 
 
-def act(given: Parsed) -> int:
+def act(given: CommandLine) -> int:
     selects = given.has("--session") or given.has("--label")
     if bool(given.words) == selects:
         raise UsageError(
@@ -56,10 +56,10 @@ def act(given: Parsed) -> int:
     if given.has("--no-wait"):
         return _ask_only(state, run_ids, reason, given, complete=complete, asked=[run.run_id for run in taken_out])
     results = stop_all(state, run_ids, cause="user", reason=reason, now=given.has("--now"))
-    return tell([*taken_out, *results], as_json=given.has("--json"), complete=complete)
+    return show_stop_results([*taken_out, *results], as_json=given.has("--json"), complete=complete)
 
 
-def _take_out(state: StateDirectory, run_ids: list[str], reason: str, given: Parsed) -> list[StopResult]:
+def _take_out(state: StateDirectory, run_ids: list[str], reason: str, given: CommandLine) -> list[StopResult]:
     """Through the daemon: it alone knows runs that have not begun. What it does not do is told, and left out."""
     if not run_ids:
         return []
@@ -85,7 +85,7 @@ def _finish(state: StateDirectory, run_ids: list[str]) -> None:
 
 
 def _ask_only(
-    state: StateDirectory, run_ids: list[str], reason: str, given: Parsed, *, complete: bool, asked: list[str]
+    state: StateDirectory, run_ids: list[str], reason: str, given: CommandLine, *, complete: bool, asked: list[str]
 ) -> int:
     now = given.has("--now")
     results: dict[str, str] = dict.fromkeys(asked, "asked")

@@ -13,7 +13,7 @@ from ..parsing.options import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..parsing.options import Option, Parsed
+    from ..parsing.options import CommandLine, Option
 
 _TAKE_IDS = ("show", "why", "logs", "wait", "cancel", "extend", "signal", "attach")
 # Ids are looked up when Tab is pressed; the newest are the ones that are meant.
@@ -64,7 +64,7 @@ compdef _holdfast holdfast
 """
 
 
-def act(given: Parsed) -> int:
+def act(given: CommandLine) -> int:
     makers: dict[str, Callable[[], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
     if len(given.words) != 1 or given.words[0] not in makers:
         raise UsageError("completion needs the name of a shell", remedy="write holdfast completion bash|zsh|fish")

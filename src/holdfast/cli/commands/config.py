@@ -14,10 +14,10 @@ from ..printing import messages
 
 if TYPE_CHECKING:
     from ...config import Effective
-    from ..parsing.options import Parsed
+    from ..parsing.options import CommandLine
 
 
-def act(given: Parsed) -> int:
+def act(given: CommandLine) -> int:
     no_words(given, "config")
     try:
         found = effective(given)

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...doctor.finding import Diagnosis, DoctorFinding, PlannedRepair
-    from ..parsing.options import Parsed
+    from ..parsing.options import CommandLine
 
 NOT_HEALTHY = 1
 
 
-def act(given: Parsed) -> int:
+def act(given: CommandLine) -> int:
     no_words(given, "doctor")
     if given.has("--dry-run") and not given.has("--reap"):
         raise UsageError("--dry-run is about --reap", remedy="without --reap nothing is changed anyway")
@@ -35,7 +35,7 @@ def act(given: Parsed) -> int:
     return 0 if diagnosis.healthy else NOT_HEALTHY
 
 
-def _tell(diagnosis: Diagnosis, done: Sequence[PlannedRepair | RepairResult], given: Parsed) -> None:
+def _tell(diagnosis: Diagnosis, done: Sequence[PlannedRepair | RepairResult], given: CommandLine) -> None:
     if given.has("--json"):
         document = {
             "healthy": diagnosis.healthy,

@@ -12,10 +12,10 @@ from ..parsing.command import Command, open_state, put
 from ..parsing.options import UsageError
 
 if TYPE_CHECKING:
-    from ..parsing.options import Parsed
+    from ..parsing.options import CommandLine
 
 
-def act(given: Parsed) -> int:
+def act(given: CommandLine) -> int:
     if len(given.words) != 2:
         raise UsageError("extend needs a run and a duration", remedy="write holdfast extend ID 10m")
     seconds = parse_duration(given.words[1], field="DURATION")

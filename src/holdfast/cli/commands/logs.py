@@ -23,13 +23,13 @@ from ..printing import messages
 if TYPE_CHECKING:
     from ...journal.reader import Chunk
     from ...state.directory import StateDirectory
-    from ..parsing.options import Parsed
+    from ..parsing.options import CommandLine
 
 _STREAMS = {"stdout": 1, "stderr": 2}
 _LONGEST = 64 << 10  # of a line that has no end yet: after this it is printed and continued below
 
 
-def act(given: Parsed) -> int:
+def act(given: CommandLine) -> int:
     text = only_run(given, "logs")
     if (stream := given.last("--stream")) not in (None, *_STREAMS):
         raise UsageError(f"--stream {stream!r} is unknown", remedy="use stdout or stderr")
@@ -48,7 +48,7 @@ def act(given: Parsed) -> int:
         run_id = queued
     with read_record(state, run_id) as record:
         reader = JournalReader(record.fd, run_id=run_id)
-        printer = Printer(given, since_ns)
+        printer = LogPrinter(given, since_ns)
         printer.offset_ns = _wall_offset(record.reader.header)
         printer.take_all(reader)
         if follow:
@@ -62,10 +62,10 @@ def act(given: Parsed) -> int:
     return OWN_FAILURE
 
 
-class Printer:
+class LogPrinter:
     """Sends output where it belongs: each stream to its own, or all of it as lines with the time."""
 
-    def __init__(self, given: Parsed, since_ns: int | None) -> None:
+    def __init__(self, given: CommandLine, since_ns: int | None) -> None:
         self.stream = given.last("--stream")
         self.since_ns = since_ns
         self.late = not given.has("--no-late")
@@ -126,7 +126,7 @@ class LogLines:
         return left
 
 
-def _follow(state: StateDirectory, run_id: str, reader: JournalReader, printer: Printer) -> None:
+def _follow(state: StateDirectory, run_id: str, reader: JournalReader, printer: LogPrinter) -> None:
     """Until the end: arm, look, and only then wait; what came in between is not left lying."""
     with FollowedRun(state, run_id) as followed:
         while True:

@@ -10,13 +10,13 @@ from ..parsing.command import Command, no_words
 from ..parsing.options import Option, UsageError
 
 if TYPE_CHECKING:
-    from ..parsing.options import Parsed
+    from ..parsing.options import CommandLine
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _MOST_PORT = 65535
 
 
-def act(given: Parsed) -> int:
+def act(given: CommandLine) -> int:
     no_words(given, "mcp")
     listen = _address(given.last("--http"))
     from ...mcp.limits import ServerLimits, real_directories

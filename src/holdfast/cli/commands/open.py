@@ -10,13 +10,13 @@ from ..parsing.command import JSON, Command, no_words, open_state, put, show_jso
 from ..parsing.options import Option
 
 if TYPE_CHECKING:
-    from ..parsing.options import Parsed
+    from ..parsing.options import CommandLine
 
 # What must be there for a browser to appear: a display, or another system's way to open links.
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME", "BROWSER")
 
 
-def act(given: Parsed) -> int:
+def act(given: CommandLine) -> int:
     from ...client.calls import ClientCall
 
     no_words(given, "open")

@@ -14,10 +14,10 @@ from ..printing import messages
 
 if TYPE_CHECKING:
     from ...state.index.index import Index
-    from ..parsing.options import Parsed
+    from ..parsing.options import CommandLine
 
 
-def act(given: Parsed) -> int:
+def act(given: CommandLine) -> int:
     no_words(given, "prune")
     bounds = _bounds(given)
     state = open_state(given)
@@ -25,7 +25,7 @@ def act(given: Parsed) -> int:
         return _plan(index, bounds, given) if given.has("--dry-run") else _prune(index, bounds, given)
 
 
-def _bounds(given: Parsed) -> prune.PruneBounds:
+def _bounds(given: CommandLine) -> prune.PruneBounds:
     age, keep, most = given.last("--older-than"), given.last("--keep"), given.last("--max-size")
     if age is None and keep is None and most is None:
         raise UsageError("nothing says what to prune", remedy="give --older-than, --keep or --max-size")
@@ -38,7 +38,7 @@ def _bounds(given: Parsed) -> prune.PruneBounds:
     )
 
 
-def _plan(index: Index, bounds: prune.PruneBounds, given: Parsed) -> int:
+def _plan(index: Index, bounds: prune.PruneBounds, given: CommandLine) -> int:
     index.refresh()
     candidates = prune.plan(index, bounds)
     if given.has("--json"):
@@ -50,7 +50,7 @@ def _plan(index: Index, bounds: prune.PruneBounds, given: Parsed) -> int:
     return 0
 
 
-def _prune(index: Index, bounds: prune.PruneBounds, given: Parsed) -> int:
+def _prune(index: Index, bounds: prune.PruneBounds, given: CommandLine) -> int:
     done = prune.prune(index, bounds)
     if given.has("--json"):
         kept = [{"run_id": run_id, "why": why} for run_id, why in done.kept]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...state.directory import StateDirectory
     from ...state.index.summary import Filters, RunSummary
     from ...wording.rows import Cell
-    from ..parsing.options import Parsed
+    from ..parsing.options import CommandLine
 
 _CAUSES = tuple(dict.fromkeys(cause for causes in STATUSES.values() for cause in causes))
 _COLUMNS = (
@@ -41,25 +41,25 @@ _LIMIT = 200
 _CLEAR = "\x1b[H\x1b[2J"
 
 
-def act(given: Parsed) -> int:
+def act(given: CommandLine) -> int:
     no_words(given, "ps")
     _check_words(given, "--status", STATUSES)
     _check_words(given, "--cause", _CAUSES)
-    wanted = _Wanted(filters_of(given), _limit(given), _wants_all(given))
+    query = _Query(filters_of(given), _limit(given), _wants_all(given))
     die_with_reader()
     if given.has("--watch"):
-        return _watch(given, wanted)
-    _show(given, _list(given, wanted))
+        return _watch(given, query)
+    _show(given, _list(given, query))
     return 0
 
 
-def _check_words(given: Parsed, flag: str, known: Collection[str]) -> None:
+def _check_words(given: CommandLine, flag: str, known: Collection[str]) -> None:
     unknown = [word for text in given.all(flag) for word in text.split(",") if word not in known]
     if unknown:
         raise UsageError(f"{flag} {unknown[0]!r} is unknown", remedy=f"use one of {', '.join(known)}")
 
 
-class _Wanted(NamedTuple):
+class _Query(NamedTuple):
     """What to list."""
 
     filters: Filters
@@ -67,13 +67,13 @@ class _Wanted(NamedTuple):
     ended: bool
 
 
-def _list(given: Parsed, wanted: _Wanted) -> list[RunSummary]:
+def _list(given: CommandLine, query: _Query) -> list[RunSummary]:
     """The matching runs, newest first."""
     state = _state(given)
     if state is None:
         return []
-    queued = queued_entries(state, wanted.filters)  # before the runs: what begins in between is then in both
-    found = _history(state, wanted) if wanted.ended else _live(state, wanted.filters)
+    queued = queued_entries(state, query.filters)  # before the runs: what begins in between is then in both
+    found = _history(state, query) if query.ended else _live(state, query.filters)
     return newest_first([*found, *(entry for entry in queued if not state.has(entry.run_id))])
 
 
@@ -88,28 +88,28 @@ def _live(state: StateDirectory, filters: Filters) -> list[RunSummary]:
         return [entry for entry in read_live_summaries(state) if not entry.final and filters.matches(entry)]
 
 
-def _history(state: StateDirectory, wanted: _Wanted) -> list[RunSummary]:
+def _history(state: StateDirectory, query: _Query) -> list[RunSummary]:
     with open_index(state) as index:
-        entries = [entry for entry in index.refresh() if wanted.filters.matches(entry)]
-        page = index.list(wanted.filters, wanted.limit or max(1, index.count()))
+        entries = [entry for entry in index.refresh() if query.filters.matches(entry)]
+        page = index.list(query.filters, query.limit or max(1, index.count()))
     if page.cursor is not None:
-        messages.say(f"only the newest {wanted.limit} ended runs are shown: --limit 0 shows all")
+        messages.say(f"only the newest {query.limit} ended runs are shown: --limit 0 shows all")
     live = {entry.run_id for entry in entries}
     return entries + [entry for entry in page.entries if entry.run_id not in live]
 
 
-def _state(given: Parsed) -> StateDirectory | None:
+def _state(given: CommandLine) -> StateDirectory | None:
     """None: nobody has started a run here yet, which is an empty list. One that was named has to be there."""
     if given.has("--state-dir") or os.path.lexists(default_path()):
         return open_state(given)
     return None
 
 
-def _wants_all(given: Parsed) -> bool:
+def _wants_all(given: CommandLine) -> bool:
     return given.has("--all") or given.has("--status") or given.has("--cause")
 
 
-def _limit(given: Parsed) -> int:
+def _limit(given: CommandLine) -> int:
     text = given.last("--limit")
     if text is None:
         return _LIMIT
@@ -118,7 +118,7 @@ def _limit(given: Parsed) -> int:
     return int(text)
 
 
-def _show(given: Parsed, entries: list[RunSummary]) -> None:
+def _show(given: CommandLine, entries: list[RunSummary]) -> None:
     if given.has("--json"):
         show_json([{**entry.shown(), "guard": entry.guard} for entry in entries])
         return
@@ -148,14 +148,14 @@ def _time(entry: RunSummary) -> str:
     return span(max(0.0, time.time() - entry.begun_ns / 1e9))
 
 
-def _watch(given: Parsed, wanted: _Wanted) -> int:
+def _watch(given: CommandLine, query: _Query) -> int:
     interval_s = parse_duration(given.last("--interval") or "1s", field="--interval")
     if interval_s < 0.1:
         raise UsageError("--interval is too short", remedy="100ms is the shortest")
     try:
         while True:
             try:
-                entries = _list(given, wanted)
+                entries = _list(given, query)
             except StateError as error:
                 messages.say(str(error))  # said, and looked at again: it may be busy for a moment
                 entries = []

@@ -9,15 +9,15 @@ from ...wording.plain import plain
 from ..lookup.selection import has_daemon
 from ..parsing.command import JSON, Command, no_words, open_state, put
 from ..parsing.options import Option, UsageError
-from ..printing.stop_results import tell
+from ..printing.stop_results import show_stop_results
 
 if TYPE_CHECKING:
     from ...state.directory import StateDirectory
     from ...state.parallel_stop import StopResult
-    from ..parsing.options import Parsed
+    from ..parsing.options import CommandLine
 
 
-def act(given: Parsed) -> int:
+def act(given: CommandLine) -> int:
     no_words(given, "reap")
     session = given.last("--session")
     if session is None:
@@ -26,7 +26,7 @@ def act(given: Parsed) -> int:
     state = open_state(given, create=True)
     closing = close(state, session, reason=given.last("--reason") or "", now=given.has("--now"))
     runs = [*closing.runs, *_queued(state, session, given)]
-    code = tell(runs, closing.problems, as_json=given.has("--json"))
+    code = show_stop_results(runs, closing.problems, as_json=given.has("--json"))
     if not given.has("--json"):
         number = counts(runs)
         put(
@@ -36,7 +36,7 @@ def act(given: Parsed) -> int:
     return code
 
 
-def _queued(state: StateDirectory, session: str, given: Parsed) -> list[StopResult]:
+def _queued(state: StateDirectory, session: str, given: CommandLine) -> list[StopResult]:
     """Take its runs out of the queue, after the mark is made: from then on none of them begins, daemon or not."""
     if not has_daemon(state):
         return []

@@ -14,8 +14,8 @@ from ...values.spec import public_spec
 from ..parsing.options import parse, usage
 from ..parsing.run_options import OPTIONS, spec_of
 from ..starting.start import detach, start
-from ..terminal.foreground_loop import Foreground
-from ..terminal.signal_pipe import Interrupts
+from ..terminal.foreground_loop import ForegroundLoop
+from ..terminal.signal_pipe import SignalPipe
 
 if TYPE_CHECKING:
     from typing import Any
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from ...runs.live import LiveRun
     from ...state.directory import StateDirectory
     from ...values.spec import RunSpec
-    from ..parsing.options import Parsed
+    from ..parsing.options import CommandLine
     from ..starting.report_file import ReportFile
     from ..starting.start import StartedRun
-    from ..terminal.terminal_input import Keyboard
+    from ..terminal.terminal_input import TerminalInput
 
 _HEAD = """\
 Run a command in the foreground: its output passes through unchanged, and it always ends well.
@@ -56,11 +56,11 @@ def run(arguments: list[str]) -> int:
     if given.has("--detach"):
         return detach(given, spec)
     report = _report_file(given)
-    interrupts = Interrupts()
-    return _Command(spec, given, interrupts, report).run()
+    signals = SignalPipe()
+    return _ForegroundCommand(spec, given, signals, report).run()
 
 
-def _report_file(given: Parsed) -> ReportFile | None:
+def _report_file(given: CommandLine) -> ReportFile | None:
     path = given.last("--report")
     if path is None:
         return None
@@ -82,19 +82,19 @@ def _is_plain_end(outcome: Outcome) -> bool:
     return outcome.cause in ("exit", "signal") and outcome.stragglers is None and gone
 
 
-class _Command:
+class _ForegroundCommand:
     """One foreground run from start to exit code."""
 
-    def __init__(self, spec: RunSpec, given: Parsed, interrupts: Interrupts, report: ReportFile | None) -> None:
+    def __init__(self, spec: RunSpec, given: CommandLine, signals: SignalPipe, report: ReportFile | None) -> None:
         self.spec = spec
         self.given = given
-        self.interrupts = interrupts
+        self.signals = signals
         self.report = report
         self.quiet = given.has("--quiet")
         self.late = given.has("--late")
 
     def run(self) -> int:
-        early = self.interrupts.take()
+        early = self.signals.take()
         if stops := [number for number in early if number in STOPS]:
             return self._never_start(stops[0])
         live, state = self._start()
@@ -129,27 +129,27 @@ class _Command:
         header = {"run_id": self.spec.run_id, "wall_ns": time.time_ns(), "boottime_ns": facts[0].at_ns}
         return self._write_report(report(header, public_spec(self.spec), facts), code, kept=False)
 
-    def _stay(self, live: LiveRun, state: StateDirectory | None, early: bytes) -> Foreground:
-        keyboard: Keyboard | None = None
+    def _stay(self, live: LiveRun, state: StateDirectory | None, early: bytes) -> ForegroundLoop:
+        terminal_input: TerminalInput | None = None
         if self.spec.pty:
-            from ..terminal.terminal_input import Keyboard
+            from ..terminal.terminal_input import TerminalInput
 
-            keyboard = Keyboard(live)
-        foreground = Foreground(live, self.interrupts, keyboard, state=state, late=self.late, quiet=self.quiet)
+            terminal_input = TerminalInput(live)
+        foreground = ForegroundLoop(live, self.signals, terminal_input, state=state, late=self.late, quiet=self.quiet)
         try:
-            if keyboard is not None:
-                keyboard.enter()
+            if terminal_input is not None:
+                terminal_input.enter()
             foreground.take_signals(early)
             foreground.until_settled()
         finally:
-            if keyboard is not None:
-                keyboard.restore()
+            if terminal_input is not None:
+                terminal_input.restore()
             foreground.close()
         return foreground
 
-    def _tell(self, live: LiveRun, foreground: Foreground) -> int:
+    def _tell(self, live: LiveRun, foreground: ForegroundLoop) -> int:
         """Say how it ended when the exit code alone does not, and return that code."""
-        broken = {name: sink.broken for name, sink in foreground.sinks.items() if sink.broken}
+        broken = {name: writer.broken for name, writer in foreground.writers.items() if writer.broken}
         reader_gone = any(number in (errno.EPIPE, errno.EIO) for number in broken.values())
         failures = [f"{name}: {os.strerror(number)}" for name, number in broken.items()]
         if foreground.undelivered and live.outcome.cause == "exit" and not foreground.given_up_by:
@@ -177,7 +177,7 @@ class _Command:
     def _write_report(self, report: dict[str, Any], code: int, *, kept: bool) -> int:
         assert self.report is not None
         if self.report.is_special:
-            self.interrupts.release()
+            self.signals.release()
         try:
             self.report.write(report)
         except OSError as error:

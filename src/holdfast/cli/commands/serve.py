@@ -9,10 +9,10 @@ from ..parsing.command import Command, no_words
 from ..parsing.daemon_options import effective, setting_options
 
 if TYPE_CHECKING:
-    from ..parsing.options import Parsed
+    from ..parsing.options import CommandLine
 
 
-def act(given: Parsed) -> int:
+def act(given: CommandLine) -> int:
     no_words(given, "serve")
     settings = effective(given)
     try:

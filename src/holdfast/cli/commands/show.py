@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from ...wording.plain import command_line, local_time, plain, size, span
 from ..lookup.records import damage_of
-from ..lookup.selection import tell
+from ..lookup.selection import show_run
 from ..parsing.command import JSON, Command, put, show_json
 
 if TYPE_CHECKING:
     from ...state.record import RunRecord
-    from ..parsing.options import Parsed
+    from ..parsing.options import CommandLine
 
 
-def act(given: Parsed) -> int:
+def act(given: CommandLine) -> int:
     def show(record: RunRecord) -> None:
         waiting = None if record.reader.ended else record.stdin.is_waited_for()
         report = {**record.report(), "run_id": record.run_id, "waiting_for_input": waiting}
@@ -30,7 +30,7 @@ def act(given: Parsed) -> int:
         else:
             put(_text(report, None))
 
-    return tell(given, "show", show, show_queued)
+    return show_run(given, "show", show, show_queued)
 
 
 def _text(report: dict[str, Any], record: RunRecord | None) -> str:

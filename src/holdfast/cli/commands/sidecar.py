@@ -8,10 +8,10 @@ from ..parsing.command import Command, no_words, put
 from ..parsing.options import Option
 
 if TYPE_CHECKING:
-    from ..parsing.options import Parsed
+    from ..parsing.options import CommandLine
 
 
-def act(given: Parsed) -> int:
+def act(given: CommandLine) -> int:
     no_words(given, "sidecar")
     if given.has("--schema"):
         from importlib.resources import files

@@ -11,10 +11,10 @@ from ..parsing.command import Command, open_state
 from ..parsing.options import Option, UsageError
 
 if TYPE_CHECKING:
-    from ..parsing.options import Parsed
+    from ..parsing.options import CommandLine
 
 
-def act(given: Parsed) -> int:
+def act(given: CommandLine) -> int:
     if len(given.words) != 2:
         raise UsageError("signal needs a run and a signal", remedy="write holdfast signal ID USR1")
     number = parse_signal(given.words[1], field="SIGNAL")

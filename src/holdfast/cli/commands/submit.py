@@ -11,7 +11,7 @@ from ...values.environment import parent_run_id
 from ...values.errors import DaemonUnreachableError
 from ..lookup.daemon_request import ask
 from ..parsing.command import JSON, STATE_DIR, open_state, put, show_json
-from ..parsing.options import Option, Parsed, UsageError, parse, usage
+from ..parsing.options import CommandLine, Option, UsageError, parse, usage
 from ..parsing.run_options import OPTIONS as OPTIONS_OF_RUN
 from ..parsing.run_options import options_of
 
@@ -53,7 +53,7 @@ Exit codes: 0 queued; 125 it was not. With --wait those of `holdfast run`.
 """
 
 
-class Submit:
+class SubmitCommand:
     """As `Command`, but options end where the command begins."""
 
     usage = "submit [OPTIONS] [--] COMMAND [ARG]..."
@@ -79,9 +79,9 @@ class Submit:
         return 0
 
 
-def submit_options(given: Parsed) -> SubmitOptions:
+def submit_options(given: CommandLine) -> SubmitOptions:
     """What is posted for this command line. UsageError names what is wrong."""
-    detached = Parsed({**given.values, "--detach": [""]}, given.words)
+    detached = CommandLine({**given.values, "--detach": [""]}, given.words)
     options: dict[str, Any] = {name: value for name, value in options_of(detached).items() if value}
     if "in_container" not in options:
         options.setdefault("cwd", os.getcwd())
@@ -100,7 +100,7 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _state(given: Parsed) -> StateDirectory:
+def _state(given: CommandLine) -> StateDirectory:
     """That of the daemon. It is not made here: without it there is no daemon."""
     path = os.path.abspath(given.last("--state-dir") or default_path())
     if not os.path.lexists(path):
@@ -132,4 +132,4 @@ def _wait(state: StateDirectory, run_id: str, *, as_json: bool) -> int:
         waiting.close()
 
 
-COMMAND = Submit()
+COMMAND = SubmitCommand()

@@ -14,10 +14,10 @@ from ..parsing.options import Option
 if TYPE_CHECKING:
     from ...state.directory import StateDirectory
     from ...top.run_source import RunSource
-    from ..parsing.options import Parsed
+    from ..parsing.options import CommandLine
 
 
-def act(given: Parsed) -> int:
+def act(given: CommandLine) -> int:
     no_words(given, "top")
     if not (os.isatty(0) and os.isatty(2)):  # what textual reads, and what it draws on
         raise HoldfastError("top needs a terminal", remedy="use holdfast ps, or holdfast ps --watch")

@@ -23,7 +23,7 @@ from ..parsing.options import Option, UsageError
 
 if TYPE_CHECKING:
     from ...config import Config
-    from ..parsing.options import Parsed
+    from ..parsing.options import CommandLine
 
 _SYSTEM_STATE = "/var/lib/holdfast"
 _KILL_WAIT_S = 5.0
@@ -86,7 +86,7 @@ WantedBy={target}
 """
 
 
-def act(given: Parsed) -> int:
+def act(given: CommandLine) -> int:
     no_words(given, "unit")
     if given.has("--user") and given.has("--system"):
         raise UsageError("--user and --system were both given", remedy="leave one of them out")
@@ -97,7 +97,7 @@ def act(given: Parsed) -> int:
     return 0
 
 
-def unit_text(given: Parsed, config: Config, *, system: bool) -> str:
+def unit_text(given: CommandLine, config: Config, *, system: bool) -> str:
     """The unit for these settings; what was given as a flag is a flag of the daemon, too."""
     stop_s = config.drain_s + config.default_grace_s + _KILL_WAIT_S + config.default_drain_s + _MARGIN_S
     return _UNIT.format(
@@ -113,7 +113,7 @@ def unit_text(given: Parsed, config: Config, *, system: bool) -> str:
     )
 
 
-def _command(given: Parsed) -> str:
+def _command(given: CommandLine) -> str:
     words = [*_program(), "serve"]
     for flag, values in given.values.items():
         if flag in ("--user", "--system", "--help"):
@@ -132,7 +132,7 @@ def _program() -> list[str]:
     return [sys.executable, "-P", "-m", "holdfast.cli.main"]
 
 
-def _system_identity(given: Parsed) -> str:
+def _system_identity(given: CommandLine) -> str:
     lines = ["User=holdfast", "Group=holdfast"]
     if given.last("--state-dir") == _SYSTEM_STATE:
         lines += ["StateDirectory=holdfast", "StateDirectoryMode=0700"]

@@ -16,10 +16,10 @@ from ..parsing.command import JSON, Command, open_state
 from ..parsing.options import Option, UsageError
 
 if TYPE_CHECKING:
-    from ..parsing.options import Parsed
+    from ..parsing.options import CommandLine
 
 
-def act(given: Parsed) -> int:
+def act(given: CommandLine) -> int:
     selects = given.has("--session") or given.has("--label")
     if bool(given.words) == selects:
         raise UsageError(
@@ -45,7 +45,7 @@ def act(given: Parsed) -> int:
         waiting.close()
 
 
-def _is_quiet(given: Parsed) -> bool:
+def _is_quiet(given: CommandLine) -> bool:
     return given.has("--quiet") or given.has("--json")
 
 

@@ -8,8 +8,8 @@ from ...journal.reader import JournalReader
 from ...runs.live import CHUNKS_BYTES
 from ...values.timestamps import format_timestamp
 from ...wording.plain import command_line, plain
-from ...wording.timeline import TimelineEvent, spells, timeline
-from ..lookup.selection import tell
+from ...wording.timeline import TimelineEvent, output_periods, timeline
+from ..lookup.selection import show_run
 from ..parsing.command import JSON, Command, put, show_json
 
 if TYPE_CHECKING:
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
     from ...journal.reader import Chunk
     from ...state.record import RunRecord
-    from ..parsing.options import Parsed
+    from ..parsing.options import CommandLine
 
 _MARKS = {"decided": "=>", "late": " ~", "": "  "}
 
 
-def act(given: Parsed) -> int:
+def act(given: CommandLine) -> int:
     def tell_it(record: RunRecord) -> None:
         reader = record.reader
-        events = timeline(reader.header, reader.facts, record.outcome, spells(_output(record)))
+        events = timeline(reader.header, reader.facts, record.outcome, output_periods(_output(record)))
         if given.has("--json"):
             _show_json(record, events)
         else:
@@ -39,7 +39,7 @@ def act(given: Parsed) -> int:
             run = f"run {report['run_id']}: {command_line(report['argv'])}"
             put(f"{run}\nqueued since {plain(report['queued_at'])}\n")
 
-    return tell(given, "why", tell_it, tell_queued)
+    return show_run(given, "why", tell_it, tell_queued)
 
 
 def _output(record: RunRecord) -> Iterator[Chunk]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...values.errors import RequestError
 from ..parsing.options import UsageError
-from ..terminal.terminal_input import Keyboard
+from ..terminal.terminal_input import TerminalInput
 
 if TYPE_CHECKING:
     from ...runs.live import LiveRun
@@ -27,7 +27,7 @@ def parse_key(text: str) -> bytes:
     raise UsageError(f"--detach-key {text!r} is no key", remedy="write ctrl-] or another letter after ctrl-, or none")
 
 
-class AttachedInput(Keyboard):
+class AttachedInput(TerminalInput):
     """Passes stdin on. `detached` when the detach key was pressed; the end of the input closes a pipe.
 
     A run without a terminal leaves ours as it is: it is read by the line, and Ctrl-C is ours.

@@ -15,12 +15,12 @@ from ...journal.reader import JournalReader
 from ...runs.live import CHUNKS_BYTES
 from ...values.errors import RequestError
 from ...values.signals import STOPS
-from ..terminal.output_writer import Sink
+from ..terminal.output_writer import OutputWriter
 from .attached_input import AttachedInput
 
 if TYPE_CHECKING:
     from ...journal.reader import Chunk
-    from ..terminal.signal_pipe import Interrupts
+    from ..terminal.signal_pipe import SignalPipe
     from .followed_run import FollowedRun
 
 _ROOM = 1 << 20
@@ -30,12 +30,12 @@ _LOOK_S = 0.25  # how soon a background job notices that it is in the foreground
 class Attachment:
     """One attachment, from just after the connection. `journal` stays the caller's."""
 
-    def __init__(self, followed: FollowedRun, journal: int, interrupts: Interrupts, key: bytes) -> None:
+    def __init__(self, followed: FollowedRun, journal: int, signals: SignalPipe, key: bytes) -> None:
         self.followed = followed
-        self.interrupts = interrupts
+        self.signals = signals
         self.key = key
         self.output = JournalReader(journal, run_id=followed.run_id)
-        self.sinks = {"stdout": Sink(1), "stderr": Sink(2)}
+        self.writers = {"stdout": OutputWriter(1), "stderr": OutputWriter(2)}
         self.left_by: str | None = None
         self.input: AttachedInput | None = None
         self._read_all = False
@@ -52,7 +52,7 @@ class Attachment:
                     size -= len(kept.popleft().data)
         for chunk in kept:
             cut = max(0, size - keep_bytes)
-            self.sinks[chunk.stream].add(chunk.data[cut:])
+            self.writers[chunk.stream].add(chunk.data[cut:])
             size -= min(cut, len(chunk.data))
 
     def until_over(self) -> None:
@@ -64,14 +64,14 @@ class Attachment:
         finally:
             if self.input is not None:
                 self.input.restore()
-            for sink in self.sinks.values():
-                sink.flush()
-                sink.close()
+            for writer in self.writers.values():
+                writer.flush()
+                writer.close()
 
     def _turn(self) -> None:
         ready = self._poll()
-        if self.interrupts.fd in ready:
-            self._take_signals(self.interrupts.take())
+        if self.signals.fd in ready:
+            self._take_signals(self.signals.take())
         live = self.followed.live
         if self.followed.fd in ready or self.followed.timeout_s is not None:
             self.followed.on_ready()
@@ -83,12 +83,12 @@ class Attachment:
 
     def _poll(self) -> dict[int, int]:
         poll = select.poll()
-        poll.register(self.interrupts.fd, select.POLLIN)
+        poll.register(self.signals.fd, select.POLLIN)
         if self.followed.fd >= 0 and not self.followed.ended:
             poll.register(self.followed.fd, select.POLLIN)
-        for sink in self.sinks.values():
-            if sink.pending:
-                poll.register(sink.fd, select.POLLOUT)
+        for writer in self.writers.values():
+            if writer.pending:
+                poll.register(writer.fd, select.POLLOUT)
         bounds = [] if self.followed.timeout_s is None else [self.followed.timeout_s]
         if self.input is not None and not self.followed.ended:
             for fd, events in self.input.watch().items():
@@ -133,7 +133,7 @@ class Attachment:
     def _suspend(self) -> None:
         if self.input is not None:
             self.input.restore()
-        self.interrupts.suspend(group=False)
+        self.signals.suspend(group=False)
         if self.input is not None:
             self.input.enter()
 
@@ -154,17 +154,17 @@ class Attachment:
                 self.followed.live.arm_output(self.output.position)
             chunks = self.output.read(CHUNKS_BYTES)
             for chunk in chunks:
-                self.sinks[chunk.stream].add(chunk.data)
+                self.writers[chunk.stream].add(chunk.data)
             self._flush()
             if not chunks:
                 self._read_all = ended
                 return
 
     def _flush(self) -> None:
-        for name, sink in self.sinks.items():
-            sink.flush()
-            if sink.broken:
+        for name, writer in self.writers.items():
+            writer.flush()
+            if writer.broken:
                 self.left_by = self.left_by or f"the end of our {name}"
 
     def _waiting(self) -> int:
-        return sum(sink.size for sink in self.sinks.values())
+        return sum(writer.size for writer in self.writers.values())

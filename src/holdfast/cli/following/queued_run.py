@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...client import calls
 from ...outcome import decide
 from ...values.errors import DaemonUnreachableError
-from ..lookup.daemon_request import DaemonQuestion
+from ..lookup.daemon_request import DaemonRequest
 from ..lookup.queued_runs import PATIENCE_S, queued_report
 from .followed_run import FollowedRun
 
@@ -24,12 +24,12 @@ def wait_begun(state: StateDirectory, run_id: str) -> None:
     since = time.monotonic()
     while not state.has(run_id):
         try:
-            with DaemonQuestion(state, calls.output(run_id, "all", 0, follow=True, late=True)) as question:
+            with DaemonRequest(state, calls.output(run_id, "all", 0, follow=True, late=True)) as request:
                 since = time.monotonic()
-                while not question.has_body:
-                    question.wait()
-                if question.done:
-                    question.check()
+                while not request.has_body:
+                    request.wait()
+                if request.done:
+                    request.check()
         except DaemonUnreachableError:
             if time.monotonic() - since > PATIENCE_S:
                 raise
@@ -47,7 +47,7 @@ class QueuedRun:
         self.run_id = run_id
         self.until = "settled" if settled else "verdict"
         self.followed: FollowedRun | None = None
-        self._question: DaemonQuestion | None = None
+        self._request: DaemonRequest | None = None
         self._again_at: float | None = None
         self._away_since: float | None = None
         self._asked_at = 0.0
@@ -68,7 +68,7 @@ class QueuedRun:
         """What to poll for input; -1 while there is nobody to ask."""
         if self.followed is not None:
             return self.followed.fd
-        return -1 if self._question is None else self._question.fd
+        return -1 if self._request is None else self._request.fd
 
     @property
     def timeout_s(self) -> float | None:
@@ -81,11 +81,11 @@ class QueuedRun:
         """Take in what is new."""
         if self.followed is not None:
             self.followed.on_ready()
-        elif self._question is None:
+        elif self._request is None:
             if self._again_at is not None and time.monotonic() >= self._again_at:
                 self._ask()
         else:
-            self._read(self._question)
+            self._read(self._request)
 
     def report(self) -> dict[str, Any]:
         """Its report, as it is now."""
@@ -93,8 +93,8 @@ class QueuedRun:
 
     def close(self) -> None:
         """Let go of it."""
-        if self._question is not None:
-            self._question.close()
+        if self._request is not None:
+            self._request.close()
         if self.followed is not None:
             self.followed.close()
 
@@ -103,17 +103,17 @@ class QueuedRun:
             self.followed = FollowedRun(self.state, self.run_id)
             return
         try:
-            self._question = DaemonQuestion(self.state, calls.wait_once(self.run_id, self.until, calls.SLICE_S))
+            self._request = DaemonRequest(self.state, calls.wait_once(self.run_id, self.until, calls.SLICE_S))
             self._again_at, self._asked_at = None, time.monotonic()
         except DaemonUnreachableError as error:
             self._nobody(error)
 
-    def _read(self, question: DaemonQuestion) -> None:
+    def _read(self, request: DaemonRequest) -> None:
         try:
-            question.on_ready()
-            if not question.done:
+            request.on_ready()
+            if not request.done:
                 return
-            question.answer()
+            request.answer()
             self._away_since = None
         except DaemonUnreachableError as error:
             self._nobody(error)
@@ -133,6 +133,6 @@ class QueuedRun:
         self._again_at = now + _AGAIN_S
 
     def _drop(self) -> None:
-        if self._question is not None:
-            self._question.close()
-            self._question = None
+        if self._request is not None:
+            self._request.close()
+            self._request = None

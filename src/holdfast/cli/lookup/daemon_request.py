@@ -33,14 +33,14 @@ _SOCK_CLOEXEC = 0o2000000
 def ask(state: StateDirectory, call: ClientCall, *, within_s: float = ANSWER_S) -> Any:
     """The answer, or the error it stands for. DaemonUnreachableError when there is none within its time."""
     deadline = time.monotonic() + within_s + (call.patience_s or 0.0)
-    with DaemonQuestion(state, call) as question:
-        while not question.done:
-            question.wait(deadline)
-        return question.answer()
+    with DaemonRequest(state, call) as request:
+        while not request.done:
+            request.wait(deadline)
+        return request.answer()
 
 
 def drive(state: StateDirectory, asking: Generator[ClientCall, Any, T]) -> T:
-    """Ask question after question until it has its answer."""
+    """Send request after request until the caller has its answer."""
     try:
         call = next(asking)
         while True:
@@ -50,7 +50,7 @@ def drive(state: StateDirectory, asking: Generator[ClientCall, Any, T]) -> T:
         return value
 
 
-class DaemonQuestion:
+class DaemonRequest:
     """One that was sent. `poll` on `fd` for input and call `on_ready`, or call `wait`; then `answer` when `done`.
 
     DaemonUnreachableError: nobody takes it.
@@ -130,7 +130,7 @@ class DaemonQuestion:
         """Let go of the connection."""
         self._socket.close()
 
-    def __enter__(self) -> DaemonQuestion:
+    def __enter__(self) -> DaemonRequest:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -12,7 +12,7 @@ from ...state.index.summary import Filters, newest_first, read_live_summaries
 from ...state.record import resolve
 from ...values.errors import RunNotFoundError, StateError
 from ..parsing.command import die_with_reader, open_state
-from ..parsing.options import Option, Parsed, UsageError, pair
+from ..parsing.options import CommandLine, Option, UsageError, pair
 from ..printing import messages
 from .records import damage_of, read_record
 
@@ -78,7 +78,7 @@ def queued_id(error: StateError) -> str | None:
     return error.run_id if isinstance(error, StillQueuedError) else None
 
 
-def only_run(given: Parsed, command: str) -> str:
+def only_run(given: CommandLine, command: str) -> str:
     """The one word of a command about one run. UsageError when there is none, or more."""
     if len(given.words) != 1:
         what = "no run was given" if not given.words else f"{command} is about one run, {len(given.words)} were given"
@@ -86,7 +86,7 @@ def only_run(given: Parsed, command: str) -> str:
     return given.words[0]
 
 
-def filters_of(given: Parsed) -> Filters:
+def filters_of(given: CommandLine) -> Filters:
     """The filters of a command line."""
     return Filters(
         session=given.last("--session"),
@@ -118,8 +118,8 @@ def live_entries(state: StateDirectory, filters: Filters) -> list[RunSummary]:
     return newest_first(found)
 
 
-def tell(
-    given: Parsed, command: str, record: Callable[[RunRecord], None], queued: Callable[[dict[str, Any]], None]
+def show_run(
+    given: CommandLine, command: str, record: Callable[[RunRecord], None], queued: Callable[[dict[str, Any]], None]
 ) -> int:
     """Tell of the run that is named, by its record or by its report from the queue; the exit code, damage told of."""
     text = only_run(given, command)
@@ -182,5 +182,5 @@ def _whole(state: StateDirectory, run_id: str) -> str:
     return run_id
 
 
-def _words(given: Parsed, flag: str) -> list[str]:
+def _words(given: CommandLine, flag: str) -> list[str]:
     return [word for text in given.all(flag) for word in text.split(",") if word]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...state.directory import StateDirectory, state_error
 from ...values.errors import RESOURCE_ERRNOS, HoldfastError, ResourceError
-from .options import Option, Parsed, UsageError, parse, usage
+from .options import CommandLine, Option, UsageError, parse, usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ class Command(NamedTuple):
     usage: str
     about: str
     options: tuple[Option, ...]
-    act: Callable[[Parsed], int]
+    act: Callable[[CommandLine], int]
     more: str = ""
 
     @property
@@ -48,7 +48,7 @@ class Command(NamedTuple):
             raise state_error(error, error.filename or given.last("--state-dir") or "in use") from None
 
 
-def parse_anywhere(table: tuple[Option, ...], arguments: list[str]) -> Parsed:
+def parse_anywhere(table: tuple[Option, ...], arguments: list[str]) -> CommandLine:
     """As `parse`, but options may also follow other words; after `--` everything is a word."""
     rest = ["--help" if word == "-h" else word for word in arguments]
     values: dict[str, list[str]] = {}
@@ -59,18 +59,18 @@ def parse_anywhere(table: tuple[Option, ...], arguments: list[str]) -> Parsed:
             values.setdefault(flag, []).extend(found)
         used = len(rest) - len(parsed.words)
         if used and rest[used - 1] == "--":
-            return Parsed(values, words + parsed.words)
+            return CommandLine(values, words + parsed.words)
         words += parsed.words[:1]
         rest = parsed.words[1:]
-    return Parsed(values, words)
+    return CommandLine(values, words)
 
 
-def open_state(given: Parsed, *, create: bool = False) -> StateDirectory:
+def open_state(given: CommandLine, *, create: bool = False) -> StateDirectory:
     """The state directory that is meant. StateError, saying why and what to do, when it cannot be used."""
     return StateDirectory.open(given.last("--state-dir"), create=create)
 
 
-def no_words(given: Parsed, command: str) -> None:
+def no_words(given: CommandLine, command: str) -> None:
     """UsageError when there are words where none are expected."""
     if given.words:
         raise UsageError(f"{command} takes no {given.words[0]!r}", remedy=f"see holdfast {command} --help")

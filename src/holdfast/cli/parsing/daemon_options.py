@@ -11,7 +11,7 @@ from .options import Option
 
 if TYPE_CHECKING:
     from ...config import Effective
-    from .options import Parsed
+    from .options import CommandLine
 
 CONFIG = Option(
     "--config", "PATH", "the settings' file (default: STATE/config.toml, or ~/.config/holdfast/config.toml)"
@@ -27,7 +27,7 @@ def setting_options() -> tuple[Option, ...]:
     )
 
 
-def effective(given: Parsed) -> Effective:
+def effective(given: CommandLine) -> Effective:
     """The settings in force for this command line. ConfigError when they have mistakes."""
     state_dir = os.path.abspath(given.last("--state-dir") or default_path())
     return load_config(given.values, os.environ, given.last("--config"), state_dir=state_dir)

@@ -23,7 +23,7 @@ class Option(NamedTuple):
     many: bool = False
 
 
-class Parsed(NamedTuple):
+class CommandLine(NamedTuple):
     """Options by flag, each with all its values (a switch has an empty text), and the words after them."""
 
     values: dict[str, list[str]]
@@ -42,7 +42,7 @@ class Parsed(NamedTuple):
         return self.values.get(flag, [])
 
 
-def parse(table: tuple[Option, ...], arguments: list[str]) -> Parsed:
+def parse(table: tuple[Option, ...], arguments: list[str]) -> CommandLine:
     """Options up to the first other word or `--`; what follows is left alone. UsageError for an unknown option."""
     options = {option.flag: option for option in table}
     values: dict[str, list[str]] = {}
@@ -67,7 +67,7 @@ def parse(table: tuple[Option, ...], arguments: list[str]) -> Parsed:
             value = arguments[at]
             at += 1
         values.setdefault(flag, []).append(value)
-    return Parsed(values, arguments[at:])
+    return CommandLine(values, arguments[at:])
 
 
 def _unknown(flag: str, options: dict[str, Option]) -> UsageError:

@@ -8,7 +8,7 @@ from ...values.environment import STATE_DIR
 from ...values.fast_imports import TYPE_CHECKING
 from ...values.options import OPTIONS as SPEC_OPTIONS
 from ...values.spec_cache import new_spec
-from .options import Option, Parsed, UsageError, pair
+from .options import CommandLine, Option, UsageError, pair
 
 if TYPE_CHECKING:
     from ...values.options import SpecOptions
@@ -59,14 +59,14 @@ _COMPOSED = ("--env", "--env-keep", "--env-drop", "--stdin", "--pty", "--merge",
 _AS_GIVEN = {option.flag: option.name for option in SPEC_OPTIONS if option.flag and option.flag not in _COMPOSED}
 
 
-def spec_of(given: Parsed) -> RunSpec:
+def spec_of(given: CommandLine) -> RunSpec:
     """The checked spec of a command line. UsageError or SpecError names the option that is wrong."""
     if not given.words:
         raise UsageError("no command was given", remedy="write holdfast run [OPTIONS] -- COMMAND [ARG]...")
     return new_spec(given.words, options_of(given))
 
 
-def options_of(given: Parsed) -> SpecOptions:
+def options_of(given: CommandLine) -> SpecOptions:
     """The options of `make_spec` that a command line stands for. UsageError names what is wrong."""
     if given.has("--pty") and given.has("--no-pty"):
         raise UsageError("--pty and --no-pty were both given", remedy="leave one of them out")
@@ -86,7 +86,7 @@ def options_of(given: Parsed) -> SpecOptions:
     return options
 
 
-def _stdin(given: Parsed) -> str:
+def _stdin(given: CommandLine) -> str:
     stdin = given.last("--stdin")
     if not given.has("--detach"):
         # Only a file can be meant by `pipe`: in the foreground there is none to write to.
@@ -104,14 +104,14 @@ def _detached(lifetime: str | None) -> str:
     return lifetime or "detached"
 
 
-def _wants_pty(given: Parsed) -> bool:
+def _wants_pty(given: CommandLine) -> bool:
     if given.has("--pty") or given.has("--detach"):
         return given.has("--pty")
     others = given.has("--no-pty") or given.has("--stdin") or given.has("--merge")
     return not others and all(os.isatty(fd) for fd in (0, 1, 2))
 
 
-def _variables(given: Parsed) -> dict[str, str]:
+def _variables(given: CommandLine) -> dict[str, str]:
     variables: dict[str, str] = {}
     inherited = os.environ.get(STATE_DIR)
     option = given.last("--state-dir")
@@ -126,5 +126,5 @@ def _variables(given: Parsed) -> dict[str, str]:
     return variables
 
 
-def _listed(given: Parsed, flag: str) -> list[str]:
+def _listed(given: CommandLine, flag: str) -> list[str]:
     return [word for text in given.all(flag) for word in text.split(",") if word]

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 NOT_CONFIRMED = 1
 
 
-def tell(results: Sequence[StopResult], problems: Sequence[str] = (), *, as_json: bool, complete: bool = True) -> int:
+def show_stop_results(
+    results: Sequence[StopResult], problems: Sequence[str] = (), *, as_json: bool, complete: bool = True
+) -> int:
     """Print one line for each run; exit code 0 when every tree is confirmed gone, 1 when not, 125 when we failed."""
     if as_json:
         show_json([as_dict(result) for result in results])

@@ -18,7 +18,7 @@ from ..parsing.options import UsageError
 if TYPE_CHECKING:
     from ...runs.live import LiveRun
     from ...values.spec import RunSpec
-    from ..parsing.options import Parsed
+    from ..parsing.options import CommandLine
 
 _WINDOW = (24, 80)  # of a detached run: nobody is looking, and `attach` brings the size of its own
 
@@ -40,7 +40,7 @@ def start_in(
         raise state_error(error, state.path, spec.run_id) from None
 
 
-def start(given: Parsed, spec: RunSpec, window_size: tuple[int, int] | None = None) -> StartedRun:
+def start(given: CommandLine, spec: RunSpec, window_size: tuple[int, int] | None = None) -> StartedRun:
     """Start a run in the foreground. StateError when its directory cannot be used and has to be; else as `start_in`."""
     named = given.last("--state-dir") or os.environ.get(STATE_DIR)
     try:
@@ -59,7 +59,7 @@ def start(given: Parsed, spec: RunSpec, window_size: tuple[int, int] | None = No
     return StartedRun(start_ephemeral(spec, wake_output=True, windowed=True, window_size=window_size), None)
 
 
-def detach(given: Parsed, spec: RunSpec) -> int:
+def detach(given: CommandLine, spec: RunSpec) -> int:
     """Start a run, print its id, and leave. StateError: it cannot be kept anywhere; HoldfastError as for any run.
 
     The run keeps nothing of the caller's: the guard's own output is /dev/null, the command's goes to the journal, and

@@ -1,8 +1,8 @@
 """The loop of `holdfast run`: output through, keys in, signals to requests, until the run is settled.
 
-Theory of operation. One thread, one poll. Sources: the guard's control socket, the pipe of signals, our sinks while
+Theory of operation. One thread, one poll. Sources: the guard's control socket, the pipe of signals, our writers while
 they are full and, when the command has a terminal, our stdin and that terminal's master. Everything else is state that
-is looked at after each turn. The journal is read only while the sinks have room; what is not read fills the guard's
+is looked at after each turn. The journal is read only while the writers have room; what is not read fills the guard's
 window, and then the command waits, as it would on a full pipe.
 
 Ends. The run decides when it is over. We leave when it is settled and its output is written. For a reader that does not
@@ -21,31 +21,31 @@ from ...runs.live import CHUNKS_BYTES
 from ...values.errors import RequestError
 from ...values.fast_imports import TYPE_CHECKING, signal
 from ...values.signals import STOPS
-from .output_writer import open_sinks
+from .output_writer import open_writers
 from .signal_pipe import PASSED_ON, cause_of_signal
 
 if TYPE_CHECKING:
     from ...runs.live import LiveRun
     from ...state.directory import StateDirectory
-    from .signal_pipe import Interrupts
-    from .terminal_input import Keyboard
+    from .signal_pipe import SignalPipe
+    from .terminal_input import TerminalInput
 
 # One act may send a signal twice: `timeout` signals its child and then the whole group, shells hand on what the
 # terminal has sent already. Within this time it is the same act; nobody presses Ctrl-C twice as fast.
 ECHO_S = 0.03
 _LOOK_S = 0.25  # how soon a background job notices that it is in the foreground
-_ROOM = 1 << 20  # bytes in the sinks from which on the journal is not read
+_ROOM = 1 << 20  # bytes in the writers from which on the journal is not read
 _PATIENCE_S = 1.0  # after this long somebody who pressed Ctrl-C is told how to get on
 
 
-class Foreground:
+class ForegroundLoop:
     """One run in the foreground, from just after its start."""
 
     def __init__(
         self,
         live: LiveRun,
-        interrupts: Interrupts,
-        keyboard: Keyboard | None,
+        signals: SignalPipe,
+        terminal_input: TerminalInput | None,
         *,
         state: StateDirectory | None,
         late: bool,
@@ -53,10 +53,10 @@ class Foreground:
     ) -> None:
         self.live = live
         self._state = state  # where the run is kept
-        self.interrupts = interrupts
-        self.keyboard = keyboard
+        self.signals = signals
+        self.terminal_input = terminal_input
         self.late = late or live.spec.pty  # a terminal program's last words put the terminal right
-        self.sinks = open_sinks()
+        self.writers = open_writers()
         self.undelivered = False
         self.given_up_by = 0  # the signal that came when only a slow reader kept us
         self._output = JournalReader(live.journal, trusted=live.trusted, run_id=live.spec.run_id)
@@ -78,19 +78,19 @@ class Foreground:
         while not self._done():
             self._watch()
             ready = dict(self._poll.poll(self._timeout_ms()))
-            if self.interrupts.fd in ready:
-                self.take_signals(self.interrupts.take())
+            if self.signals.fd in ready:
+                self.take_signals(self.signals.take())
             if self.live.control.fileno() in ready:
                 self._hear_guard()
-            if self.keyboard is not None:
-                self._pass_input(self.keyboard, ready)
+            if self.terminal_input is not None:
+                self._pass_input(self.terminal_input, ready)
             self._relay()
             self._notify()
 
     def close(self) -> None:
-        """Close what the sinks opened."""
-        for sink in self.sinks.values():
-            sink.close()
+        """Close what the writers opened."""
+        for writer in self.writers.values():
+            writer.close()
 
     def _done(self) -> bool:
         if not self.live.ended:
@@ -102,12 +102,12 @@ class Foreground:
         return self.undelivered
 
     def _watch(self) -> None:
-        wanted = {self.interrupts.fd: select.POLLIN}
+        wanted = {self.signals.fd: select.POLLIN}
         if not self.live.ended:
             wanted[self.live.control.fileno()] = select.POLLIN
-        wanted.update((sink.fd, select.POLLOUT) for sink in set(self.sinks.values()) if sink.pending)
-        if self.keyboard is not None:
-            wanted.update(self.keyboard.watch())
+        wanted.update((writer.fd, select.POLLOUT) for writer in set(self.writers.values()) if writer.pending)
+        if self.terminal_input is not None:
+            wanted.update(self.terminal_input.watch())
         for fd in self._watched.keys() - wanted.keys():
             self._poll.unregister(fd)
         for fd, events in wanted.items() - self._watched.items():
@@ -120,7 +120,7 @@ class Foreground:
             waits.append(max(0.0, until - time.monotonic()))
         if self._notice_at is not None:
             waits.append(max(0.0, self._notice_at - time.monotonic()))
-        if self.keyboard is not None and self.keyboard.waits_for_foreground():
+        if self.terminal_input is not None and self.terminal_input.waits_for_foreground():
             waits.append(_LOOK_S)
         return min(waits) * 1000 if waits else None
 
@@ -134,7 +134,7 @@ class Foreground:
         changes = [fact.kind for fact in live.reader.facts[self._facts_seen :] if fact.kind in ("stopped", "continued")]
         self._facts_seen = len(live.reader.facts)
         # Only the last counts: it may have been continued before we heard that it stopped.
-        if changes and changes[-1] == "stopped" and self.keyboard is not None and live.outcome.state == "running":
+        if changes and changes[-1] == "stopped" and self.terminal_input is not None and live.outcome.state == "running":
             self._suspend(group=True)
 
     def _stop(self, reason: str, number: int = 0, *, now: bool = False) -> None:
@@ -156,10 +156,10 @@ class Foreground:
                 self._suspend(group=False)
             elif number in PASSED_ON:
                 self._ask_signal(number, tree=False)
-            elif self.keyboard is not None and number in (signal.SIGWINCH, signal.SIGCONT):
+            elif self.terminal_input is not None and number in (signal.SIGWINCH, signal.SIGCONT):
                 if number == signal.SIGCONT:
-                    self.keyboard.enter()
-                self.keyboard.resize()
+                    self.terminal_input.enter()
+                self.terminal_input.resize()
 
     def _stop_by_signal(self, number: int) -> None:
         """The first asks, the second kills; there is one shutdown, whatever comes."""
@@ -187,12 +187,12 @@ class Foreground:
             say(f"{how}; run {self.live.spec.run_id}")
 
     def _suspend(self, *, group: bool) -> None:
-        if self.keyboard is not None:
-            self.keyboard.restore()
-        self.interrupts.suspend(group=group)
-        if self.keyboard is not None:
-            self.keyboard.enter()
-            self.keyboard.resize()
+        if self.terminal_input is not None:
+            self.terminal_input.restore()
+        self.signals.suspend(group=group)
+        if self.terminal_input is not None:
+            self.terminal_input.enter()
+            self.terminal_input.resize()
         self._ask_signal(signal.SIGCONT, tree=True)
 
     def _ask_signal(self, number: int, *, tree: bool) -> None:
@@ -203,12 +203,12 @@ class Foreground:
 
     # Input.
 
-    def _pass_input(self, keyboard: Keyboard, ready: dict[int, int]) -> None:
-        if keyboard.waits_for_foreground():
-            keyboard.enter()
-        keyboard.on_ready(ready)
-        if keyboard.hung_up:
-            keyboard.hung_up = False
+    def _pass_input(self, terminal_input: TerminalInput, ready: dict[int, int]) -> None:
+        if terminal_input.waits_for_foreground():
+            terminal_input.enter()
+        terminal_input.on_ready(ready)
+        if terminal_input.hung_up:
+            terminal_input.hung_up = False
             self._stop("the terminal was closed", signal.SIGHUP)
 
     # Output.
@@ -221,7 +221,7 @@ class Foreground:
             chunks = self._output.read(CHUNKS_BYTES)
             for chunk in chunks:
                 if self.late or not chunk.late:
-                    self.sinks[chunk.stream].add(chunk.data)
+                    self.writers[chunk.stream].add(chunk.data)
             self._flush()
             position = self._output.position
             if not chunks and self.live.ended:
@@ -234,15 +234,15 @@ class Foreground:
                 self.live.arm_output(position, release=True)
 
     def _flush(self) -> None:
-        for name, sink in self.sinks.items():
-            was_broken = sink.broken
-            sink.flush()
-            if sink.broken and not was_broken:
-                gone = sink.broken in (errno.EPIPE, errno.EIO)
-                self._stop(f"nobody reads its {name}" if gone else f"{name} failed: {os.strerror(sink.broken)}")
+        for name, writer in self.writers.items():
+            was_broken = writer.broken
+            writer.flush()
+            if writer.broken and not was_broken:
+                gone = writer.broken in (errno.EPIPE, errno.EIO)
+                self._stop(f"nobody reads its {name}" if gone else f"{name} failed: {os.strerror(writer.broken)}")
 
     def _waiting(self) -> int:
-        return sum(sink.size for sink in set(self.sinks.values()))
+        return sum(writer.size for writer in set(self.writers.values()))
 
     def _deliver_until(self) -> float | None:
         """When to stop waiting for readers that do not read; None: never."""

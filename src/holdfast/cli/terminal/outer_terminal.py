@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Terminal:
+class OuterTerminal:
     """The outer terminal behind one descriptor."""
 
     __slots__ = ("_saved", "fd")

@@ -17,15 +17,15 @@ _SURE = 4096  # PIPE_BUF: a pipe that is ready takes this much without blocking
 _ALL = 1 << 30
 
 
-def open_sinks() -> dict[str, Sink]:
-    """Our stdout and stderr; one sink for both when they are the same pipe or terminal, which keeps their order."""
+def open_writers() -> dict[str, OutputWriter]:
+    """Our stdout and stderr; one writer for both when they are the same pipe or terminal, which keeps their order."""
     out, err = os.fstat(1), os.fstat(2)
-    stdout = Sink(1)
+    stdout = OutputWriter(1)
     same = (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino) and not stat.S_ISREG(out.st_mode)
-    return {"stdout": stdout, "stderr": stdout if same else Sink(2)}
+    return {"stdout": stdout, "stderr": stdout if same else OutputWriter(2)}
 
 
-class Sink:
+class OutputWriter:
     """One stream. `broken` holds the errno of the write that failed; nothing is written after it."""
 
     __slots__ = ("_most", "_own", "_poll", "broken", "fd", "pending", "size")

@@ -25,7 +25,7 @@ def _noted(_number: int, _frame: FrameType | None) -> None:
     """The wakeup descriptor has it already."""
 
 
-class Interrupts:
+class SignalPipe:
     """Takes the signals of this process until it ends. What was ignored when we started (nohup, `&`) stays ignored."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ import select
 from typing import TYPE_CHECKING
 
 from ...values.errors import RequestError
-from .outer_terminal import Terminal, end_of_input, window_size
+from .outer_terminal import OuterTerminal, end_of_input, window_size
 
 if TYPE_CHECKING:
     from ...runs.live import LiveRun
@@ -16,12 +16,12 @@ _PIECE = 4096
 _SOURCE = 0
 
 
-class Keyboard:
+class TerminalInput:
     """Passes input on. `hung_up` when a terminal is gone; the end of any other input is passed on as Ctrl-D."""
 
     def __init__(self, live: LiveRun) -> None:
         self.live = live
-        self.terminal = Terminal(_SOURCE) if os.isatty(_SOURCE) else None
+        self.terminal = OuterTerminal(_SOURCE) if os.isatty(_SOURCE) else None
         self.hung_up = False
         self._open = True
         self._pending = b""
