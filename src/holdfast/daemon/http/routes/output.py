@@ -21,7 +21,7 @@ from ....web.request_body import BYTES
 from ....web.scope import ABORT
 from ..wire.operation import Header, Operation, OperationCall
 from ..wire.types import OutputFrame, OutputQuery, given
-from .output_map import OutputChoice, OutputMap, OutputMaps, OutputPiece, RangeReader
+from .output_map import OutputChoice, OutputMap, OutputPiece, RangeReader, map_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -35,12 +35,6 @@ NEXT = "Holdfast-Next-Offset"
 START = "Holdfast-Offset"
 COMPLETE = "Holdfast-Complete"
 STALLED_S = 60.0
-_maps = OutputMaps()
-
-
-def map_of(run_id: str) -> OutputMap:
-    """The output map of this run, shared with the search."""
-    return _maps.of(run_id)
 
 
 async def output(call: OperationCall) -> Response:
@@ -54,7 +48,7 @@ async def output(call: OperationCall) -> Response:
 
 
 async def _ranged(call: OperationCall, query: OutputQuery, fd: int, *, framed: bool) -> Response:
-    choice, found = OutputChoice(query.stream, query.late), _maps.of(call.run_id)
+    choice, found = OutputChoice(query.stream, query.late), map_of(call.run_id)
     try:
         if fd >= 0:
             await asyncio.to_thread(found.extend, fd)

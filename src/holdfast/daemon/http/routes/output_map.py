@@ -143,6 +143,14 @@ class OutputMaps:
         return found
 
 
+_maps = OutputMaps()
+
+
+def map_of(run_id: str) -> OutputMap:
+    """The output map of this run, shared by the output and the search."""
+    return _maps.of(run_id)
+
+
 class OutputPiece(NamedTuple):
     """A chunk of the chosen output, and the offset at which it begins."""
 

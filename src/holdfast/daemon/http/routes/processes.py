@@ -1,16 +1,15 @@
-"""Resource use of live runs, as a snapshot or a stream; the process tree and the spec of one run."""
+"""Resource use of live runs, as a snapshot or a stream; the process tree of one run."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
 from starlette.responses import StreamingResponse
 
-from ....journal.reader import JournalReader
 from ....values.timestamps import format_timestamp
 from ...service.sampling import tree_of
 from ..wire.operation import Operation, OperationCall, answer
@@ -75,13 +74,6 @@ class ProcessTree(msgspec.Struct):
     processes: list[Process]
 
 
-class RunSpec(msgspec.Struct):
-    """The spec of a run, by the public names of its fields; never a value of its environment."""
-
-    run_id: str
-    spec: dict[str, Any]
-
-
 async def now(call: OperationCall) -> Response:
     """A snapshot; or, for a client that accepts text/event-stream, a stream of `processes` events."""
     if STREAM in call.request.headers.get("accept", ""):
@@ -111,27 +103,6 @@ async def tree(call: OperationCall) -> Response:
     return answer(ProcessTree(call.run_id, guard_pid, msgspec.convert(found, list[Process])))
 
 
-async def spec(call: OperationCall) -> Response:
-    """The spec of a run, from its journal or from the queue. RunNotFoundError."""
-    fd = call.service.journal(call.run_id)
-    if fd >= 0:
-        found = await asyncio.to_thread(_recorded, fd, call.run_id)
-    else:
-        found = call.service.queued_spec(call.run_id)
-    return answer(RunSpec(call.run_id, found))
-
-
-def _recorded(fd: int, run_id: str) -> dict[str, Any]:
-    import os
-
-    try:
-        reader = JournalReader(fd, run_id=run_id)
-        reader.read(1)  # the spec comes before all output
-        return reader.spec or {}
-    finally:
-        os.close(fd)
-
-
 OPERATIONS = (
     Operation(
         "GET",
@@ -144,5 +115,4 @@ OPERATIONS = (
         errors=(503,),
     ),
     Operation("GET", "/v1/runs/{run_id}/processes", tree, "The process tree of a run now.", ProcessTree),
-    Operation("GET", "/v1/runs/{run_id}/spec", spec, "The spec of a run.", RunSpec),
 )

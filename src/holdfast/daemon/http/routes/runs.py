@@ -1,15 +1,16 @@
-"""Runs over HTTP: submit, list, show, wait, cancel, send input, extend, signal, resize."""
+"""Runs over HTTP: submit, list, show, spec, wait, cancel, send input, extend, signal, resize."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ....journal.reader import JournalReader
 from ....projections.http import http_headers
 from ....projections.report import outcome_of
-from ....state.index.summary import Filters
 from ....web.problems import INVALID, ProblemError
 from ....web.request_body import BYTES, JSON
 from ...queue.submission import Submission
@@ -31,14 +32,19 @@ from ..wire.types import (
     given,
     to_report,
 )
+from .filters import filters_of
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-_Instant = Annotated[datetime, msgspec.Meta(tz=True)]
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FARTHEST_NS = (1 << 63) - 1  # the largest integer of SQLite
 LONGEST_KEY = 255
+
+
+class RunSpec(msgspec.Struct):
+    """The spec of a run, by the public names of its fields; never a value of its environment."""
+
+    run_id: str
+    spec: dict[str, Any]
 
 
 async def create(call: OperationCall) -> Response:
@@ -67,36 +73,28 @@ async def listing(call: OperationCall) -> Response:
     return answer(RunPage([to_report(report) for report in found], cursor))
 
 
-def filters_of(query: RunsQuery) -> Filters:
-    """The filters of a query, in the form of the index."""
-    return Filters(
-        session=given(query.session),
-        parent=given(query.parent),
-        name=given(query.name),
-        statuses=tuple(query.status),
-        causes=tuple(query.cause),
-        labels=tuple((name, value) for name, _, value in (label.partition("=") for label in query.label)),
-        since_ns=ns_of(given(query.since), "since"),
-        until_ns=ns_of(given(query.until), "until"),
-    )
-
-
-def ns_of(text: str | None, field: str) -> int | None:
-    """A time of a query, in nanoseconds since 1970. ProblemError 422: it is no time."""
-    if text is None:
-        return None
-    try:
-        since = msgspec.convert(text, _Instant) - _EPOCH
-    except msgspec.ValidationError:
-        remedy = "write it as RFC 3339 does, with its offset: 2026-01-31T12:00:00Z"
-        raise ProblemError(INVALID, f"{field} is no time", field=field, remedy=remedy) from None
-    exact = (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
-    return max(-_FARTHEST_NS, min(exact, _FARTHEST_NS))
-
-
 async def show(call: OperationCall) -> Response:
     """Show one run."""
     return _report(await call.service.report(call.run_id))
+
+
+async def spec(call: OperationCall) -> Response:
+    """The spec of a run, from its journal or from the queue. RunNotFoundError."""
+    fd = call.service.journal(call.run_id)
+    if fd >= 0:
+        found = await asyncio.to_thread(_recorded, fd, call.run_id)
+    else:
+        found = call.service.queued_spec(call.run_id)
+    return answer(RunSpec(call.run_id, found))
+
+
+def _recorded(fd: int, run_id: str) -> dict[str, Any]:
+    try:
+        reader = JournalReader(fd, run_id=run_id)
+        reader.read(1)  # the spec comes before all output
+        return reader.spec or {}
+    finally:
+        os.close(fd)
 
 
 async def wait(call: OperationCall) -> Response:
@@ -186,6 +184,7 @@ OPERATIONS = (
     ),
     Operation("GET", "/v1/runs", listing, "List runs, newest first.", RunPage, query=RunsQuery, errors=(503,)),
     Operation("GET", _RUN, show, "Show a run.", Report),
+    Operation("GET", f"{_RUN}/spec", spec, "The spec of a run.", RunSpec),
     Operation(
         "GET", f"{_RUN}/wait", wait, "Wait for the verdict, or until the run is settled.", Report, query=WaitQuery
     ),

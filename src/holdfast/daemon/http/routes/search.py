@@ -20,9 +20,8 @@ from ....values.timestamps import format_timestamp
 from ....web.problems import INVALID, ProblemError
 from ..wire.operation import Operation, OperationCall, answer
 from ..wire.types import Filter, RunsQuery, Time, given
-from .output import map_of
-from .output_map import OutputChoice, OutputMap, RangeReader
-from .runs import filters_of
+from .filters import filters_of
+from .output_map import OutputChoice, OutputMap, RangeReader, map_of
 
 if TYPE_CHECKING:
     from starlette.responses import Response

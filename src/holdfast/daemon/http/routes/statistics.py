@@ -15,7 +15,7 @@ from ....values.timestamps import format_timestamp
 from ....web.problems import INVALID, ProblemError
 from ..wire.operation import Operation, OperationCall, answer
 from ..wire.types import Time, given
-from .runs import ns_of
+from .filters import ns_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

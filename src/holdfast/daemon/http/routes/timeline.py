@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from array import array
 from typing import TYPE_CHECKING, Literal
 
@@ -83,8 +84,6 @@ def _read(fd: int, run_id: str) -> Timeline:
 
 
 def _since(begin_ns: int) -> float:
-    import time
-
     return round((time.clock_gettime_ns(time.CLOCK_BOOTTIME) - begin_ns) / 1e9, 3)
 
 
