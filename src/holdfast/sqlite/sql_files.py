@@ -1,4 +1,4 @@
-"""SQL in files: named statements, schemas, and numbered migrations."""
+"""SQL in files: named statements and numbered migrations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def load_named(path: str) -> dict[str, str]:
     return found
 
 
-def load_script(path: str) -> list[str]:
+def _load_script(path: str) -> list[str]:
     """The statements of a script, one by one. `executescript` would commit, and a migration is one transaction."""
     found, pending = [], ""
     for line in _read(path).splitlines(keepends=True):
@@ -38,7 +38,7 @@ def load_script(path: str) -> list[str]:
 def load_migrations(directory: str) -> list[tuple[int, list[str]]]:
     """Every migration of a directory with its number, in order. ValueError: the numbers have a gap."""
     names = sorted(name for name in os.listdir(directory) if name.endswith(".sql"))
-    found = [(int(name.partition("_")[0]), load_script(os.path.join(directory, name))) for name in names]
+    found = [(int(name.partition("_")[0]), _load_script(os.path.join(directory, name))) for name in names]
     if [number for number, _ in found] != list(range(1, len(found) + 1)):
         raise ValueError(f"the migrations in {directory} are not numbered 1 to {len(found)}: {', '.join(names)}")
     return found

@@ -16,7 +16,6 @@ from ..values.identity import is_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
 BOUND_S = 300.0  # a rebuild of the index from very many journals takes minutes
 STOPPED_S = 2.0  # longer than a debugger's stop at a breakpoint, shorter than Ctrl-Z
@@ -84,9 +83,7 @@ class _HeldLock:
             return False
         return True
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._fd)
 
 

@@ -30,7 +30,6 @@ from .byte_lock import is_locked, lock
 from .directory import state_error
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from .directory import StateDirectory
@@ -145,9 +144,7 @@ class OwnerLock:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 

@@ -32,7 +32,6 @@ from .summary_rows import entry_of, put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from types import TracebackType
     from typing import Self
 
 T = TypeVar("T")
@@ -230,9 +229,7 @@ class Index:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

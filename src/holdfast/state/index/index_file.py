@@ -49,10 +49,8 @@ def create(path: str) -> sqlite3.Connection:
     connection.execute("PRAGMA journal_mode = OFF")
     connection.execute("PRAGMA synchronous = OFF")
     connection.execute("PRAGMA foreign_keys = ON")
-    for statement in queries.schema():
-        connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {len(queries.migrations())}")
+    database.migrate(connection, queries.migrations())
     return connection
 
 

@@ -1,20 +1,15 @@
-"""The SQL of the index: named statements, schema and migrations, loaded from `sql/`."""
+"""The SQL of the index: named statements and migrations, loaded from `sql/`."""
 
 from __future__ import annotations
 
 import os
 
-from ...sqlite.sql_files import load_migrations, load_named, load_script
+from ...sqlite.sql_files import load_migrations, load_named
 
 _SQL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sql")
 STATEMENTS = load_named(os.path.join(_SQL, "queries.sql"))
 
 
-def schema() -> list[str]:
-    """The statements that make an empty index."""
-    return load_script(os.path.join(_SQL, "schema.sql"))
-
-
 def migrations() -> list[tuple[int, list[str]]]:
-    """The migrations of the index, in order; the last number is the version of the schema."""
+    """The migrations that make the schema, in order. The last number is the version of the schema."""
     return load_migrations(os.path.join(_SQL, "migrations"))

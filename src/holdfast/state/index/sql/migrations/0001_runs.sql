@@ -1,4 +1,8 @@
 -- The first version: runs, their reports, their labels.
+--
+-- Lists are ordered by (begun_ns, run_id). Every run has the time at which it was begun, whether or not it ever started.
+-- Each SQL index ends in these two columns, so SQLite reads a page of any filter in order and stops after its last row.
+
 CREATE TABLE runs (
     run_id TEXT NOT NULL PRIMARY KEY,
     begun_ns INTEGER NOT NULL,
