@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.sqlite import database, sql_files
+from holdfast.sqlite import database
 from holdfast.state import run_directory
 from holdfast.state.index import index as index_module
 from holdfast.state.index import index_file, queries, rebuild
@@ -518,26 +518,6 @@ class TestSchema:
         fresh.close()
         migrated.close()
 
-    def test_a_migration_is_all_or_nothing_and_comes_once(self, tmp_path: Path) -> None:
-        folder = tmp_path / "migrations"
-        folder.mkdir()
-        (folder / "0001_a.sql").write_text("CREATE TABLE a (x);\n-- why\nINSERT INTO a\nVALUES (1);\n")
-        connection = sqlite3.connect(tmp_path / "index", isolation_level=None)
-        database.migrate(connection, sql_files.load_migrations(str(folder)))
-        (folder / "0002_b.sql").write_text("ALTER TABLE a ADD COLUMN y;\nINSERT INTO nowhere VALUES (1);\n")
-        with pytest.raises(sqlite3.OperationalError):
-            database.migrate(connection, sql_files.load_migrations(str(folder)))
-        assert connection.execute("SELECT * FROM a").fetchall() == [(1,)]
-        (folder / "0002_b.sql").write_text("ALTER TABLE a ADD COLUMN y DEFAULT 2;\n")
-        for _ in range(2):
-            database.migrate(connection, sql_files.load_migrations(str(folder)))
-        assert connection.execute("SELECT * FROM a").fetchall() == [(1, 2)]
-        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
-        (folder / "0002_b.sql").rename(folder / "0003_b.sql")
-        with pytest.raises(ValueError, match="not numbered"):
-            sql_files.load_migrations(str(folder))
-        connection.close()
-
     def test_an_older_index_is_migrated_when_opened(
         self, state: StateDirectory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -549,12 +529,6 @@ class TestSchema:
             monkeypatch.setattr(queries, "migrations", lambda: later)
             assert ids(index) == ["one"]
             assert index.warnings == []
-
-    def test_names_are_used_once(self, tmp_path: Path) -> None:
-        path = tmp_path / "queries.sql"
-        path.write_text("-- name: a\nSELECT 1;\n-- name: a\nSELECT 2;\n")
-        with pytest.raises(ValueError, match="two"):
-            sql_files.load_named(str(path))
 
 
 _REFRESHES = """
