@@ -1,1 +1,1 @@
-"""The walls of every HTTP server of ours: bounds on connections and bodies, and problems as answers."""
+"""Parts that our HTTP servers share: access checks, limits on connections and bodies, errors as problem JSON."""

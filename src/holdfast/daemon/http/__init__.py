@@ -1,1 +1,1 @@
-"""HTTP of the daemon: routes, types, problems and the walls in front of them."""
+"""The daemon's HTTP API: the application, its access policy, and the OpenAPI document."""
