@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.guard import launch, packets
+from holdfast.guard.descriptors import GuardDescriptors
 from holdfast.guard.inherited_state import fingerprint
 from holdfast.guard.pool import GuardPool
 from holdfast.runs.ephemeral import start_ephemeral
@@ -179,26 +180,26 @@ def test_an_interrupt_while_it_is_started_ends_it_at_once(
     used: bool, idle: GuardPool, child: Children, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody has a handle of it then: what was started is ended, and its guard waits for no other run."""
+    before = own_children()
     if used:
         with started(idle, "true") as first:
             assert settle(first) == ("succeeded", "exit")
             first.part_from_guard()
-    launching_class = launch._Launching  # noqa: SLF001 - the moment is inside it
-    close = launching_class.close_theirs
-    met: list[int] = []
+    close = GuardDescriptors.close_theirs
+    met: list[set[int]] = []
 
-    def interrupted(launching: launch._Launching) -> None:
-        close(launching)
+    def interrupted(descriptors: GuardDescriptors) -> None:
+        close(descriptors)
         if not met:
-            met.append(launching.pid)
+            met.append(own_children() - before)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(launching_class, "close_theirs", interrupted)
+    monkeypatch.setattr(GuardDescriptors, "close_theirs", interrupted)
     monkeypatch.setattr(launch, "_ENDS_WITHIN_MS", 600_000)  # longer than a test may take
     with pytest.raises(KeyboardInterrupt), started(idle, *child("ignores_term")):
         pass
-    assert met[0] > 0
-    assert met[0] not in own_children()
+    assert len(met[0]) == 1, "its guard"
+    assert not met[0] & own_children()
 
 
 def test_a_signal_ends_an_idle_guard(idle: GuardPool) -> None:

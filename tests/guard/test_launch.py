@@ -32,8 +32,8 @@ pytestmark = pytest.mark.guard
 CLOSED_STDIO = """
 import os, sys
 import holdfast
-from holdfast.guard import launch
-launch.FIRST_FREE = int(sys.argv[1])
+from holdfast.guard import descriptors
+descriptors.FIRST_FREE = int(sys.argv[1])
 os.closerange(0, 10)
 result = holdfast.run(["sh", "-c", "cat; echo err >&2; exit 7"], input=b"in", timeout=20)
 right = (result.exit_code, result.stdout, result.stderr) == (7, b"in", b"err\\n")

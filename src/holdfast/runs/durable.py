@@ -7,7 +7,8 @@ import os
 import time
 from _socket import AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_SEQPACKET, socketpair
 
-from ..guard.launch import Durable, GuardHandle, launch
+from ..guard.descriptors import DurableFiles
+from ..guard.launch import GuardHandle, launch
 from ..guard.packets import hello
 from ..journal.beginning import beginning
 from ..state import run_directory
@@ -50,14 +51,14 @@ def launch_durable(
     Otherwise fails as `launch` does. In each case nothing is left.
     """
     prepared = run_directory.prepare(state, spec, beginning(spec))
-    durable = Durable(prepared.path, prepared.journal, prepared.listener.fileno(), prepared.directory)
+    files = DurableFiles(prepared.path, prepared.journal, prepared.listener.fileno(), prepared.directory)
     try:
         # Registered, then looked: a session that closes now either is seen here or sees this run.
         if spec.session is not None:
             from ..state.sessions import check_open
 
             check_open(state, spec.session, spec.run_id)
-        return launch(spec, wake_output=wake_output, window_size=window_size, durable=durable)
+        return launch(spec, wake_output=wake_output, window_size=window_size, files=files)
     except HoldfastError as error:
         # Only for what says that no guard was started. Interrupted in any other way there may be one: then the
         # directory stays, and whoever reads it next finds out what became of the run.

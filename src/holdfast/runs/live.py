@@ -26,7 +26,7 @@ import time
 from .. import outcome as outcomes
 from ..guard import packets
 from ..guard.conversation import ANSWER_S, Conversation, settle_bound_s
-from ..guard.launch import set_window_size
+from ..guard.descriptors import set_window_size
 from ..journal.facts import CAUSES
 from ..journal.reader import JournalReader
 from ..values.durations import parse_duration
