@@ -153,6 +153,7 @@ def test_an_adopted_run_keeps_what_it_was_asked_for(tmp_path: Path, child: Child
     state = StateDirectory.open(str(tmp_path / "state"))
     options = {"merge": True, "idle_timeout": 60, "idle_counts": "cpu", "warn_signal": "SIGUSR2", "grace": 3}
     with DurableRun(state, child("ignores_term"), env_drop="SECRET_*", **options) as run:
+        run.until_ready()  # a guard that is killed before it has recorded its start leaves its cgroup
         adopted = durable.adopt(state, run.run_id)
         adopted.close()
         assert adopted.spec == run.spec
