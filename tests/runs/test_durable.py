@@ -15,7 +15,7 @@ from holdfast.runs import durable
 from holdfast.state import recovery, run_directory
 from holdfast.state.directory import StateDirectory
 from tests.support.descriptors import room_for
-from tests.support.durable import DurableRun, HeldLock
+from tests.support.durable import DurableRun, HeldLock, run_to_end
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,8 +106,7 @@ async def test_who_comes_after_the_verdict_is_told_at_once(tmp_path: Path, child
 
 def refusals_at_every_missing_descriptor(state: StateDirectory) -> list[HoldfastError]:
     """Start runs with ever more room for descriptors until one starts: the errors of those that did not."""
-    with DurableRun(state, ["true"], idle_counts="heartbeat"):
-        pass  # whatever is opened or imported once per process is there now
+    run_to_end(state, idle_counts="heartbeat")  # whatever is opened or imported once per process is there now
     refused: list[HoldfastError] = []
     for room in range(24):
         try:
@@ -117,7 +116,8 @@ def refusals_at_every_missing_descriptor(state: StateDirectory) -> list[Holdfast
             refused.append(error)
         else:
             with run:
-                break
+                run.until_ended()
+            break
     assert len(refused) >= 5, "directory, journal, listener, and what the guard needs: each was the missing one once"
     assert [error.run_id for error in refused] == [f"room-{room}" for room in range(len(refused))]
     assert all("Too many open files" in str(error) for error in refused)
