@@ -105,7 +105,6 @@ def child_environment(
     extra: Mapping[str, str] | None = None,
     keep: Iterable[str] = (),
     drop: Iterable[str] = (),
-    heartbeat: str | None = None,
 ) -> dict[str, str]:
     """The whole environment of a child of run `run_id`, by the order of precedence above."""
     keep, drop = tuple(keep), tuple(drop)
@@ -114,20 +113,12 @@ def child_environment(
         child.update(extra)
         child.pop(HEARTBEAT, None)
     child[RUN_ID] = run_id
-    if heartbeat is not None:
-        child[HEARTBEAT] = heartbeat
     return child
 
 
 def environment_block(environ: Mapping[str, str]) -> bytes:
     """The environment as exec wants it: `NAME=value`, each with a NUL at its end."""
     return os.fsencode("".join([f"{name}={value}\0" for name, value in environ.items()]))
-
-
-def stripped_names(environ: Iterable[str], *, keep: Iterable[str] = (), drop: Iterable[str] = ()) -> list[str]:
-    """The names of `environ` that a child would not inherit, sorted; ours, which are replaced, are not among them."""
-    keep, drop = tuple(keep), tuple(drop)
-    return sorted(name for name in environ if name not in _OWN and not _is_inherited(name, keep, drop))
 
 
 def findings(environ: Iterable[str]) -> list[EnvironmentFinding]:
