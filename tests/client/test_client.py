@@ -24,9 +24,9 @@ import holdfast
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.posting import posted
 from holdfast.client.problems import error_of
-from holdfast.client.sse import EventParser
+from holdfast.client.sse import EventParser, missed
 from holdfast.client.transport import Patience
-from holdfast.client.values import Event, missed
+from holdfast.client.values import Event
 from holdfast.daemon.queue.submission import Submission
 from holdfast.values import errors
 from holdfast.web import problems

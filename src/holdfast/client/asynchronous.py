@@ -9,14 +9,12 @@ import anyio
 
 from ..values.errors import DaemonUnreachableError
 from . import calls, transport
-from .endpoint import Endpoint, unreachable
-from .sse import EventParser
+from .endpoint import Endpoint
+from .sse import EventParser, missed
 from .transport import Patience, httpx2
-from .values import missed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
-    from types import TracebackType
     from typing import Self, TypeVar, Unpack
 
     from ..values.fields import Duration, Text
@@ -65,10 +63,7 @@ class AsyncClient:
         until: Until = "verdict",
         reconnect_s: float = 60.0,
     ) -> Report:
-        """The report at the verdict; or as it is when the time is over, with a `status` of None.
-
-        A daemon that goes away, for a restart, is waited for as well.
-        """
+        """The report at the verdict, or when the time is over, as from `Client.wait`."""
         await self.get(run_id)  # where there is no daemon now, there is none to wait for
         patience = Patience(reconnect_s)
         patience.worked()
@@ -105,13 +100,7 @@ class AsyncClient:
         return response.content
 
     async def follow(
-        self,
-        run_id: str,
-        stream: Stream = "stdout",
-        *,
-        offset: int = 0,
-        late: bool = False,
-        reconnect_s: float = 60.0,
+        self, run_id: str, stream: Stream = "stdout", *, offset: int = 0, late: bool = False, reconnect_s: float = 60.0
     ) -> AsyncGenerator[bytes, None]:
         """The same while it is written, until the run is settled; a broken connection goes on where it was."""
         patience = Patience(reconnect_s)
@@ -127,7 +116,7 @@ class AsyncClient:
                     if rest:
                         yield rest
                     return
-                await anyio.sleep(patience.pause(unreachable(self._endpoint.shown, "the stream has ended")))
+                await anyio.sleep(patience.pause(transport.stream_ended(self._endpoint)))
             except DaemonUnreachableError as error:
                 await anyio.sleep(patience.pause(error))
             except httpx2.TransportError as error:
@@ -136,11 +125,7 @@ class AsyncClient:
     async def events(
         self, *, last_id: str | None = None, reconnect_s: float = 60.0, **wanted: Unpack[EventFilters]
     ) -> AsyncGenerator[Event, None]:
-        """What happens, for ever; after the event of this id, or from now on.
-
-        A broken connection is made again and goes on after the last event. DaemonUnreachableError when that fails for
-        so long. A `resync` event means that some are missing: look at the runs again.
-        """
+        """The daemon's events, as `Client.events` gives them."""
         patience = Patience(reconnect_s)
         while True:
             parser = EventParser(last_id)
@@ -151,7 +136,7 @@ class AsyncClient:
                         patience.worked()
                         for event in parser.feed(data):
                             yield event
-                broken = unreachable(self._endpoint.shown, "the stream has ended")
+                broken = transport.stream_ended(self._endpoint)
             except httpx2.TransportError as error:
                 broken = transport.failure(self._endpoint, error)
             await anyio.sleep(max(patience.pause(broken), parser.retry_s or 0.0))
@@ -183,9 +168,7 @@ class AsyncClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def _rest(self, run_id: str, stream: Stream, offset: int, *, late: bool) -> bytes | None:
@@ -196,18 +179,16 @@ class AsyncClient:
         return await self.output(run_id, stream, offset=offset, late=late) if report["state"] == "settled" else None
 
     async def _drive(self, asking: Generator[ClientCall, dict[str, Any], T], patience: Patience | None = None) -> T:
+        patience = patience or Patience(0.0)  # which raises at the first failure
         try:
             call = next(asking)
             while True:
                 try:
                     answer = await self._ask(call)
                 except DaemonUnreachableError as error:
-                    if patience is None:
-                        raise
                     await anyio.sleep(patience.pause(error))
                     continue
-                if patience is not None:
-                    patience.worked()
+                patience.worked()
                 call = asking.send(answer)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 PREFIX = "urn:holdfast:problem:"
+NOT_OURS = "is this the address of a Holdfast daemon?"
 
 
 def error_of(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> errors.HoldfastError:
@@ -24,8 +25,7 @@ def error_of(status: int, body: bytes, headers: Mapping[str, str] | None = None)
     word = str(problem.get("type", "")).removeprefix(PREFIX)
     message = problem.get("detail") or problem.get("title")
     if not isinstance(message, str):
-        remedy = "is this the address of a Holdfast daemon?"
-        return errors.DaemonError(f"the answer is HTTP {status} without a reason", status=status, remedy=remedy)
+        return errors.DaemonError(f"the answer is HTTP {status} without a reason", status=status, remedy=NOT_OURS)
     make = _MAKERS.get(word, _daemon_error)
     known = {name: problem[name] for name in ("run_id", "remedy") if isinstance(problem.get(name), str)}
     return make(message, known, _Context(status, problem, headers or {}))

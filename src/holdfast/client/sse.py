@@ -58,3 +58,8 @@ class EventParser:
         except (ValueError, RecursionError):
             value = None
         return Event(own_id, kind or "message", value) if isinstance(value, dict) else None
+
+
+def missed() -> Event:
+    """The event for a connection that broke before its first event: nobody knows what happened in between."""
+    return Event(None, "resync", {"reason": "reconnected", "hint": "list the runs again", "last_id": None})

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..values.errors import DaemonUnreachableError
 from . import calls, transport
-from .endpoint import Endpoint, unreachable
-from .sse import EventParser
+from .endpoint import Endpoint
+from .sse import EventParser, missed
 from .transport import Patience, httpx2
-from .values import missed
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
-    from types import TracebackType
     from typing import Self, TypeVar, Unpack
 
     from ..values.fields import Duration, Text
@@ -61,12 +59,7 @@ class Client:
         return self._drive(calls.all_pages(filters))
 
     def wait(
-        self,
-        run_id: str,
-        *,
-        timeout: Duration | None = None,
-        until: Until = "verdict",
-        reconnect_s: float = 60.0,
+        self, run_id: str, *, timeout: Duration | None = None, until: Until = "verdict", reconnect_s: float = 60.0
     ) -> Report:
         """The report at the verdict; or as it is when the time is over, with a `status` of None.
 
@@ -108,13 +101,7 @@ class Client:
         return response.content
 
     def follow(
-        self,
-        run_id: str,
-        stream: Stream = "stdout",
-        *,
-        offset: int = 0,
-        late: bool = False,
-        reconnect_s: float = 60.0,
+        self, run_id: str, stream: Stream = "stdout", *, offset: int = 0, late: bool = False, reconnect_s: float = 60.0
     ) -> Generator[bytes, None, None]:
         """The same while it is written, until the run is settled; a broken connection goes on where it was."""
         patience = Patience(reconnect_s)
@@ -130,7 +117,7 @@ class Client:
                     if rest:
                         yield rest
                     return
-                time.sleep(patience.pause(unreachable(self._endpoint.shown, "the stream has ended")))
+                time.sleep(patience.pause(transport.stream_ended(self._endpoint)))
             except DaemonUnreachableError as error:
                 time.sleep(patience.pause(error))
             except httpx2.TransportError as error:
@@ -153,7 +140,7 @@ class Client:
                     for data in pieces:
                         patience.worked()
                         yield from parser.feed(data)
-                broken = unreachable(self._endpoint.shown, "the stream has ended")
+                broken = transport.stream_ended(self._endpoint)
             except httpx2.TransportError as error:
                 broken = transport.failure(self._endpoint, error)
             time.sleep(max(patience.pause(broken), parser.retry_s or 0.0))
@@ -185,9 +172,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _rest(self, run_id: str, stream: Stream, offset: int, *, late: bool) -> bytes | None:
@@ -198,18 +183,16 @@ class Client:
         return self.output(run_id, stream, offset=offset, late=late) if report["state"] == "settled" else None
 
     def _drive(self, asking: Generator[ClientCall, dict[str, Any], T], patience: Patience | None = None) -> T:
+        patience = patience or Patience(0.0)  # which raises at the first failure
         try:
             call = next(asking)
             while True:
                 try:
                     answer = self._ask(call)
                 except DaemonUnreachableError as error:
-                    if patience is None:
-                        raise
                     time.sleep(patience.pause(error))
                     continue
-                if patience is not None:
-                    patience.worked()
+                patience.worked()
                 call = asking.send(answer)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]

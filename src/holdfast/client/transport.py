@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..values.errors import DaemonError, DaemonUnreachableError, HoldfastError
 from .endpoint import unreachable
-from .problems import error_of
+from .problems import NOT_OURS, error_of
 
 try:
     import httpx2 as httpx2  # the clients take it from here, so that its absence is said once
@@ -49,7 +49,7 @@ def answer_of(response: httpx2.Response) -> Any:
     try:
         return response.json()
     except ValueError:
-        raise DaemonError("the answer is not JSON", status=response.status_code, remedy=_NOT_OURS) from None
+        raise DaemonError("the answer is not JSON", status=response.status_code, remedy=NOT_OURS) from None
 
 
 def check(response: httpx2.Response) -> None:
@@ -58,13 +58,15 @@ def check(response: httpx2.Response) -> None:
         raise error_of(response.status_code, response.content, response.headers)
 
 
-_NOT_OURS = "is this the address of a Holdfast daemon?"
-
-
 def failure(endpoint: Endpoint, error: httpx2.TransportError) -> DaemonUnreachableError:
     """What a broken connection means."""
     why = "it takes too long" if isinstance(error, httpx2.TimeoutException) else str(error) or type(error).__name__
     return unreachable(endpoint.shown, why)
+
+
+def stream_ended(endpoint: Endpoint) -> DaemonUnreachableError:
+    """The error for a stream that the daemon, or something on the way to it, closed without a failure."""
+    return unreachable(endpoint.shown, "the stream has ended")
 
 
 def may_repeat(call: ClientCall, error: httpx2.TransportError, attempt: int) -> bool:

@@ -27,11 +27,6 @@ class Page(NamedTuple):
     cursor: str | None
 
 
-def missed() -> Event:
-    """Says that events may be missing: the connection broke before there was one to go on after."""
-    return Event(None, "resync", {"reason": "reconnected", "hint": "list the runs again", "last_id": None})
-
-
 class RunFilters(TypedDict, total=False):
     """Which runs are wanted. Of several labels, a run has to have all; of the rest, any."""
 
