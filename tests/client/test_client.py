@@ -21,12 +21,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
+from holdfast.client.answers import Event
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.posting import posted
 from holdfast.client.problems import error_of
 from holdfast.client.sse import EventParser, missed
 from holdfast.client.transport import Patience
-from holdfast.client.values import Event
 from holdfast.daemon.queue.submission import Submission
 from holdfast.values import errors
 from holdfast.web import problems

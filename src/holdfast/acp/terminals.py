@@ -21,11 +21,10 @@ from acp.schema import (
     WaitForTerminalExitResponse,
 )
 
-from ..projections.acp_v1 import acp_v1_terminal
 from ..runs.supervisor import Supervisor
 from ..values.errors import HoldfastError, SpecError
 from ..values.options import ACP, OPTIONS
-from .tail import OutputTail
+from .terminal import INTERNAL_ERROR, AcpTerminal
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -33,43 +32,12 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from ..runs.supervisor import Run
     from ..values.options import SpecOptions
 
 META = "holdfast"
 # What an agent may set for one terminal, in `_meta.holdfast` of terminal/create: options of a run, in seconds.
 _SETTABLE = {option.json_name: option.name for option in OPTIONS if ACP in option.surfaces}
 _MOST_OUTPUT_BYTES = 16 << 20
-_SETTLE_S = 1.0
-_EXEC_S = 0.002
-
-
-class AcpTerminal:
-    """One terminal: the run, and what it shows."""
-
-    def __init__(self, session_id: str, run: Run, limit: int) -> None:
-        self.session_id = session_id
-        self.run = run
-        self.tail = OutputTail(limit)
-        self.drained = anyio.Event()
-        self._has_waited = False
-
-    async def read(self) -> None:
-        """Take in the output until there is no more."""
-        try:
-            async for chunk in self.run.output():
-                self.tail.add(chunk.data)
-        except HoldfastError:
-            pass  # its record cannot be read: whoever waits for the run is told
-        finally:
-            self.drained.set()
-
-    async def settle(self) -> None:
-        """After the verdict: a moment for the rest of the output, once. More than that only late output can take."""
-        if not self._has_waited:
-            with anyio.move_on_after(_SETTLE_S):
-                await self.drained.wait()
-            self._has_waited = True
 
 
 class Terminals:
@@ -127,15 +95,15 @@ class Terminals:
         except SpecError as error:
             raise _invalid(str(error)) from error
         except HoldfastError as error:
-            raise RequestError(-32603, str(error)) from error
+            raise RequestError(INTERNAL_ERROR, str(error)) from error
         limit = _MOST_OUTPUT_BYTES if output_byte_limit is None else min(output_byte_limit, _MOST_OUTPUT_BYTES)
         terminal = AcpTerminal(session_id, run, limit)
         assert self._group is not None
         self._group.start_soon(terminal.read, name=f"holdfast terminal {run.run_id}")
-        await _has_begun(run)
+        await terminal.until_begun()
         if run.cause == "spawn":
             await self._free(terminal)
-            raise _error_of(run)
+            raise terminal.error()
         self._terminals[run.run_id] = terminal
         return CreateTerminalResponse(terminal_id=run.run_id, field_meta={META: {"run_id": run.run_id}})
 
@@ -149,7 +117,7 @@ class Terminals:
         text, truncated = terminal.tail.text(ended=terminal.drained.is_set())
         response = TerminalOutputResponse(output=text, truncated=truncated)
         if is_decided:
-            response.exit_status = TerminalExitStatus.model_validate(_status(terminal.run))
+            response.exit_status = TerminalExitStatus.model_validate(terminal.exit_status())
         return response
 
     async def wait_for_terminal_exit(
@@ -160,20 +128,20 @@ class Terminals:
         try:
             await terminal.run.wait()
         except HoldfastError as error:
-            raise RequestError(-32603, str(error)) from error
+            raise RequestError(INTERNAL_ERROR, str(error)) from error
         await terminal.settle()
-        return WaitForTerminalExitResponse.model_validate(_status(terminal.run))
+        return WaitForTerminalExitResponse.model_validate(terminal.exit_status())
 
     async def kill_terminal(self, session_id: str, terminal_id: str, **_kwargs: Any) -> KillTerminalResponse:
         """`terminal/kill`: ends the command and all it started; output and exit status can still be asked for."""
-        await _end(self._find(session_id, terminal_id), "terminal/kill")
+        await self._find(session_id, terminal_id).end("terminal/kill")
         return KillTerminalResponse()
 
     async def release_terminal(self, session_id: str, terminal_id: str, **_kwargs: Any) -> ReleaseTerminalResponse:
         """`terminal/release`: ends it if it still runs, and forgets it; its id is not valid any more."""
         terminal = self._find(session_id, terminal_id)
         del self._terminals[terminal_id]
-        await _end(terminal, "terminal/release")
+        await terminal.end("terminal/release")
         assert self._group is not None
         self._group.start_soon(self._free, terminal, name=f"holdfast release {terminal_id}")
         return ReleaseTerminalResponse()
@@ -199,33 +167,6 @@ class Terminals:
         return terminal
 
 
-async def _has_begun(run: Run) -> None:
-    """Wait until the command itself runs, or never will."""
-    while run.status is None and not _is_past_exec(run):
-        with anyio.move_on_after(_EXEC_S):  # nothing tells of an exec that worked, only of one that did not
-            await run.wait()
-
-
-def _is_past_exec(run: Run) -> bool:
-    """Whether the process is no longer the guard's own program."""
-    pid = run.pid
-    if pid is None:
-        return False
-    try:
-        return not os.path.samefile(f"/proc/{pid}/exe", f"/proc/{run.guard_pid}/exe")
-    except PermissionError:
-        return True  # a program of another user: so it is one
-    except OSError:
-        return False  # it has exited; the verdict says whether that was the command
-
-
-async def _end(terminal: AcpTerminal, reason: str) -> None:
-    try:
-        await terminal.run.cancel(reason)
-    except HoldfastError as error:
-        raise RequestError(-32603, str(error)) from error
-
-
 def _narrow(options: SpecOptions, asked: object) -> None:
     """Take over what an agent asks for in `_meta`, as far as it is shorter. SpecError when it is nonsense."""
     if asked is None:
@@ -241,19 +182,6 @@ def _narrow(options: SpecOptions, asked: object) -> None:
         seconds = parse_duration(value, field=name)
         shorter = seconds if ours is None else min(seconds, parse_duration(ours, field=option))  # type: ignore[arg-type]
         options[option] = shorter  # type: ignore[literal-required]
-
-
-def _status(run: Run) -> dict[str, Any]:
-    answer = acp_v1_terminal(run.outcome, run.run_id)
-    if answer.result is None:
-        raise _error_of(run)
-    return answer.result
-
-
-def _error_of(run: Run) -> RequestError:
-    error = acp_v1_terminal(run.outcome, run.run_id).error
-    assert error is not None
-    return RequestError(error["code"], error["message"], error["data"])
 
 
 def _invalid(details: str) -> RequestError:

@@ -6,21 +6,20 @@ The two clients send these and differ in nothing but how they wait.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 from urllib.parse import quote
 
 from ..values.durations import parse_duration
 from ..values.errors import RunNotFoundError, SpecError
 from ..values.run_id import check_run_id
+from .answers import Page, Report
 from .posting import posted
-from .values import Page, Report
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
     from ..values.fields import Duration, Text
     from .posting import SubmitOptions
-    from .values import EventFilters, RunFilters
 
 Stream = Literal["stdout", "stderr", "all"]
 Until = Literal["verdict", "settled"]
@@ -40,6 +39,30 @@ class ClientCall(NamedTuple):
     headers: Mapping[str, str] = {}
     patience_s: float | None = 0.0
     repeats: bool = True
+
+
+class RunFilters(TypedDict, total=False):
+    """Which runs are wanted. Of several labels, a run has to have all; of the rest, any."""
+
+    state: str | Iterable[str]
+    status: str | Iterable[str]
+    cause: str | Iterable[str]
+    session: str
+    parent: str
+    name: str
+    label: str | Iterable[str]
+    since: str
+    until: str
+
+
+class EventFilters(TypedDict, total=False):
+    """Which events are wanted. `output`: also run.output, with what was written; `late`: also after the verdict."""
+
+    types: str | Iterable[str]
+    run_id: str
+    session: str
+    output: bool
+    late: bool
 
 
 def submit(argv: Sequence[Text], options: SubmitOptions, idempotency_key: str | None) -> ClientCall:

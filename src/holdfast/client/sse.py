@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from .values import Event
+from .answers import Event
 
 
 class EventParser:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from typing import Self, TypeVar, Unpack
 
     from ..values.fields import Duration, Text
-    from .calls import ClientCall, Stream, Until
+    from .answers import Event, Page, Records, Report, Reports
+    from .calls import ClientCall, EventFilters, RunFilters, Stream, Until
     from .posting import SubmitOptions
-    from .values import Event, EventFilters, Page, Records, Report, Reports, RunFilters
 
     T = TypeVar("T")
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from typing import Unpack
 
-    from ..client.values import Event, EventFilters
+    from ..client.answers import Event
+    from ..client.calls import EventFilters
     from ..state.directory import StateDirectory
     from .run_source import Report
 

@@ -1,0 +1,122 @@
+"""One ACP terminal: a run, the last bytes of its output, and its answers.
+
+ACP has no word for a command that cannot be started or for a run that was lost: both are errors of the call. A terminal
+that we ended has a signal and no exit code, whatever exit code the command gave; `_meta` has the outcome.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from acp.exceptions import RequestError
+
+from ..projections.acp_v1 import acp_v1_terminal
+from ..values.errors import HoldfastError
+from ..values.utf8_cut import end_of_last, start_of_first
+
+if TYPE_CHECKING:
+    from ..runs.supervisor import Run
+
+INTERNAL_ERROR = -32603
+_SETTLE_S = 1.0
+_EXEC_S = 0.002
+
+
+class AcpTerminal:
+    """One terminal: the run, and what it shows."""
+
+    def __init__(self, session_id: str, run: Run, limit: int) -> None:
+        self.session_id = session_id
+        self.run = run
+        self.tail = OutputTail(limit)
+        self.drained = anyio.Event()
+        self._has_waited = False
+
+    async def read(self) -> None:
+        """Take in the output until there is no more."""
+        try:
+            async for chunk in self.run.output():
+                self.tail.add(chunk.data)
+        except HoldfastError:
+            pass  # its record cannot be read: whoever waits for the run is told
+        finally:
+            self.drained.set()
+
+    async def settle(self) -> None:
+        """After the verdict: a moment for the rest of the output, once. More than that only late output can take."""
+        if not self._has_waited:
+            with anyio.move_on_after(_SETTLE_S):
+                await self.drained.wait()
+            self._has_waited = True
+
+    async def until_begun(self) -> None:
+        """Wait until the command itself runs, or never will."""
+        while self.run.status is None and not _is_past_exec(self.run):
+            with anyio.move_on_after(_EXEC_S):  # nothing tells of an exec that worked, only of one that did not
+                await self.run.wait()
+
+    async def end(self, reason: str) -> None:
+        """Ask the run to end. RequestError: nobody could be asked."""
+        try:
+            await self.run.cancel(reason)
+        except HoldfastError as error:
+            raise RequestError(INTERNAL_ERROR, str(error)) from error
+
+    def exit_status(self) -> dict[str, Any]:
+        """How the command ended, after the verdict. RequestError: the run was lost."""
+        answer = acp_v1_terminal(self.run.outcome, self.run.run_id)
+        if answer.result is None:
+            raise self.error()
+        return answer.result
+
+    def error(self) -> RequestError:
+        """The error that stands for the run's outcome."""
+        error = acp_v1_terminal(self.run.outcome, self.run.run_id).error
+        assert error is not None
+        return RequestError(error["code"], error["message"], error["data"])
+
+
+class OutputTail:
+    """Keeps at most `limit` bytes, and forgets the oldest."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._bytes = bytearray()
+        self._forgotten = 0
+
+    def add(self, data: bytes) -> None:
+        """Take in what follows."""
+        self._bytes += data
+        # Only now and then: moving the rest for every chunk would cost more than the output itself.
+        if len(self._bytes) > 2 * self._limit:
+            self._forget()
+
+    def text(self, *, ended: bool) -> tuple[str, bool]:
+        """What is kept, beginning and ending with whole characters, and whether something was left out.
+
+        The end of a character may be on its way, unless the stream has `ended`.
+        """
+        self._forget()
+        start = start_of_first(self._bytes) if self._forgotten else 0
+        end = len(self._bytes) if ended else end_of_last(self._bytes)
+        return self._bytes[start:end].decode("utf-8", "replace"), self._forgotten > 0
+
+    def _forget(self) -> None:
+        if (excess := len(self._bytes) - self._limit) > 0:
+            del self._bytes[:excess]
+            self._forgotten += excess
+
+
+def _is_past_exec(run: Run) -> bool:
+    """Whether the process is no longer the guard's own program."""
+    pid = run.pid
+    if pid is None:
+        return False
+    try:
+        return not os.path.samefile(f"/proc/{pid}/exe", f"/proc/{run.guard_pid}/exe")
+    except PermissionError:
+        return True  # a program of another user: so it is one
+    except OSError:
+        return False  # it has exited; the verdict says whether that was the command
