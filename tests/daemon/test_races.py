@@ -15,7 +15,7 @@ from holdfast.daemon import recovery
 from holdfast.daemon.parts import Parts, Surroundings, open_parts
 from holdfast.daemon.process.log import Log
 from holdfast.daemon.process.notify import Notifier
-from holdfast.daemon.queue import ended_in_queue, scheduler
+from holdfast.daemon.queue import run_records, scheduler
 from holdfast.daemon.queue.admission import keys_of
 from holdfast.daemon.queue.scheduled_run import ScheduledRun
 from holdfast.daemon.queue.submission import Submission
@@ -91,14 +91,14 @@ async def test_a_client_that_goes_away_while_its_run_is_written_takes_nothing_ba
 async def test_a_run_that_ended_in_the_queue_is_over_for_everybody_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorded, go_on, record = threading.Event(), threading.Event(), ended_in_queue.record
+    recorded, go_on, record = threading.Event(), threading.Event(), run_records.record
 
     def slowly(*about: Any) -> None:
         record(*about)
         recorded.set()
         assert go_on.wait(BOUND_S)
 
-    monkeypatch.setattr(ended_in_queue, "record", slowly)
+    monkeypatch.setattr(run_records, "record", slowly)
     async with daemon_parts(tmp_path / "s", is_open=False) as made:
         run_id = (await made.service.submit(Submission(argv=["true"])))[0]["run_id"]
         assert (await made.service.report(run_id))["state"] == "queued"
@@ -132,7 +132,8 @@ async def test_a_run_that_cannot_be_started_still_expires_in_the_queue(
 async def test_at_every_descriptor_that_is_missing_a_run_keeps_its_turn_and_starts_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "_RETRY_S", 0.01)
+    for module in (scheduler, run_records):
+        monkeypatch.setattr(module, "_RETRY_S", 0.01)
     async with daemon_parts(tmp_path / "s", max_runs=1) as made:
         await made.service.submit(
             Submission(argv=["true"], run_id="first")
@@ -161,7 +162,8 @@ async def test_at_every_descriptor_that_is_missing_a_run_keeps_its_turn_and_star
 async def test_whatever_a_start_raises_the_run_gives_its_room_back_and_its_end_is_recorded(
     tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "_RETRY_S", 0.01)
+    for module in (scheduler, run_records):
+        monkeypatch.setattr(module, "_RETRY_S", 0.01)
     async with daemon_parts(tmp_path / "s", max_runs=1) as made:
         engine = made.scheduler._engine  # noqa: SLF001
         start = engine.start
@@ -185,8 +187,9 @@ async def test_whatever_a_start_raises_the_run_gives_its_room_back_and_its_end_i
 async def test_a_record_that_cannot_be_read_for_want_of_descriptors_is_read_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "_RETRY_S", 0.01)
-    read, reads = scheduler._read_report, []  # noqa: SLF001
+    for module in (scheduler, run_records):
+        monkeypatch.setattr(module, "_RETRY_S", 0.01)
+    read, reads = run_records._report, []  # noqa: SLF001
 
     def fails_once(state: StateDirectory, run_id: str) -> dict[str, Any]:
         reads.append(run_id)
@@ -194,7 +197,7 @@ async def test_a_record_that_cannot_be_read_for_want_of_descriptors_is_read_late
             raise OSError(24, "Too many open files")
         return read(state, run_id)
 
-    monkeypatch.setattr(scheduler, "_read_report", fails_once)
+    monkeypatch.setattr(run_records, "_report", fails_once)
     async with daemon_parts(tmp_path / "s", is_open=False) as made:
         await made.service.submit(Submission(argv=["true"], run_id="r", queue_timeout_s=0.01))
         assert (await made.service.wait("r", until="settled", timeout_s=BOUND_S))["cause"] == "queue"

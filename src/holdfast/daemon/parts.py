@@ -14,10 +14,11 @@ from ..runs.supervisor import Supervisor
 from .drain import Drain
 from .engines.engine import LocalEngine
 from .events.event_log import EventLog, EventLogBounds
-from .feed import OutputFeed
+from .output_feed import OutputFeed
 from .queue.admission import limits_of
 from .queue.intake import Intake
 from .queue.nesting import Nesting
+from .queue.run_records import RunRecords
 from .queue.scheduler import Scheduler
 from .recovery import Recovery, RecoveryParts
 from .retention import Retention
@@ -27,8 +28,8 @@ from .service.history import History
 from .service.input_watch import InputWatch
 from .service.open_waits import OpenWaits
 from .service.run_finder import RunFinder
-from .service.sampling import Sampler
 from .service.service import Service, ServiceParts
+from .service.usage_sampler import UsageSampler
 from .store.store import Store
 from .webhooks.deliveries import Deliveries
 
@@ -86,7 +87,7 @@ async def open_parts(given: Surroundings) -> AsyncIterator[Parts]:
         await events.start()
         closing.push_async_callback(events.stop)
         engine = LocalEngine(await closing.enter_async_context(Supervisor(state_dir=state.path)))
-        scheduler = Scheduler(state, store, engine, events, limits_of(settings()), log)
+        scheduler = Scheduler(RunRecords(state, log), store, engine, events, limits_of(settings()), log)
         closing.push_async_callback(scheduler.stop)
         finder = RunFinder(state, scheduler, history, engine)
         nesting = Nesting(scheduler, finder.find, log)
@@ -115,7 +116,7 @@ async def open_parts(given: Surroundings) -> AsyncIterator[Parts]:
                     deliveries=deliveries,
                     sessions=sessions,
                     health=health,
-                    sampler=Sampler(state),
+                    sampler=UsageSampler(state),
                     waits=waits,
                 )
             ),

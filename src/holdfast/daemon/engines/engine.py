@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from ...journal.facts import Fact
     from ...outcome import Outcome
     from ...proc.input_wait import Stdin
     from ...runs.supervisor import Supervisor
@@ -23,8 +22,6 @@ class EngineRun(Protocol):
 
     @property
     def outcome(self) -> Outcome: ...
-    @property
-    def facts(self) -> tuple[Fact, ...]: ...
     @property
     def settle_bound_s(self) -> float: ...
     @property

@@ -22,8 +22,7 @@ import msgspec
 from ...values.errors import StateError
 from ...values.timestamps import format_timestamp
 from ..store.store import statements
-from .event import OUTPUT, Interest, LoggedEvent, make, of_row
-from .output_event import PIECE, PendingOutput
+from .event import OUTPUT, PIECE, Interest, LoggedEvent, PendingOutput, make, of_row
 from .subscription import EventPage, Subscription
 from .verdict_counts import VerdictCounts
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ...journal import unstarted
 from ...values.errors import HoldfastError, RunExistsError, SessionClosedError
 from ..process.tasks import BackgroundTasks
-from . import ended_in_queue, queue_rows
+from . import queue_rows
 from .admission import Admission, WaitingRun
 from .scheduled_run import ScheduledRun
 
@@ -32,30 +32,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from ...journal.unstarted import Ending
-    from ...state.directory import StateDirectory
     from ..engines.engine import Engine, EngineRun
     from ..events.event_log import EventLog
     from ..process.log import Log
     from ..store.store import Store
     from .admission import AdmissionLimits, Keys
+    from .run_records import RunRecords
 
 _RETRY_S = 1.0
 _LOOK_AGAIN_S = 5.0
 _TRIES = 5  # of a start that fails for a reason that may pass
-_PASSING = (HoldfastError, OSError, RuntimeError)  # the last: no thread can be started
 
 
 class Scheduler:
     """Every run that waits or takes place, and the one place that moves it on."""
 
     def __init__(
-        self, state: StateDirectory, store: Store, engine: Engine, events: EventLog, limits: AdmissionLimits, log: Log
+        self, records: RunRecords, store: Store, engine: Engine, events: EventLog, limits: AdmissionLimits, log: Log
     ) -> None:
         self.runs: dict[str, ScheduledRun] = {}  # in the order they came: oldest first
         self.on_verdict: list[Callable[[ScheduledRun], None]] = []  # called with each run that has its verdict now
         self.on_settled: list[Callable[[ScheduledRun], None]] = []  # called with each of our runs that is over
         self.on_started: list[Callable[[ScheduledRun], None]] = []  # called with each run that is followed from now on
-        self._state = state
+        self._records = records
         self._log = log
         self._tasks = BackgroundTasks(
             lambda error: log.error(f"this is a defect in Holdfast, please report it: {error!r}")
@@ -127,12 +126,12 @@ class Scheduler:
         except SessionClosedError:
             await self._end_in_queue(tracked, unstarted.stopped("session", "its session was closed while it waited"))
         except RunExistsError as error:
-            if not self._state.has(tracked.run_id):
+            if not self._records.has(tracked.run_id):
                 self._not_started(tracked, waiting, error)  # somebody is just making it
                 return
             # Somebody else took the id since it was queued: that run is theirs, and this one cannot be told from it.
             self._log.warning(f"not started: {error}", run_id=tracked.run_id)
-            self._end(tracked, await self._report_on_record(tracked))
+            self._end(tracked, await self._records.report(tracked.run_id))
         except (HoldfastError, OSError) as error:
             self._not_started(tracked, waiting, error)
         except Exception as error:
@@ -173,24 +172,8 @@ class Scheduler:
         tracked.forget_expiry()
         spec = tracked.spec
         assert spec is not None
-        while True:
-            try:
-                await asyncio.to_thread(ended_in_queue.record, self._state, spec, ending)
-                break
-            except _PASSING as error:
-                # Its row stays: a crash now leaves it queued, and it is ended then for the same reason, or started.
-                self._log.warning(f"its end cannot be recorded: {error}", run_id=tracked.run_id)
-                await asyncio.sleep(_RETRY_S)
-        self._end(tracked, await self._report_on_record(tracked))
-
-    async def _report_on_record(self, tracked: ScheduledRun) -> dict[str, Any]:
-        """The report as the run's directory has it; tried again while there is no descriptor or thread to read it."""
-        while True:
-            try:
-                return await asyncio.to_thread(_read_report, self._state, tracked.run_id)
-            except _PASSING as error:
-                self._log.warning(f"its record cannot be read: {error}", run_id=tracked.run_id)
-                await asyncio.sleep(_RETRY_S)
+        await self._records.end_unstarted(spec, ending)
+        self._end(tracked, await self._records.report(tracked.run_id))
 
     # Slots.
 
@@ -243,7 +226,7 @@ class Scheduler:
             except (HoldfastError, OSError) as error:
                 # Its record cannot be read, or its guard is stopped or has no room for us. What is on disk counts.
                 self._log.warning(f"it cannot be followed: {error}", run_id=tracked.run_id)
-                report = await self._report_on_record(tracked)
+                report = await self._records.report(tracked.run_id)
                 if report["state"] in ("settled", None):
                     break
             await asyncio.sleep(_LOOK_AGAIN_S)
@@ -338,10 +321,3 @@ class Scheduler:
                 self._log.warning(f"not written down: {error}", run_id=run_id)
 
         self._store.post(action, done)
-
-
-def _read_report(state: StateDirectory, run_id: str) -> dict[str, Any]:
-    from ...state.index.summary import broken_summary, read_summary
-
-    found = read_summary(state, run_id) or broken_summary(state, run_id, "its directory is gone", final=True)
-    return found.report

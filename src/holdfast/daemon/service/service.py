@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .history import History
     from .open_waits import OpenWaits
     from .run_finder import RunFinder
-    from .sampling import Sampler
+    from .usage_sampler import UsageSampler
 
 Report: TypeAlias = dict[str, Any]
 Reports: TypeAlias = list[Report]  # `list` is a method below, and within the class it would be taken for the type
@@ -54,7 +54,7 @@ class ServiceParts(NamedTuple):
     deliveries: Deliveries
     sessions: DaemonSessions
     health: DaemonHealth
-    sampler: Sampler
+    sampler: UsageSampler
     waits: OpenWaits
 
 

@@ -11,7 +11,7 @@ from msgspec import Meta
 from starlette.responses import StreamingResponse
 
 from ....values.timestamps import format_timestamp
-from ...service.sampling import tree_of
+from ...service.process_tree import tree_of
 from ..wire.operation import Operation, OperationCall, answer
 from ..wire.types import Time
 

@@ -19,28 +19,15 @@ from ...proc.input_wait import Stdin
 from ...state import run_directory
 from ...values.errors import HoldfastError
 from ...values.timestamps import format_timestamp
+from .process_tree import all_processes, by_parent, descendants
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ...state.directory import StateDirectory
+    from .process_tree import SampledProcess
 
 _AGAIN_S = 0.4  # who asks sooner gets the last look
-_TICKS = os.sysconf("SC_CLK_TCK")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-_COMMAND = 300  # characters
-
-
-class SampledProcess(NamedTuple):
-    """One line of /proc/PID/stat. `cpu_s` is its own, `reaped_s` that of children it has waited for."""
-
-    pid: int
-    parent_pid: int
-    name: str
-    state: str
-    cpu_s: float
-    reaped_s: float
-    rss_bytes: int
 
 
 class _Follower(JournalReader):
@@ -67,7 +54,7 @@ class _Seen(NamedTuple):
     output_bytes: int
 
 
-class Sampler:
+class UsageSampler:
     """Looks, and remembers the last look. `look` blocks for some milliseconds: call it in a thread."""
 
     def __init__(self, state: StateDirectory) -> None:
@@ -166,68 +153,6 @@ class Sampler:
         }
 
 
-def tree_of(guard_pid: int) -> list[dict[str, Any]]:
-    """The processes below a guard, parents before their children."""
-    processes = all_processes()
-    return [_described(processes[pid]) for pid in descendants(guard_pid, by_parent(processes))]
-
-
-def _described(one: SampledProcess) -> dict[str, Any]:
-    words = _read(f"/proc/{one.pid}/cmdline").rstrip(b"\0").replace(b"\0", b" ")
-    command = words[:_COMMAND].decode("utf-8", "backslashreplace") or f"[{one.name}]"
-    return {
-        "pid": one.pid,
-        "parent_pid": one.parent_pid,
-        "command": command,
-        "state": one.state,
-        "cpu_s": round(one.cpu_s, 2),
-        "rss_bytes": one.rss_bytes,
-    }
-
-
-def all_processes() -> dict[int, SampledProcess]:
-    """Every process that can be seen now."""
-    found = (_process(name) for name in os.listdir("/proc") if name.isdigit())
-    return {one.pid: one for one in found if one is not None}
-
-
-def by_parent(processes: Mapping[int, SampledProcess]) -> dict[int, list[int]]:
-    """The children of each."""
-    found: dict[int, list[int]] = {}
-    for one in processes.values():
-        found.setdefault(one.parent_pid, []).append(one.pid)
-    return found
-
-
-def descendants(root: int, children: Mapping[int, list[int]]) -> list[int]:
-    """All below, each after its parent; without the root."""
-    found: list[int] = []
-    waiting = sorted(children.get(root, ()), reverse=True)
-    while waiting:
-        pid = waiting.pop()
-        if pid not in found:
-            found.append(pid)
-            waiting += sorted(children.get(pid, ()), reverse=True)
-    return found
-
-
-def _process(name: str) -> SampledProcess | None:
-    line = _read(f"/proc/{name}/stat")
-    head, bracket, rest = line.rpartition(b") ")  # a name may hold anything, brackets and spaces too
-    fields = rest.split()
-    if not bracket or len(fields) < 22:
-        return None
-    return SampledProcess(
-        int(name),
-        int(fields[1]),
-        head.partition(b"(")[2].decode("utf-8", "backslashreplace"),
-        fields[0].decode("ascii", "replace"),
-        (int(fields[11]) + int(fields[12])) / _TICKS,
-        (int(fields[13]) + int(fields[14])) / _TICKS,
-        int(fields[21]) * _PAGE,
-    )
-
-
 def _tree_cpu(
     guard_pid: int | None, processes: Mapping[int, SampledProcess], tree: list[SampledProcess]
 ) -> float | None:
@@ -240,11 +165,3 @@ def _rate(before: float | None, now: float | None, passed: float, scale: float) 
     if before is None or now is None or passed <= 0:
         return None
     return round(max(0.0, now - before) / passed * scale, 1)
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb", buffering=0) as file:
-            return file.read(65536) or b""
-    except OSError:
-        return b""

@@ -1,0 +1,89 @@
+"""The processes below a guard: one look at `/proc` gives each process, its parent and what it uses."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...proc.process_table import all_pids, read_proc
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_COMMAND = 300  # characters
+
+
+class SampledProcess(NamedTuple):
+    """One line of /proc/PID/stat. `cpu_s` is its own, `reaped_s` that of children it has waited for."""
+
+    pid: int
+    parent_pid: int
+    name: str
+    state: str
+    cpu_s: float
+    reaped_s: float
+    rss_bytes: int
+
+
+def tree_of(guard_pid: int) -> list[dict[str, Any]]:
+    """The processes below a guard, parents before their children."""
+    processes = all_processes()
+    return [_described(processes[pid]) for pid in descendants(guard_pid, by_parent(processes))]
+
+
+def _described(one: SampledProcess) -> dict[str, Any]:
+    words = read_proc(f"{one.pid}/cmdline").rstrip(b"\0").replace(b"\0", b" ")
+    command = words[:_COMMAND].decode("utf-8", "backslashreplace") or f"[{one.name}]"
+    return {
+        "pid": one.pid,
+        "parent_pid": one.parent_pid,
+        "command": command,
+        "state": one.state,
+        "cpu_s": round(one.cpu_s, 2),
+        "rss_bytes": one.rss_bytes,
+    }
+
+
+def all_processes() -> dict[int, SampledProcess]:
+    """Every process that can be seen now."""
+    found = (_process(pid) for pid in all_pids())
+    return {one.pid: one for one in found if one is not None}
+
+
+def by_parent(processes: Mapping[int, SampledProcess]) -> dict[int, list[int]]:
+    """The children of each."""
+    found: dict[int, list[int]] = {}
+    for one in processes.values():
+        found.setdefault(one.parent_pid, []).append(one.pid)
+    return found
+
+
+def descendants(root: int, children: Mapping[int, list[int]]) -> list[int]:
+    """All below, each after its parent; without the root."""
+    found: list[int] = []
+    waiting = sorted(children.get(root, ()), reverse=True)
+    while waiting:
+        pid = waiting.pop()
+        if pid not in found:
+            found.append(pid)
+            waiting += sorted(children.get(pid, ()), reverse=True)
+    return found
+
+
+def _process(pid: int) -> SampledProcess | None:
+    line = read_proc(f"{pid}/stat")
+    head, bracket, rest = line.rpartition(b") ")  # a name may hold anything, brackets and spaces too
+    fields = rest.split()
+    if not bracket or len(fields) < 22:
+        return None
+    return SampledProcess(
+        pid,
+        int(fields[1]),
+        head.partition(b"(")[2].decode("utf-8", "backslashreplace"),
+        fields[0].decode("ascii", "replace"),
+        (int(fields[11]) + int(fields[12])) / _TICKS,
+        (int(fields[13]) + int(fields[14])) / _TICKS,
+        int(fields[21]) * _PAGE,
+    )
