@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.daemon.drain import Happened, Phase, follow
+from holdfast.daemon.drain import DrainEvent, DrainPhase, next_phase
 from tests.support.daemons import BOUND_S, Gate, UnixConnection, daemon
 
 if TYPE_CHECKING:
@@ -198,20 +198,26 @@ def test_a_reload_changes_what_can_change_and_a_mistake_changes_nothing(tmp_path
 @pytest.mark.parametrize(
     ("phase", "happened", "signals", "policy", "expected"),
     [
-        (Phase.SERVING, Happened.SIGNAL, 1, "drain", Phase.DRAINING),
-        (Phase.SERVING, Happened.SIGNAL, 1, "cancel", Phase.CANCELLING),
-        (Phase.SERVING, Happened.SIGNAL, 1, "handoff", Phase.LEAVING),
-        (Phase.DRAINING, Happened.IDLE, 1, "drain", Phase.DONE),
-        (Phase.DRAINING, Happened.TIME_UP, 1, "drain", Phase.CANCELLING),
-        (Phase.DRAINING, Happened.SIGNAL, 2, "drain", Phase.CANCELLING),
-        (Phase.CANCELLING, Happened.SIGNAL, 2, "drain", Phase.CANCELLING),  # the budget was faster: nothing new
-        (Phase.CANCELLING, Happened.SIGNAL, 2, "cancel", Phase.CANCELLING),
-        (Phase.CANCELLING, Happened.SIGNAL, 3, "drain", Phase.LEAVING),
-        (Phase.CANCELLING, Happened.TIME_UP, 1, "drain", Phase.LEAVING),
-        (Phase.CANCELLING, Happened.IDLE, 2, "drain", Phase.DONE),
-        (Phase.LEAVING, Happened.SIGNAL, 9, "drain", Phase.LEAVING),
-        (Phase.DONE, Happened.SIGNAL, 9, "drain", Phase.DONE),
+        (DrainPhase.SERVING, DrainEvent.SIGNAL, 1, "drain", DrainPhase.DRAINING),
+        (DrainPhase.SERVING, DrainEvent.SIGNAL, 1, "cancel", DrainPhase.CANCELLING),
+        (DrainPhase.SERVING, DrainEvent.SIGNAL, 1, "handoff", DrainPhase.LEAVING),
+        (DrainPhase.DRAINING, DrainEvent.IDLE, 1, "drain", DrainPhase.DONE),
+        (DrainPhase.DRAINING, DrainEvent.TIME_UP, 1, "drain", DrainPhase.CANCELLING),
+        (DrainPhase.DRAINING, DrainEvent.SIGNAL, 2, "drain", DrainPhase.CANCELLING),
+        (
+            DrainPhase.CANCELLING,
+            DrainEvent.SIGNAL,
+            2,
+            "drain",
+            DrainPhase.CANCELLING,
+        ),  # the budget was faster
+        (DrainPhase.CANCELLING, DrainEvent.SIGNAL, 2, "cancel", DrainPhase.CANCELLING),
+        (DrainPhase.CANCELLING, DrainEvent.SIGNAL, 3, "drain", DrainPhase.LEAVING),
+        (DrainPhase.CANCELLING, DrainEvent.TIME_UP, 1, "drain", DrainPhase.LEAVING),
+        (DrainPhase.CANCELLING, DrainEvent.IDLE, 2, "drain", DrainPhase.DONE),
+        (DrainPhase.LEAVING, DrainEvent.SIGNAL, 9, "drain", DrainPhase.LEAVING),
+        (DrainPhase.DONE, DrainEvent.SIGNAL, 9, "drain", DrainPhase.DONE),
     ],
 )
-def test_the_table(phase: Phase, happened: Happened, signals: int, policy: str, expected: Phase) -> None:
-    assert follow(phase, happened, signals=signals, policy=policy) is expected
+def test_the_table(phase: DrainPhase, happened: DrainEvent, signals: int, policy: str, expected: DrainPhase) -> None:
+    assert next_phase(phase, happened, signals=signals, policy=policy) is expected

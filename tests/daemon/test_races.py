@@ -12,9 +12,9 @@ import pytest
 
 from holdfast.config import Config
 from holdfast.daemon import recovery
-from holdfast.daemon.parts import Parts, Surroundings, open_parts
+from holdfast.daemon.parts import DaemonInputs, Parts, open_parts
 from holdfast.daemon.process.log import Log
-from holdfast.daemon.process.notify import Notifier
+from holdfast.daemon.process.notifier import Notifier
 from holdfast.daemon.queue import run_records, scheduler
 from holdfast.daemon.queue.admission import keys_of
 from holdfast.daemon.queue.scheduled_run import ScheduledRun
@@ -47,7 +47,7 @@ async def daemon_parts(path: Path, *, is_open: bool = True, **settings: Any) -> 
     """The parts of a daemon, without a listener. What is left of its runs is cancelled at the end."""
     config = Config()._replace(**settings)
     log = Log(fd=os.open(path.parent / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-    given = Surroundings(StateDirectory.open(str(path)), lambda: config, log, Notifier({}))
+    given = DaemonInputs(StateDirectory.open(str(path)), lambda: config, log, Notifier({}))
     try:
         async with open_parts(given) as made:
             if is_open:
@@ -55,9 +55,9 @@ async def daemon_parts(path: Path, *, is_open: bool = True, **settings: Any) -> 
             try:
                 yield made
             finally:
-                for tracked in list(made.scheduler.runs.values()):
-                    await made.service.cancel(tracked.run_id, now=True)
-                    await tracked.settled.wait()
+                for scheduled in list(made.scheduler.runs.values()):
+                    await made.service.cancel(scheduled.run_id, now=True)
+                    await scheduled.settled.wait()
     finally:
         os.close(log._fd)  # noqa: SLF001
 

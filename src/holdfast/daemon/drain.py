@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..config import Config
     from .events.event_log import EventLog
     from .process.log import Log
-    from .process.notify import Notifier
+    from .process.notifier import Notifier
     from .queue.intake import Intake
     from .queue.scheduled_run import ScheduledRun
     from .queue.scheduler import Scheduler
@@ -45,7 +45,7 @@ _MARGIN_S = 5.0  # for what comes after the runs: deliveries, streams, files
 _LEAST_RETRY_S = 1.0
 
 
-class Phase(Enum):
+class DrainPhase(Enum):
     """How far the shutdown has come."""
 
     SERVING = "serving"
@@ -55,7 +55,7 @@ class Phase(Enum):
     DONE = "done"
 
 
-class Happened(Enum):
+class DrainEvent(Enum):
     """What can happen."""
 
     SIGNAL = "signal"
@@ -63,29 +63,29 @@ class Happened(Enum):
     TIME_UP = "time up"
 
 
-_FIRST = {"drain": Phase.DRAINING, "cancel": Phase.CANCELLING, "handoff": Phase.LEAVING}
+_FIRST = {"drain": DrainPhase.DRAINING, "cancel": DrainPhase.CANCELLING, "handoff": DrainPhase.LEAVING}
 
 
-def follow(phase: Phase, happened: Happened, *, signals: int, policy: str) -> Phase:
+def next_phase(phase: DrainPhase, event: DrainEvent, *, signals: int, policy: str) -> DrainPhase:
     """What comes next; the same phase when it changes nothing. `signals` counts this one, if it is one."""
-    match phase, happened:
-        case Phase.SERVING, Happened.SIGNAL:
+    match phase, event:
+        case DrainPhase.SERVING, DrainEvent.SIGNAL:
             return _FIRST[policy]
-        case Phase.DRAINING | Phase.CANCELLING, Happened.IDLE:
-            return Phase.DONE
-        case Phase.DRAINING, Happened.SIGNAL if signals < 3:
-            return Phase.CANCELLING
-        case Phase.DRAINING, Happened.TIME_UP:
-            return Phase.CANCELLING
-        case Phase.DRAINING | Phase.CANCELLING, Happened.SIGNAL if signals >= 3:
-            return Phase.LEAVING
-        case Phase.CANCELLING, Happened.TIME_UP:
-            return Phase.LEAVING
+        case DrainPhase.DRAINING | DrainPhase.CANCELLING, DrainEvent.IDLE:
+            return DrainPhase.DONE
+        case DrainPhase.DRAINING, DrainEvent.SIGNAL if signals < 3:
+            return DrainPhase.CANCELLING
+        case DrainPhase.DRAINING, DrainEvent.TIME_UP:
+            return DrainPhase.CANCELLING
+        case DrainPhase.DRAINING | DrainPhase.CANCELLING, DrainEvent.SIGNAL if signals >= 3:
+            return DrainPhase.LEAVING
+        case DrainPhase.CANCELLING, DrainEvent.TIME_UP:
+            return DrainPhase.LEAVING
         case _:
             return phase
 
 
-class Policy(NamedTuple):
+class ShutdownPolicy(NamedTuple):
     """What to do with runs that are there when the daemon stops, and how long to wait for them."""
 
     on_shutdown: str
@@ -96,7 +96,7 @@ class Drain:
     """Shuts the daemon down, once. `signal` may be called at any moment, from the loop's signal handlers."""
 
     def __init__(self, scheduler: Scheduler, intake: Intake, events: EventLog, log: Log, notifier: Notifier) -> None:
-        self.phase = Phase.SERVING
+        self.phase = DrainPhase.SERVING
         self._scheduler = scheduler
         self._intake = intake
         self._events = events
@@ -116,29 +116,29 @@ class Drain:
         """Wait for the first signal, then shut down; returns when nothing is left to wait for."""
         await self.signalled.wait()
         self._take_signal()
-        policy = Policy(settings().on_shutdown, settings().drain_s)
+        policy = ShutdownPolicy(settings().on_shutdown, settings().drain_s)
         self._began = time.monotonic()
-        self._enter(follow(self.phase, Happened.SIGNAL, signals=1, policy=policy.on_shutdown))
+        self._enter(next_phase(self.phase, DrainEvent.SIGNAL, signals=1, policy=policy.on_shutdown))
         self._close_admission(policy)
         busy = self._scheduler.busy
         self._announce(policy, busy)
         self._scheduler.on_settled.append(self._settled)
-        if self.phase is Phase.DRAINING:
+        if self.phase is DrainPhase.DRAINING:
             await self._wait(policy, policy.drain_s)
-        if self.phase is Phase.CANCELLING:
+        if self.phase is DrainPhase.CANCELLING:
             await self._cancel(policy)
-        if self.phase is Phase.LEAVING and (left := self._scheduler.busy):
+        if self.phase is DrainPhase.LEAVING and (left := self._scheduler.busy):
             self._log.info(f"leaving {_runs(len(left))} to their guards", runs=[run.run_id for run in left])
 
-    def _close_admission(self, policy: Policy) -> None:
-        self._intake.close(max(_LEAST_RETRY_S, policy.drain_s if self.phase is Phase.DRAINING else 0.0))
+    def _close_admission(self, policy: ShutdownPolicy) -> None:
+        self._intake.close(max(_LEAST_RETRY_S, policy.drain_s if self.phase is DrainPhase.DRAINING else 0.0))
         self._scheduler.close()
 
-    def _announce(self, policy: Policy, busy: list[ScheduledRun]) -> None:
-        takes_s = _MARGIN_S + self._ladders_s() + (policy.drain_s if self.phase is Phase.DRAINING else 0.0)
+    def _announce(self, policy: ShutdownPolicy, busy: list[ScheduledRun]) -> None:
+        takes_s = _MARGIN_S + self._ladders_s() + (policy.drain_s if self.phase is DrainPhase.DRAINING else 0.0)
         self._notifier.stopping(f"draining {len(busy)} runs", takes_s)
         run_ids = [run.run_id for run in busy]
-        budget_s = policy.drain_s if self.phase is Phase.DRAINING else 0.0
+        budget_s = policy.drain_s if self.phase is DrainPhase.DRAINING else 0.0
         self._log.info(f"draining {len(busy)} runs", policy=policy.on_shutdown, budget_s=budget_s, runs=run_ids)
         data = {
             "policy": policy.on_shutdown,
@@ -148,7 +148,7 @@ class Drain:
         }
         self._events.publish("service.shutdown", None, data)
 
-    async def _cancel(self, policy: Policy) -> None:
+    async def _cancel(self, policy: ShutdownPolicy) -> None:
         busy = self._scheduler.busy
         bound_s = self._ladders_s()
         if busy:
@@ -162,35 +162,35 @@ class Drain:
                 asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
 
-    async def _wait(self, policy: Policy, within_s: float) -> None:
+    async def _wait(self, policy: ShutdownPolicy, within_s: float) -> None:
         """Stay in this phase until something that happens leads to another."""
         phase, end = self.phase, time.monotonic() + within_s
         while self.phase is phase:
-            happened = await self._next(end)
-            self._enter(follow(self.phase, happened, signals=self._seen, policy=policy.on_shutdown))
+            event = await self._next_event(end)
+            self._enter(next_phase(self.phase, event, signals=self._seen, policy=policy.on_shutdown))
 
-    async def _next(self, end: float) -> Happened:
+    async def _next_event(self, end: float) -> DrainEvent:
         if self._signals > self._seen:
             self._take_signal()
-            return Happened.SIGNAL
+            return DrainEvent.SIGNAL
         if not self._scheduler.busy:
-            return Happened.IDLE
+            return DrainEvent.IDLE
         await _first(self.signalled.wait(), self._scheduler.wait_idle(), within_s=end - time.monotonic())
         if self._signals > self._seen:
             self._take_signal()
-            return Happened.SIGNAL
-        return Happened.TIME_UP if self._scheduler.busy else Happened.IDLE
+            return DrainEvent.SIGNAL
+        return DrainEvent.TIME_UP if self._scheduler.busy else DrainEvent.IDLE
 
     def _take_signal(self) -> None:
         self._seen += 1
         if self._seen == self._signals:
             self.signalled.clear()
 
-    def _enter(self, phase: Phase) -> None:
+    def _enter(self, phase: DrainPhase) -> None:
         self.phase = phase
 
-    def _settled(self, tracked: ScheduledRun) -> None:
-        self._log.info(f"run {tracked.run_id} settled after {self._ms()}", run_id=tracked.run_id)
+    def _settled(self, scheduled: ScheduledRun) -> None:
+        self._log.info(f"run {scheduled.run_id} settled after {self._ms()}", run_id=scheduled.run_id)
         self._notifier.status(f"draining {len(self._scheduler.busy)} runs")
 
     def _ladders_s(self) -> float:
@@ -206,19 +206,19 @@ async def _ask_all(runs: list[ScheduledRun], log: Log) -> None:
     """Ask them to end in this order, each once the one before has taken it; late ones are not waited for."""
     in_order_until = time.monotonic() + _IN_ORDER_S
     asked = []
-    for tracked in runs:
-        asked.append(asyncio.ensure_future(_ask(tracked, log)))
+    for scheduled in runs:
+        asked.append(asyncio.ensure_future(_ask(scheduled, log)))
         await asyncio.wait(asked[-1:], timeout=max(0.0, in_order_until - time.monotonic()))
     await asyncio.gather(*asked)
 
 
-async def _ask(tracked: ScheduledRun, log: Log) -> None:
-    if tracked.run is None or tracked.verdict.is_set():
+async def _ask(scheduled: ScheduledRun, log: Log) -> None:
+    if scheduled.run is None or scheduled.verdict.is_set():
         return  # on its way already: asked again, its guard would climb at once
     try:
-        await tracked.run.cancel(REASON, cause="shutdown")
+        await scheduled.run.cancel(REASON, cause="shutdown")
     except HoldfastError as error:
-        log.warning(f"cannot be asked to end: {error}", run_id=tracked.run_id)
+        log.warning(f"cannot be asked to end: {error}", run_id=scheduled.run_id)
 
 
 async def _first(*works: Coroutine[Any, Any, object], within_s: float) -> None:

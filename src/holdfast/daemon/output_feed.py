@@ -48,19 +48,19 @@ class OutputFeed:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def begin(self, tracked: ScheduledRun) -> None:
+    def begin(self, scheduled: ScheduledRun) -> None:
         """A run was started: whoever listens already gets all of its output."""
-        self._feed(tracked, from_begin=True)
+        self._feed(scheduled, from_begin=True)
 
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_S)
             if self._events.wants_output():
-                for tracked in list(self._scheduler.runs.values()):
-                    self._feed(tracked, from_begin=False)
+                for scheduled in list(self._scheduler.runs.values()):
+                    self._feed(scheduled, from_begin=False)
 
-    def _feed(self, tracked: ScheduledRun, *, from_begin: bool) -> None:
-        run_id, run = tracked.run_id, tracked.run
+    def _feed(self, scheduled: ScheduledRun, *, from_begin: bool) -> None:
+        run_id, run = scheduled.run_id, scheduled.run
         if run is None or run_id in self._fed or not self._events.wants_output(run_id):
             return
         task = asyncio.create_task(self._follow(run, from_begin=from_begin), name=f"output of {run_id}")

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..state.directory import StateDirectory
     from .process.log import Log
-    from .process.notify import Notifier
+    from .process.notifier import Notifier
 
 FILE = "daemon.sqlite"
 
@@ -60,7 +60,7 @@ class Parts(NamedTuple):
     retention: Retention
 
 
-class Surroundings(NamedTuple):
+class DaemonInputs(NamedTuple):
     """What the daemon is given from outside; `settings` returns the settings in force now."""
 
     state: StateDirectory
@@ -70,7 +70,7 @@ class Surroundings(NamedTuple):
 
 
 @asynccontextmanager
-async def open_parts(given: Surroundings) -> AsyncIterator[Parts]:
+async def open_parts(given: DaemonInputs) -> AsyncIterator[Parts]:
     """Open the store, the event log and the supervisor, and build the other parts on them.
 
     At the end the daemon follows no run any more, lets the runs that are left go on in their guards, and closes the
@@ -128,14 +128,14 @@ async def open_parts(given: Surroundings) -> AsyncIterator[Parts]:
         )
 
 
-def _open_store(given: Surroundings) -> Store:
+def _open_store(given: DaemonInputs) -> Store:
     store = Store.open(os.path.join(given.state.path, FILE))
     for warning in store.warnings:
         given.log.warning(warning)
     return store
 
 
-def _deliveries(given: Surroundings, store: Store, events: EventLog) -> Deliveries:
+def _deliveries(given: DaemonInputs, store: Store, events: EventLog) -> Deliveries:
     return Deliveries(
         store,
         events,

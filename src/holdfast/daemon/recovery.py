@@ -28,7 +28,7 @@ from ..values.durations import format_duration
 from ..values.errors import HoldfastError, JournalError, RunNotFoundError, StateError
 from ..values.spec import make_spec
 from ..values.timestamps import format_timestamp
-from .process.tasks import BackgroundTasks
+from .process.background_tasks import BackgroundTasks
 from .queue import queue_rows
 from .queue.admission import keys_of
 from .queue.queue_rows import ActiveRow
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _AGAIN_S = 5.0
 
 
-class RecoveredQueue(NamedTuple):
+class RecoveryResult(NamedTuple):
     """What was found, for the log."""
 
     queued: int
@@ -85,7 +85,7 @@ class Recovery:
         self._queued = self._too_old = self._followed = 0
         self._tasks = BackgroundTasks(lambda error: log.warning(f"the recovery of a run failed: {error}"))
 
-    async def run(self, config: Config, unless: asyncio.Event) -> RecoveredQueue:
+    async def run(self, config: Config, unless: asyncio.Event) -> RecoveryResult:
         """Find everything again, unless that is cut short. StateError: the daemon's own file cannot be read."""
         self._max_age_s = config.max_age_s
         rows = await self._store.read(queue_rows.queued)
@@ -99,7 +99,7 @@ class Recovery:
             # One after the other: some of them begin others.
             await asyncio.wait([*self._tasks, cut_short], timeout=left, return_when=asyncio.FIRST_COMPLETED)
         cut_short.cancel()
-        return RecoveredQueue(self._queued, self._followed, self._too_old, len(self._tasks))
+        return RecoveryResult(self._queued, self._followed, self._too_old, len(self._tasks))
 
     async def stop(self) -> None:
         """What is not done by now is the next daemon's."""
@@ -133,29 +133,29 @@ class Recovery:
         except (msgspec.MsgspecError, HoldfastError) as error:
             self._log.warning(f"its entry in the queue cannot be used: {error}", run_id=row.run_id)
             spec = make_spec(["?"], run_id=row.run_id, queued_at=format_timestamp(row.queued_ns))
-            tracked = ScheduledRun(row.run_id, keys_of(None, None, None), spec=spec)
-            self._scheduler.enqueue(tracked, row.sequence, 0, None, 0.0)
-            self._end(tracked, "shutdown", "its entry in the queue cannot be read any more")
+            scheduled = ScheduledRun(row.run_id, keys_of(None, None, None), spec=spec)
+            self._scheduler.enqueue(scheduled, row.sequence, 0, None, 0.0)
+            self._end(scheduled, "shutdown", "its entry in the queue cannot be read any more")
             return
         keys = keys_of(submission.concurrency_key, spec.session, dict(spec.labels))
-        tracked = ScheduledRun(row.run_id, keys, spec=spec)
+        scheduled = ScheduledRun(row.run_id, keys, spec=spec)
         limit_s = submission.queue_timeout_s
         left_s = None if limit_s is None else limit_s - age_s
-        self._scheduler.enqueue(tracked, row.sequence, submission.priority, left_s, limit_s or 0.0)
-        self._scheduler.announce_queued(tracked)
-        self._tasks.begin(self._nesting.contain_again(tracked, spec.parent))
+        self._scheduler.enqueue(scheduled, row.sequence, submission.priority, left_s, limit_s or 0.0)
+        self._scheduler.announce_queued(scheduled)
+        self._tasks.begin(self._nesting.contain_again(scheduled, spec.parent))
         max_age_s = self._max_age_s
         if max_age_s is not None and age_s > max_age_s and (left_s is None or left_s > 0):
             self._too_old += 1
             age, limit = format_duration(round(age_s)), format_duration(max_age_s)
-            self._end(tracked, "shutdown", f"queued {age} ago, which is more than {limit}: not started any more")
+            self._end(scheduled, "shutdown", f"queued {age} ago, which is more than {limit}: not started any more")
             self._log.warning(f"too old to be started ({age})", run_id=row.run_id)
         else:
             self._queued += 1
 
-    def _end(self, tracked: ScheduledRun, cause: str, reason: str) -> None:
-        self._scheduler.end_in_queue(tracked.run_id, unstarted.stopped(cause, reason))
-        self._tasks.begin(_settled(tracked))
+    def _end(self, scheduled: ScheduledRun, cause: str, reason: str) -> None:
+        self._scheduler.end_in_queue(scheduled.run_id, unstarted.stopped(cause, reason))
+        self._tasks.begin(_settled(scheduled))
 
     async def _move(self, row: QueueRow) -> None:
         """It was started: what is left to do is what follows."""
@@ -184,7 +184,7 @@ class Recovery:
                 asked = await asyncio.to_thread(_asked_for, self._state, run_id)
                 keys = keys_of(key, asked.get("session"), asked.get("labels"))
                 self._scheduler.occupy(run_id, keys)
-                tracked = await self._finder.adopt(ScheduledRun(run_id, keys))
+                scheduled = await self._finder.adopt(ScheduledRun(run_id, keys))
                 self._followed += 1
                 break
             except (RunNotFoundError, JournalError) as error:
@@ -196,7 +196,7 @@ class Recovery:
             except HoldfastError as error:
                 self._log.warning(f"not found again yet: {error}", run_id=run_id)
                 await asyncio.sleep(_AGAIN_S)
-        await self._nesting.contain_again(tracked, asked.get("parent"))
+        await self._nesting.contain_again(scheduled, asked.get("parent"))
 
     async def _others(self, known: set[str]) -> None:
         """The index takes in what ended, records of lost guards are finished; runs of ours without a row are found."""
@@ -223,5 +223,5 @@ def _asked_for(state: StateDirectory, run_id: str) -> dict[str, Any]:
         return record.reader.spec or {}
 
 
-async def _settled(tracked: ScheduledRun) -> None:
-    await tracked.settled.wait()
+async def _settled(scheduled: ScheduledRun) -> None:
+    await scheduled.settled.wait()

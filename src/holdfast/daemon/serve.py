@@ -22,13 +22,13 @@ from ..state import owner_lock
 from ..state.directory import StateDirectory
 from ..state.token import load_token
 from ..values.errors import HoldfastError
-from .drain import Phase
+from .drain import DrainPhase
 from .listener import Listener
-from .parts import Surroundings, open_parts
-from .process.log import Forwarded, Log
-from .process.notify import Notifier
+from .parts import DaemonInputs, open_parts
+from .process.background_tasks import BackgroundTasks
+from .process.log import Log, LogForwarder
+from .process.notifier import Notifier
 from .process.signals import Signals
-from .process.tasks import BackgroundTasks
 from .queue.admission import limits_of
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def _run(daemon: Coroutine[Any, Any, None]) -> None:
         uvloop.run(daemon)
 
 
-def _forward(log: Log) -> Forwarded:
-    handler = Forwarded(log)
+def _forward(log: Log) -> LogForwarder:
+    handler = LogForwarder(log)
     for name in _LOGGERS:
         logger = logging.getLogger(name)
         logger.addHandler(handler)
@@ -95,7 +95,7 @@ class _Daemon:
         return self._effective.config
 
     async def run(self) -> None:
-        given = Surroundings(self._state, lambda: self._config, self._log, self._notifier)
+        given = DaemonInputs(self._state, lambda: self._config, self._log, self._notifier)
         async with open_parts(given) as parts, AsyncExitStack() as closing:
             await self._live(parts, closing)
 
@@ -192,4 +192,4 @@ class _Daemon:
         await parts.events.stop()
 
     async def _stop_deliveries(self, parts: Parts) -> None:
-        await parts.deliveries.stop(last_tries_s=0.0 if parts.drain.phase is Phase.LEAVING else _LAST_TRIES_S)
+        await parts.deliveries.stop(last_tries_s=0.0 if parts.drain.phase is DrainPhase.LEAVING else _LAST_TRIES_S)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from holdfast.daemon.events.event import Interest, LoggedEvent
+from holdfast.daemon.events.event import EventFilter, LoggedEvent
 from holdfast.daemon.events.event_log import EventLog, EventLogBounds
 from holdfast.daemon.events.subscription import EventPage, Subscription
 from holdfast.daemon.store.store import Store
@@ -137,7 +137,7 @@ async def read_while_publishing(log: EventLog, kind: type[Subscription]) -> list
         return found
 
     log.page = page  # type: ignore[method-assign, assignment]
-    subscription = kind(log, 0, Interest(), events=1000, size=1 << 20)
+    subscription = kind(log, 0, EventFilter(), events=1000, size=1 << 20)
     found = await take(subscription, 10)
     following = asyncio.create_task(take(subscription, 1))
     await asyncio.sleep(0)
@@ -192,11 +192,11 @@ async def test_an_event_that_is_larger_than_the_buffer_arrives(tmp_path: Path) -
 
 
 async def test_filters_are_the_same_for_stored_and_live(tmp_path: Path) -> None:
-    interests = [
-        Interest(run_ids=frozenset({"a"})),
-        Interest(session="s"),
-        Interest(types=frozenset({"run.verdict"})),
-        Interest(run_ids=frozenset({"b", "c"}), types=frozenset({"run.queued"})),
+    filters = [
+        EventFilter(run_ids=frozenset({"a"})),
+        EventFilter(session="s"),
+        EventFilter(types=frozenset({"run.verdict"})),
+        EventFilter(run_ids=frozenset({"b", "c"}), types=frozenset({"run.queued"})),
     ]
     wanted = [[1, 3, 5], [2, 4], [3, 4], [2]]
     happened = [
@@ -207,13 +207,13 @@ async def test_filters_are_the_same_for_stored_and_live(tmp_path: Path) -> None:
         ("run.settled", "a", None),
     ]
     async with logging(tmp_path) as log:
-        live = [log.subscribe(0, interest) for interest in interests]
+        live = [log.subscribe(0, event_filter) for event_filter in filters]
         reading = [asyncio.create_task(take(one, len(numbers))) for one, numbers in zip(live, wanted, strict=True)]
         await asyncio.sleep(0)
         for type_, run_id, session in happened:
             await published(log, type_, run_id, {"report": {"session": session}})
         assert [ids(await one) for one in reading] == wanted
-        stored = [log.subscribe(0, interest) for interest in interests]
+        stored = [log.subscribe(0, event_filter) for event_filter in filters]
         assert [ids(await take(one, len(numbers))) for one, numbers in zip(stored, wanted, strict=True)] == wanted
         for one in [*live, *stored]:
             one.close()
@@ -338,10 +338,15 @@ async def test_an_id_of_another_log_is_told(tmp_path: Path) -> None:
 
 
 async def test_output_is_told_without_content_and_late_output_not_at_all(tmp_path: Path) -> None:
-    interests = [Interest(), Interest(output=True), Interest(late=True), Interest(types=frozenset({"run.verdict"}))]
+    filters = [
+        EventFilter(),
+        EventFilter(output=True),
+        EventFilter(late=True),
+        EventFilter(types=frozenset({"run.verdict"})),
+    ]
     async with logging(tmp_path) as log:
         assert not log.wants_output()
-        listening = [log.subscribe(None, interest) for interest in interests]
+        listening = [log.subscribe(None, event_filter) for event_filter in filters]
         reading = [asyncio.create_task(one.__anext__()) for one in listening]
         await asyncio.sleep(0)
         assert log.wants_output()
@@ -435,6 +440,6 @@ async def test_stopping_ends_every_stream_after_what_was_published(tmp_path: Pat
 
 async def test_a_quiet_stream_shows_that_it_lives(tmp_path: Path) -> None:
     async with logging(tmp_path, EventLogBounds(heartbeat_s=0.01)) as log:
-        subscription = log.subscribe(None, Interest(run_ids=frozenset({"nobody"})))
+        subscription = log.subscribe(None, EventFilter(run_ids=frozenset({"nobody"})))
         assert (await take(subscription, 1))[0].frame == b":\n\n"
         subscription.close()

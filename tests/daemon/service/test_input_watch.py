@@ -106,9 +106,9 @@ def test_a_record_that_cannot_be_read_stops_nothing() -> None:
 
     async def watch() -> int:
         attention = InputWatch(cast("EventLog", Silent()))
-        tracked = ScheduledRun("a", keys_of(None, None, None))
-        tracked.run = cast("EngineRun", Unreadable())
-        attention.begin(tracked)
+        scheduled = ScheduledRun("a", keys_of(None, None, None))
+        scheduled.run = cast("EngineRun", Unreadable())
+        attention.begin(scheduled)
         return attention.count()
 
     assert asyncio.run(watch()) == 0

@@ -1,4 +1,4 @@
-"""One event as it was published, and who takes an interest in it."""
+"""One event as it was published, and who takes an event_filter in it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LoggedEvent(NamedTuple):
     late: bool = False
 
 
-class Interest(NamedTuple):
+class EventFilter(NamedTuple):
     """Which events a subscriber takes. None: all of them."""
 
     run_ids: frozenset[str] | None = None
@@ -39,7 +39,7 @@ class Interest(NamedTuple):
     output: bool = False  # run.output with what was written
     late: bool = False  # run.output of what was written after the verdict, too
 
-    def takes(self, event: LoggedEvent) -> bool:
+    def matches(self, event: LoggedEvent) -> bool:
         """Whether this is one of them."""
         return (
             (self.run_ids is None or event.run_id in self.run_ids)
@@ -48,7 +48,7 @@ class Interest(NamedTuple):
             and (self.late or not event.late)
         )
 
-    def may_take(self, type: str, run_id: str | None) -> bool:  # noqa: A002 - its name in the contract
+    def may_match(self, type: str, run_id: str | None) -> bool:  # noqa: A002 - its name in the contract
         """Whether one of this type, and of this run, could be one of them."""
         return (self.types is None or type in self.types) and (
             run_id is None or self.run_ids is None or run_id in self.run_ids
@@ -63,7 +63,7 @@ class Interest(NamedTuple):
         }
 
 
-def make(
+def make_event(
     type: str,  # noqa: A002 - its name in the contract
     data: bytes,
     *,
@@ -78,10 +78,10 @@ def make(
     return LoggedEvent(id, type, run_id, session, data, frame, late)
 
 
-def of_row(row: sqlite3.Row | tuple[Any, ...]) -> LoggedEvent:
+def event_of_row(row: sqlite3.Row | tuple[Any, ...]) -> LoggedEvent:
     """The event of a row as `page` selects it."""
     number, type_, run_id, session, data = row
-    return make(type_, data, id=number, run_id=run_id, session=session)
+    return make_event(type_, data, id=number, run_id=run_id, session=session)
 
 
 class PendingOutput:
@@ -110,4 +110,4 @@ class PendingOutput:
         if with_content:
             told["data"] = base64.b64encode(self._data).decode()
         data = msgspec.json.encode(told)
-        return make(OUTPUT, data, run_id=self._run_id, session=self._session, late=self._late)
+        return make_event(OUTPUT, data, run_id=self._run_id, session=self._session, late=self._late)

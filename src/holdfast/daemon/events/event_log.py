@@ -22,7 +22,7 @@ import msgspec
 from ...values.errors import StateError
 from ...values.timestamps import format_timestamp
 from ..store.store import statements
-from .event import OUTPUT, PIECE, Interest, LoggedEvent, PendingOutput, make, of_row
+from .event import OUTPUT, PIECE, EventFilter, LoggedEvent, PendingOutput, event_of_row, make_event
 from .subscription import EventPage, Subscription
 from .verdict_counts import VerdictCounts
 
@@ -53,7 +53,7 @@ class EventLogBounds(NamedTuple):
     heartbeat_s: float = 15.0
 
 
-class Rider(Protocol):
+class TransactionHook(Protocol):
     """Something that is written in the transaction of an event."""
 
     def write(self, connection: sqlite3.Connection, run_id: str, report: Mapping[str, Any]) -> bool: ...  # is there any
@@ -70,10 +70,10 @@ class EventLog:
         self.published = 0  # since the start, by this daemon
         self.dropped = 0  # clients that read nothing any more
         self.unstored = 0
-        self.tally = VerdictCounts()
+        self.verdict_counts = VerdictCounts()
         self.closed = False
         self._store = store
-        self._riders: dict[str, Rider] = {}
+        self._hooks: dict[str, TransactionHook] = {}
         self._open: set[Subscription] = set()
         self._live: set[Subscription] = set()  # the others read from the store
         self._round: list[LoggedEvent | PendingOutput] = []
@@ -103,9 +103,9 @@ class EventLog:
 
     # Publishing.
 
-    def ride(self, type: str, rider: Rider) -> None:  # noqa: A002 - its name in the contract
+    def add_hook(self, type: str, hook: TransactionHook) -> None:  # noqa: A002 - its name in the contract
         """From now on, write this in the same transaction as every event of this type; its data has the report."""
-        self._riders[type] = rider
+        self._hooks[type] = hook
 
     def publish(self, type: str, run_id: str | None, data: Mapping[str, Any]) -> None:  # noqa: A002 - as in the contract
         """Store the event, then give it to everybody. What was published before keeps the id it had.
@@ -118,38 +118,38 @@ class EventLog:
         session = report.get("session")
         body = msgspec.json.encode({"run_id": run_id, "at": format_timestamp(now_ns), **data})
         values = {"at_ms": now_ns // 1_000_000, "type": type, "run_id": run_id, "session": session, "data": body}
-        rider = self._riders.get(type)
+        hook = self._hooks.get(type)
 
         def insert(connection: sqlite3.Connection) -> tuple[int, bool, bool]:
-            rode = rider is not None and run_id is not None and rider.write(connection, run_id, report)
+            hooked = hook is not None and run_id is not None and hook.write(connection, run_id, report)
             inserted = connection.execute(_SQL["insert"], values)
             if inserted.rowcount == 1:
-                return inserted.lastrowid or 0, True, rode
-            return connection.execute(_SQL["find"], values).fetchone()[0], False, rode
+                return inserted.lastrowid or 0, True, hooked
+            return connection.execute(_SQL["find"], values).fetchone()[0], False, hooked
 
         def stored(written: tuple[int, bool, bool], error: Exception | None) -> None:
-            number, new, rode = written if error is None else (0, False, False)
+            number, new, hooked = written if error is None else (0, False, False)
             if error is not None:
                 self._tell_of_loss()
-                if rider is not None:
-                    rider.undone()
+                if hook is not None:
+                    hook.undone()
             if new and type == "run.verdict":
-                self.tally.verdict(report, time.time())
+                self.verdict_counts.verdict(report, time.time())
             if new:
-                self._add(make(type, body, id=number, run_id=run_id, session=session))
-            if rode and rider is not None:
-                rider.committed()
+                self._add(make_event(type, body, id=number, run_id=run_id, session=session))
+            if hooked and hook is not None:
+                hook.committed()
 
         self._store.post(insert, stored)
 
     def tell(self, type: str, run_id: str, session: str | None, data: Mapping[str, Any]) -> None:  # noqa: A002
         """Give it to everybody who listens now. It is not stored, and left out for who is behind."""
         body = msgspec.json.encode({"run_id": run_id, "at": format_timestamp(time.time_ns()), **data})
-        self._add(make(type, body, run_id=run_id, session=session))
+        self._add(make_event(type, body, run_id=run_id, session=session))
 
     def wants(self, type: str, run_id: str | None = None) -> bool:  # noqa: A002
         """Whether anybody may want an event of this type now (of this run; its session is not looked at)."""
-        return any(one.interest.may_take(type, run_id) for one in self._live)
+        return any(one.event_filter.may_match(type, run_id) for one in self._live)
 
     def wants_output(self, run_id: str | None = None) -> bool:
         """Whether anybody may want a run.output event (of this run; its session is not looked at)."""
@@ -201,7 +201,7 @@ class EventLog:
         plain = output.event(with_content=False)
         full: LoggedEvent | None = None
         for subscription in self._live:
-            if not subscription.interest.output:
+            if not subscription.event_filter.output:
                 subscription.offer(plain)
                 continue
             full = full or output.event(with_content=True)
@@ -227,23 +227,23 @@ class EventLog:
         """How many listen now."""
         return len(self._open)
 
-    def subscribe(self, after: int | None = None, interest: Interest = Interest()) -> Subscription:  # noqa: B008
+    def subscribe(self, after: int | None = None, event_filter: EventFilter = EventFilter()) -> Subscription:  # noqa: B008
         """Everything after this id, or from now on; to be closed. StateError: the log is closed."""
         if self.closed:
             raise StateError("no more events will come: the daemon is stopping", remedy="ask the next one")
         bounds = self.bounds
-        subscription = Subscription(self, after, interest, events=bounds.client_events, size=bounds.client_bytes)
+        subscription = Subscription(self, after, event_filter, events=bounds.client_events, size=bounds.client_bytes)
         self._open.add(subscription)
         return subscription
 
-    async def page(self, after: int, upto: int, interest: Interest) -> EventPage:
+    async def page(self, after: int, upto: int, event_filter: EventFilter) -> EventPage:
         """Some stored events of this stretch: what one subscriber may have in memory at once."""
-        parameters = {"after": after, "upto": upto, "limit": _PAGE_EVENTS, **interest.parameters()}
+        parameters = {"after": after, "upto": upto, "limit": _PAGE_EVENTS, **event_filter.parameters()}
 
         def read(connection: sqlite3.Connection) -> EventPage:
             events, size = [], 0
             for row in connection.execute(_SQL["page"], parameters):
-                events.append(of_row(row))
+                events.append(event_of_row(row))
                 size += len(events[-1].frame)
                 if size > _PAGE_BYTES or len(events) == _PAGE_EVENTS:
                     break

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from .event import RESYNC, Interest, LoggedEvent, make
+from .event import RESYNC, EventFilter, LoggedEvent, make_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ class EventSource(Protocol):
 
     last_id: int
 
-    async def page(self, after: int, upto: int, interest: Interest) -> EventPage: ...
+    async def page(self, after: int, upto: int, event_filter: EventFilter) -> EventPage: ...
     def join(self, subscription: Subscription) -> None: ...
     def leave(self, subscription: Subscription) -> None: ...
     def forget(self, subscription: Subscription) -> None: ...
@@ -56,8 +56,10 @@ class Subscription:
     writing learns of it there.
     """
 
-    def __init__(self, source: EventSource, after: int | None, interest: Interest, *, events: int, size: int) -> None:
-        self.interest = interest
+    def __init__(
+        self, source: EventSource, after: int | None, event_filter: EventFilter, *, events: int, size: int
+    ) -> None:
+        self.event_filter = event_filter
         self.on_end: Callable[[], None] | None = None
         self._source = source
         self._read = source.last_id if after is None else after  # everything up to here was given or is in the buffer
@@ -79,7 +81,7 @@ class Subscription:
 
     def offer(self, event: LoggedEvent) -> None:
         """Take it if it is for this subscriber and fits; one that does not fit is read from the store later."""
-        if not self.interest.takes(event):
+        if not self.event_filter.matches(event):
             return
         kept, size = len(self._buffer) + 1, self._buffered + len(event.frame)
         if event.id is None:
@@ -172,7 +174,7 @@ class Subscription:
         elif self._read > last:
             self._skip("unknown", "your last id is of another log: list the runs again")
         else:
-            page = await self._source.page(self._read, last, self.interest)
+            page = await self._source.page(self._read, last, self.event_filter)
             if self._ended:
                 return
             if self._read < page.complete_after:
@@ -196,4 +198,4 @@ class Subscription:
 
 def resync(reason: str, remedy: str, *, id: int | None = None) -> LoggedEvent:  # noqa: A002 - its name in the stream
     """Tells one client that its stream has a hole, or ends."""
-    return make(RESYNC, msgspec.json.encode({"reason": reason, "hint": remedy, "last_id": id}), id=id)
+    return make_event(RESYNC, msgspec.json.encode({"reason": reason, "hint": remedy, "last_id": id}), id=id)

@@ -49,7 +49,7 @@ class Log:
             pass  # nobody reads it: there is no other place to say so
 
 
-class Forwarded(logging.Handler):
+class LogForwarder(logging.Handler):
     """What the library and its dependencies say through `logging`, as lines of this log."""
 
     def __init__(self, log: Log) -> None:

@@ -44,7 +44,7 @@ def limits_of(config: Config) -> AdmissionLimits:
     return AdmissionLimits(config.max_runs, config.concurrency, config.concurrency_per_key)
 
 
-class Keys(NamedTuple):
+class ConcurrencyKeys(NamedTuple):
     """What a run is counted under; `main` is the one that `per_key` and fairness go by."""
 
     main: str | None
@@ -57,15 +57,15 @@ class WaitingRun(NamedTuple):
     sequence: int
     run_id: str
     priority: int
-    keys: Keys
+    keys: ConcurrencyKeys
 
 
-def keys_of(concurrency_key: str | None, session: str | None, labels: Mapping[str, str] | None) -> Keys:
+def keys_of(concurrency_key: str | None, session: str | None, labels: Mapping[str, str] | None) -> ConcurrencyKeys:
     """The keys of a run that says this of itself."""
     of_session = None if session is None else f"session:{session}"
     of_labels = (f"label:{name}={value}" for name, value in sorted((labels or {}).items()))
     found = [key for key in (concurrency_key, of_session, *of_labels) if key is not None]
-    return Keys(concurrency_key or of_session, tuple(dict.fromkeys(found)))
+    return ConcurrencyKeys(concurrency_key or of_session, tuple(dict.fromkeys(found)))
 
 
 class Admission:
@@ -75,7 +75,7 @@ class Admission:
         self.limits = limits
         self._waiting: dict[str, WaitingRun] = {}
         self._lanes: dict[int, dict[Lane, list[WaitingRun]]] = {}  # by priority; each sorted, the longest waiting first
-        self._running: dict[str, Keys] = {}
+        self._running: dict[str, ConcurrencyKeys] = {}
         self._by_key: Counter[str] = Counter()
         self._by_main: Counter[str | None] = Counter()
 
@@ -127,14 +127,14 @@ class Admission:
                 return chosen
         return None
 
-    def occupy(self, run_id: str, keys: Keys) -> None:
+    def occupy(self, run_id: str, keys: ConcurrencyKeys) -> None:
         """It takes place: a run that was found again takes up room whatever the limits say now."""
         if run_id not in self._running:
             self._running[run_id] = keys
             self._by_main[keys.main] += 1
             self._by_key.update(keys.all)
 
-    def keys(self, run_id: str) -> Keys | None:
+    def keys(self, run_id: str) -> ConcurrencyKeys | None:
         """What a run is counted under that takes place; None when it does not."""
         return self._running.get(run_id)
 
@@ -146,10 +146,10 @@ class Admission:
         self._by_main -= Counter([keys.main])  # what is 0 then is dropped
         self._by_key -= Counter(keys.all)
 
-    def _lane(self, keys: Keys) -> Lane:
-        # Keys without a limit do not matter: labels that differ in each run would make a lane for each.
+    def _lane(self, keys: ConcurrencyKeys) -> Lane:
+        # ConcurrencyKeys without a limit do not matter: labels that differ in each run would make a lane for each.
         return tuple(key for key in keys.all if key == keys.main or key in self.limits.by_key)
 
-    def _has_room(self, keys: Keys) -> bool:
+    def _has_room(self, keys: ConcurrencyKeys) -> bool:
         limits = ((key, self.limits.of(key, keys.main)) for key in keys.all)
         return all(limit is None or self._by_key[key] < limit for key, limit in limits)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .submission import Submission
 
 
-class Taken(NamedTuple):
+class IntakeResult(NamedTuple):
     """What became of it: the run, and whether it is new."""
 
     run_id: str
@@ -74,7 +74,7 @@ class Intake:
         """Turn away every run from now on: the daemon drains, and the next one may be up after this time."""
         self._retry_after_s = retry_after_s
 
-    async def submit(self, submission: Submission, key: str | None) -> Taken:
+    async def submit(self, submission: Submission, key: str | None) -> IntakeResult:
         """Queue a run, or find the run that this idempotency key was used for.
 
         DrainingError, QueueFullError, IdempotencyConflictError, SpecError, SessionClosedError, RunExistsError,
@@ -88,7 +88,7 @@ class Intake:
             digest = submission.digest()
             used = await self._store.read(lambda connection: queue_rows.run_of_key(connection, key, digest))
             if used is not None:
-                return Taken(await self._arrived(used), False)
+                return IntakeResult(await self._arrived(used), False)
             return await self._take(submission, key)
 
     def _check_open(self) -> None:
@@ -96,7 +96,7 @@ class Intake:
             remedy = "try again when the next daemon is up"
             raise DrainingError("the daemon is shutting down", retry_after_s=self._retry_after_s, remedy=remedy)
 
-    async def _take(self, submission: Submission, key: str | None) -> Taken:
+    async def _take(self, submission: Submission, key: str | None) -> IntakeResult:
         self._check_open()
         config = self._settings()
         outer = await self._nesting.outer(submission.parent)
@@ -105,19 +105,19 @@ class Intake:
         if self._defaults is None or self._defaults[0] is not config:
             self._defaults = (config, _defaults(config))
         complete = submission.with_defaults(self._defaults[1])
-        tracked = self._tracked(run_id, complete, format_timestamp(queued_ns))
+        scheduled = self._make_run(run_id, complete, format_timestamp(queued_ns))
         self._check_room(run_id, config)
         row = {"run_id": run_id, "queued_ns": queued_ns, "submission": msgspec.json.encode(complete)}
         use = (
             None if key is None else {"key": key, "digest": submission.digest(), "run_id": run_id, "used_ns": queued_ns}
         )
         self._incoming[run_id] = asyncio.Event()
-        taken: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
+        taken: asyncio.Future[IntakeResult] = asyncio.get_running_loop().create_future()
 
         def written(put_at: int | str, error: Exception | None) -> None:
             # On the loop whether or not somebody still waits: a client that goes away takes back nothing.
             try:
-                found = self._written(tracked, outer, complete, put_at, error)
+                found = self._written(scheduled, outer, complete, put_at, error)
             except Exception as failure:  # noqa: BLE001 - it belongs to who posted this
                 if not taken.done():
                     taken.set_exception(failure)
@@ -127,36 +127,36 @@ class Intake:
 
         self._store.post(lambda connection: self._write(connection, complete, row, use), written)
         found = await taken
-        return found if found.is_new else Taken(await self._arrived(found.run_id), False)
+        return found if found.is_new else IntakeResult(await self._arrived(found.run_id), False)
 
     def _written(
         self,
-        tracked: ScheduledRun,
+        scheduled: ScheduledRun,
         outer: ScheduledRun | None,
         submission: Submission,
         put_at: int | str,
         error: Exception | None,
-    ) -> Taken:
+    ) -> IntakeResult:
         """Its row is committed, or was not: then this fails as `submit`."""
         try:
             if error is not None:
                 raise error
             if isinstance(put_at, str):  # somebody else used the key while we looked
-                return Taken(put_at, False)
+                return IntakeResult(put_at, False)
             timeout_s = submission.queue_timeout_s
-            self._scheduler.enqueue(tracked, put_at, submission.priority, timeout_s, timeout_s or 0.0)
+            self._scheduler.enqueue(scheduled, put_at, submission.priority, timeout_s, timeout_s or 0.0)
         finally:
-            self._incoming.pop(tracked.run_id).set()
-        self._scheduler.announce_queued(tracked)
+            self._incoming.pop(scheduled.run_id).set()
+        self._scheduler.announce_queued(scheduled)
         # In the queue, then looked: a session that closes now, or a parent that ends, is seen here or sees this run.
-        session = None if tracked.spec is None else tracked.spec.session
+        session = None if scheduled.spec is None else scheduled.spec.session
         try:
-            self._nesting.contain(tracked, outer)
+            self._nesting.contain(scheduled, outer)
             if session is not None and sessions.is_closed(self._state, session):
-                self._scheduler.end_in_queue(tracked.run_id, unstarted.stopped("session", "its session was closed"))
+                self._scheduler.end_in_queue(scheduled.run_id, unstarted.stopped("session", "its session was closed"))
         finally:
             self._scheduler.start_queued()
-        return Taken(tracked.run_id, True)
+        return IntakeResult(scheduled.run_id, True)
 
     def _write(
         self, connection: sqlite3.Connection, submission: Submission, row: dict[str, Any], use: dict[str, Any] | None
@@ -186,7 +186,7 @@ class Intake:
             remedy = "try again later, or raise queue_limit"
             raise QueueFullError(f"{waiting} runs are queued, and no more may be", remedy=remedy)
 
-    def _tracked(self, run_id: str, submission: Submission, queued_at: str) -> ScheduledRun:
+    def _make_run(self, run_id: str, submission: Submission, queued_at: str) -> ScheduledRun:
         spec = submission.spec(run_id, queued_at)
         if submission.on_verdict is not None:
             self._deliveries.check(submission.on_verdict.url)

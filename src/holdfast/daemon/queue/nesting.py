@@ -51,61 +51,61 @@ class Nesting:
             raise RequestError(message, errno=errno.ESRCH, run_id=parent, remedy=remedy)
         return found
 
-    def contain(self, tracked: ScheduledRun, outer: ScheduledRun | None) -> None:
+    def contain(self, scheduled: ScheduledRun, outer: ScheduledRun | None) -> None:
         """It is in the queue, or lives, and from now on ends with this one: at once when that has its verdict."""
-        if outer is None or outer is tracked or tracked.settled.is_set():
+        if outer is None or outer is scheduled or scheduled.settled.is_set():
             return
         if outer.verdict.is_set():
-            self._end(tracked, outer.run_id)
+            self._end(scheduled, outer.run_id)
         else:
-            tracked.outer = outer.run_id
-            self._inner.setdefault(outer.run_id, {})[tracked.run_id] = tracked
+            scheduled.outer = outer.run_id
+            self._inner.setdefault(outer.run_id, {})[scheduled.run_id] = scheduled
 
-    async def contain_again(self, tracked: ScheduledRun, parent: str | None) -> None:
+    async def contain_again(self, scheduled: ScheduledRun, parent: str | None) -> None:
         """The same for a run that another daemon has taken in; returns when its parent was found, or is none."""
-        while parent is not None and not tracked.settled.is_set():
+        while parent is not None and not scheduled.settled.is_set():
             try:
                 found = await self._find(parent)
             except (RunNotFoundError, JournalError):
                 return  # a label, or nothing can be said about it, now or later
             except HoldfastError as error:
-                self._log.warning(f"its parent {parent} is not found yet: {error}", run_id=tracked.run_id)
+                self._log.warning(f"its parent {parent} is not found yet: {error}", run_id=scheduled.run_id)
                 await asyncio.sleep(_AGAIN_S)
                 continue
             if found is None:
-                self._end(tracked, parent)
+                self._end(scheduled, parent)
             else:
-                self.contain(tracked, found)
+                self.contain(scheduled, found)
             return
 
     def decided(self, outer: ScheduledRun) -> None:
         """A run has its verdict: end the runs inside it."""
-        for tracked in self._inner.pop(outer.run_id, {}).values():
-            self._end(tracked, outer.run_id)
+        for scheduled in self._inner.pop(outer.run_id, {}).values():
+            self._end(scheduled, outer.run_id)
 
-    def forget(self, tracked: ScheduledRun) -> None:
+    def forget(self, scheduled: ScheduledRun) -> None:
         """A run is settled: it need not be ended with its parent any more."""
-        if tracked.outer is not None and (others := self._inner.get(tracked.outer)) is not None:
-            others.pop(tracked.run_id, None)
+        if scheduled.outer is not None and (others := self._inner.get(scheduled.outer)) is not None:
+            others.pop(scheduled.run_id, None)
             if not others:
-                del self._inner[tracked.outer]
+                del self._inner[scheduled.outer]
 
-    def _end(self, tracked: ScheduledRun, parent: str) -> None:
+    def _end(self, scheduled: ScheduledRun, parent: str) -> None:
         reason = f"its parent {parent} is over"
         # In the queue it is ended before anything else can take place; a live one has to be asked.
-        self._scheduler.end_in_queue(tracked.run_id, unstarted.stopped(_CAUSE, reason))
-        self._scheduler.begin(self._stop(tracked, reason))
+        self._scheduler.end_in_queue(scheduled.run_id, unstarted.stopped(_CAUSE, reason))
+        self._scheduler.begin(self._stop(scheduled, reason))
 
-    async def _stop(self, tracked: ScheduledRun, reason: str) -> None:
-        await tracked.begun.wait()
+    async def _stop(self, scheduled: ScheduledRun, reason: str) -> None:
+        await scheduled.begun.wait()
         # One that has its verdict is on its way already: asked again, its guard would climb at once.
-        while tracked.run is not None and not tracked.verdict.is_set():
+        while scheduled.run is not None and not scheduled.verdict.is_set():
             try:
-                if tracked.run.outcome.status is None:
-                    await tracked.run.cancel(reason, cause=_CAUSE)
+                if scheduled.run.outcome.status is None:
+                    await scheduled.run.cancel(reason, cause=_CAUSE)
                 return
             except HoldfastError as error:
-                self._log.warning(f"cannot be asked to end with its parent: {error}", run_id=tracked.run_id)
+                self._log.warning(f"cannot be asked to end with its parent: {error}", run_id=scheduled.run_id)
                 if isinstance(error, RequestError) and error.errno == errno.ETIMEDOUT:
                     return  # it finds the request when it reads again, and one is enough
             await asyncio.sleep(_AGAIN_S)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ...journal.unstarted import Ending
     from ...values.spec import RunSpec
     from ..engines.engine import EngineRun
-    from .admission import Keys
+    from .admission import ConcurrencyKeys
 
 
 class ScheduledRun:
@@ -34,7 +34,9 @@ class ScheduledRun:
         "verdict",
     )
 
-    def __init__(self, run_id: str, keys: Keys, *, spec: RunSpec | None = None, managed: bool = True) -> None:
+    def __init__(
+        self, run_id: str, keys: ConcurrencyKeys, *, spec: RunSpec | None = None, managed: bool = True
+    ) -> None:
         self.run_id = run_id
         self.keys = keys
         self.spec = spec  # as long as it waits: with its environment

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...journal import unstarted
 from ...values.errors import HoldfastError, RunExistsError, SessionClosedError
-from ..process.tasks import BackgroundTasks
+from ..process.background_tasks import BackgroundTasks
 from . import queue_rows
 from .admission import Admission, WaitingRun
 from .scheduled_run import ScheduledRun
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..events.event_log import EventLog
     from ..process.log import Log
     from ..store.store import Store
-    from .admission import AdmissionLimits, Keys
+    from .admission import AdmissionLimits, ConcurrencyKeys
     from .run_records import RunRecords
 
 _RETRY_S = 1.0
@@ -70,26 +70,26 @@ class Scheduler:
     # The queue.
 
     def enqueue(
-        self, tracked: ScheduledRun, sequence: int, priority: int, expires_in_s: float | None, limit_s: float
+        self, scheduled: ScheduledRun, sequence: int, priority: int, expires_in_s: float | None, limit_s: float
     ) -> None:
         """A run whose row is committed waits from now on; `limit_s` is what its queue timeout was."""
-        self.runs[tracked.run_id] = tracked
-        self._admission.enqueue(WaitingRun(sequence, tracked.run_id, priority, tracked.keys))
+        self.runs[scheduled.run_id] = scheduled
+        self._admission.enqueue(WaitingRun(sequence, scheduled.run_id, priority, scheduled.keys))
         if expires_in_s is not None:
             loop = asyncio.get_running_loop()
-            tracked.expiry = loop.call_later(
-                max(0.0, expires_in_s), self.end_in_queue, tracked.run_id, unstarted.expired(limit_s)
+            scheduled.expiry = loop.call_later(
+                max(0.0, expires_in_s), self.end_in_queue, scheduled.run_id, unstarted.expired(limit_s)
             )
 
     def end_in_queue(self, run_id: str, ending: Ending) -> bool:
         """End a run that was not started; False when it was, or does not wait."""
-        tracked = self.runs.get(run_id)
-        if tracked is None or tracked.run is not None or tracked.final is not None:
+        scheduled = self.runs.get(run_id)
+        if scheduled is None or scheduled.run is not None or scheduled.final is not None:
             return False
         if self._admission.withdraw(run_id) is not None:
-            self._tasks.begin(self._end_in_queue(tracked, ending))
-        elif tracked.ending is None:
-            tracked.ending = ending  # it is about to be started, or just being ended: whoever has it looks at this
+            self._tasks.begin(self._end_in_queue(scheduled, ending))
+        elif scheduled.ending is None:
+            scheduled.ending = ending  # it is about to be started, or just being ended: whoever has it looks at this
         return True
 
     def open(self) -> None:
@@ -109,71 +109,71 @@ class Scheduler:
     def start_queued(self) -> None:
         """Start whatever may start."""
         while self._is_open and (chosen := self._admission.take_next()) is not None:
-            tracked = self.runs[chosen.run_id]
-            self._tasks.begin(self._start(tracked, chosen))
+            scheduled = self.runs[chosen.run_id]
+            self._tasks.begin(self._start(scheduled, chosen))
 
-    async def _start(self, tracked: ScheduledRun, waiting: WaitingRun) -> None:
-        assert tracked.spec is not None
-        if tracked.ending is not None:
-            await self._end_in_queue(tracked, tracked.ending)
+    async def _start(self, scheduled: ScheduledRun, waiting: WaitingRun) -> None:
+        assert scheduled.spec is not None
+        if scheduled.ending is not None:
+            await self._end_in_queue(scheduled, scheduled.ending)
             return
         if not self._is_open:  # closed since it was chosen: it keeps its place
-            self._admission.vacate(tracked.run_id)
+            self._admission.vacate(scheduled.run_id)
             self._admission.enqueue(waiting)
             return
         try:
-            run = await self._engine.start(tracked.spec)  # awaits nothing: from the look above it is one step
+            run = await self._engine.start(scheduled.spec)  # awaits nothing: from the look above it is one step
         except SessionClosedError:
-            await self._end_in_queue(tracked, unstarted.stopped("session", "its session was closed while it waited"))
+            await self._end_in_queue(scheduled, unstarted.stopped("session", "its session was closed while it waited"))
         except RunExistsError as error:
-            if not self._records.has(tracked.run_id):
-                self._not_started(tracked, waiting, error)  # somebody is just making it
+            if not self._records.has(scheduled.run_id):
+                self._not_started(scheduled, waiting, error)  # somebody is just making it
                 return
             # Somebody else took the id since it was queued: that run is theirs, and this one cannot be told from it.
-            self._log.warning(f"not started: {error}", run_id=tracked.run_id)
-            self._end(tracked, await self._records.report(tracked.run_id))
+            self._log.warning(f"not started: {error}", run_id=scheduled.run_id)
+            self._end(scheduled, await self._records.report(scheduled.run_id))
         except (HoldfastError, OSError) as error:
-            self._not_started(tracked, waiting, error)
+            self._not_started(scheduled, waiting, error)
         except Exception as error:
-            self._not_started(tracked, waiting, error)  # whatever it was, the run does not keep its room
+            self._not_started(scheduled, waiting, error)  # whatever it was, the run does not keep its room
             raise  # a defect: the log says so
         else:
-            await self._started(tracked, run)
+            await self._started(scheduled, run)
 
-    async def _started(self, tracked: ScheduledRun, run: EngineRun) -> None:
-        tracked.forget_expiry()  # not before: one that cannot be started goes on waiting
-        tracked.run, tracked.spec = run, None
-        tracked.begun.set()
-        self._tries.pop(tracked.run_id, None)
-        row = queue_rows.ActiveRow(tracked.run_id, time.time_ns(), tracked.keys.main)
-        self._post(queue_rows.move_to_active(row), tracked.run_id)
-        await self._follow(tracked, run)
+    async def _started(self, scheduled: ScheduledRun, run: EngineRun) -> None:
+        scheduled.forget_expiry()  # not before: one that cannot be started goes on waiting
+        scheduled.run, scheduled.spec = run, None
+        scheduled.begun.set()
+        self._tries.pop(scheduled.run_id, None)
+        row = queue_rows.ActiveRow(scheduled.run_id, time.time_ns(), scheduled.keys.main)
+        self._post(queue_rows.move_to_active(row), scheduled.run_id)
+        await self._follow(scheduled, run)
 
-    def _not_started(self, tracked: ScheduledRun, waiting: WaitingRun, error: Exception) -> None:
+    def _not_started(self, scheduled: ScheduledRun, waiting: WaitingRun, error: Exception) -> None:
         """It stays where it was in the queue and is tried again; in the end it is on record that it cannot be."""
-        tries = self._tries[tracked.run_id] = self._tries.get(tracked.run_id, 0) + 1
-        self._log.warning(f"could not be started ({tries}): {error}", run_id=tracked.run_id)
-        self._admission.vacate(tracked.run_id)  # also when it is ended now: to record that may take long
+        tries = self._tries[scheduled.run_id] = self._tries.get(scheduled.run_id, 0) + 1
+        self._log.warning(f"could not be started ({tries}): {error}", run_id=scheduled.run_id)
+        self._admission.vacate(scheduled.run_id)  # also when it is ended now: to record that may take long
         if tries >= _TRIES:
-            self._tries.pop(tracked.run_id)
+            self._tries.pop(scheduled.run_id)
             code = getattr(error, "errno", None)
-            self._tasks.begin(self._end_in_queue(tracked, unstarted.not_started(code or 5)))
+            self._tasks.begin(self._end_in_queue(scheduled, unstarted.not_started(code or 5)))
             return
-        asyncio.get_running_loop().call_later(_RETRY_S * tries, self._try_again, tracked, waiting)
+        asyncio.get_running_loop().call_later(_RETRY_S * tries, self._try_again, scheduled, waiting)
 
-    def _try_again(self, tracked: ScheduledRun, waiting: WaitingRun) -> None:
-        if tracked.ending is not None:
-            self._tasks.begin(self._end_in_queue(tracked, tracked.ending))
-        elif tracked.final is None:
+    def _try_again(self, scheduled: ScheduledRun, waiting: WaitingRun) -> None:
+        if scheduled.ending is not None:
+            self._tasks.begin(self._end_in_queue(scheduled, scheduled.ending))
+        elif scheduled.final is None:
             self._admission.enqueue(waiting)
             self.start_queued()
 
-    async def _end_in_queue(self, tracked: ScheduledRun, ending: Ending) -> None:
-        tracked.forget_expiry()
-        spec = tracked.spec
+    async def _end_in_queue(self, scheduled: ScheduledRun, ending: Ending) -> None:
+        scheduled.forget_expiry()
+        spec = scheduled.spec
         assert spec is not None
         await self._records.end_unstarted(spec, ending)
-        self._end(tracked, await self._records.report(tracked.run_id))
+        self._end(scheduled, await self._records.report(scheduled.run_id))
 
     # Slots.
 
@@ -187,11 +187,11 @@ class Scheduler:
         """How many runs occupy a slot."""
         return self._admission.running
 
-    def keys(self, run_id: str) -> Keys | None:
+    def keys(self, run_id: str) -> ConcurrencyKeys | None:
         """The keys under which a run occupies a slot; None: it occupies none."""
         return self._admission.keys(run_id)
 
-    def occupy(self, run_id: str, keys: Keys) -> None:
+    def occupy(self, run_id: str, keys: ConcurrencyKeys) -> None:
         """Give a run that was found again a slot under these keys, whatever the limits are."""
         self._admission.vacate(run_id)
         self._admission.occupy(run_id, keys)
@@ -207,113 +207,113 @@ class Scheduler:
 
     # Runs that take place.
 
-    def follow(self, tracked: ScheduledRun, run: EngineRun) -> None:
+    def follow(self, scheduled: ScheduledRun, run: EngineRun) -> None:
         """Go on with a run that was found again; it takes up room when it is one of ours."""
-        tracked.run = run
-        tracked.begun.set()
-        self.runs[tracked.run_id] = tracked
-        if tracked.managed:
-            self._admission.occupy(tracked.run_id, tracked.keys)
-        self._tasks.begin(self._follow(tracked, run))
+        scheduled.run = run
+        scheduled.begun.set()
+        self.runs[scheduled.run_id] = scheduled
+        if scheduled.managed:
+            self._admission.occupy(scheduled.run_id, scheduled.keys)
+        self._tasks.begin(self._follow(scheduled, run))
 
-    async def _follow(self, tracked: ScheduledRun, run: EngineRun) -> None:
+    async def _follow(self, scheduled: ScheduledRun, run: EngineRun) -> None:
         for told in self.on_started:
-            told(tracked)
+            told(scheduled)
         while True:
             try:
-                report = await self._until_settled(tracked, run)
+                report = await self._until_settled(scheduled, run)
                 break
             except (HoldfastError, OSError) as error:
                 # Its record cannot be read, or its guard is stopped or has no room for us. What is on disk counts.
-                self._log.warning(f"it cannot be followed: {error}", run_id=tracked.run_id)
-                report = await self._records.report(tracked.run_id)
+                self._log.warning(f"it cannot be followed: {error}", run_id=scheduled.run_id)
+                report = await self._records.report(scheduled.run_id)
                 if report["state"] in ("settled", None):
                     break
             await asyncio.sleep(_LOOK_AGAIN_S)
-            run = await self._find_again(tracked, run)
-        self._end(tracked, report)
+            run = await self._find_again(scheduled, run)
+        self._end(scheduled, report)
         run.close()
 
-    async def _until_settled(self, tracked: ScheduledRun, run: EngineRun) -> dict[str, Any]:
+    async def _until_settled(self, scheduled: ScheduledRun, run: EngineRun) -> dict[str, Any]:
         """Tell each step as it comes; of a short run they come together, and one report tells them all."""
         await run.started()
         report = run.report
         if run.outcome.started is not None:
-            self._publish("run.started", tracked, report)
+            self._publish("run.started", scheduled, report)
         if report["status"] is None:
             await run.wait()
             report = run.report
-        self._decide(tracked, report)
+        self._decide(scheduled, report)
         return report if report["state"] == "settled" else await run.settled()
 
-    async def _find_again(self, tracked: ScheduledRun, run: EngineRun) -> EngineRun:
+    async def _find_again(self, scheduled: ScheduledRun, run: EngineRun) -> EngineRun:
         try:
-            found = await self._engine.adopt(tracked.run_id)
+            found = await self._engine.adopt(scheduled.run_id)
         except (HoldfastError, OSError):
             return run  # which says again what is wrong
         run.close()
-        tracked.run = found
+        scheduled.run = found
         return found
 
-    def _decide(self, tracked: ScheduledRun, report: dict[str, Any]) -> None:
-        if not tracked.verdict.is_set():
-            tracked.verdict.set()
-            self._publish("run.verdict", tracked, report)
-            self._tell_verdict(tracked)
+    def _decide(self, scheduled: ScheduledRun, report: dict[str, Any]) -> None:
+        if not scheduled.verdict.is_set():
+            scheduled.verdict.set()
+            self._publish("run.verdict", scheduled, report)
+            self._tell_verdict(scheduled)
 
-    def _end(self, tracked: ScheduledRun, report: dict[str, Any]) -> None:
+    def _end(self, scheduled: ScheduledRun, report: dict[str, Any]) -> None:
         """It is over. Those who wait first, then room for the next, then what is written about it, its rows last."""
-        was_decided = tracked.verdict.is_set()
-        tracked.forget_expiry()
-        tracked.end(report)
-        self.runs.pop(tracked.run_id, None)
+        was_decided = scheduled.verdict.is_set()
+        scheduled.forget_expiry()
+        scheduled.end(report)
+        self.runs.pop(scheduled.run_id, None)
         if not was_decided:
-            self._tell_verdict(tracked)  # before there is room: what ends with it must not start in its place
-        self._admission.vacate(tracked.run_id)
+            self._tell_verdict(scheduled)  # before there is room: what ends with it must not start in its place
+        self._admission.vacate(scheduled.run_id)
         self.start_queued()
         if not was_decided:
-            self._publish("run.verdict", tracked, report)
-        self._publish("run.settled", tracked, report)
-        if tracked.managed:
-            self._post(queue_rows.remove(tracked.run_id), tracked.run_id)
+            self._publish("run.verdict", scheduled, report)
+        self._publish("run.settled", scheduled, report)
+        if scheduled.managed:
+            self._post(queue_rows.remove(scheduled.run_id), scheduled.run_id)
             for told in self.on_settled:
-                told(tracked)
+                told(scheduled)
         if self._all_settled is not None and not self.busy:
             self._all_settled.set()
 
     @property
     def busy(self) -> list[ScheduledRun]:
         """The runs of ours that were started and are not settled, in the order of their starts."""
-        found = [tracked for tracked in self.runs.values() if tracked.managed and tracked.run is not None]
-        return sorted(found, key=lambda tracked: tracked.started_ns)
+        found = [scheduled for scheduled in self.runs.values() if scheduled.managed and scheduled.run is not None]
+        return sorted(found, key=lambda scheduled: scheduled.started_ns)
 
     async def wait_idle(self) -> None:
         """Return when none of our runs takes place."""
-        while any(tracked.managed and tracked.run is not None for tracked in self.runs.values()):
+        while any(scheduled.managed and scheduled.run is not None for scheduled in self.runs.values()):
             self._all_settled = asyncio.Event()
             await self._all_settled.wait()
 
     async def stop(self) -> None:
         """Follow nothing any more. The runs go on in their guards."""
         self._is_open = False
-        for tracked in self.runs.values():
-            tracked.forget_expiry()
+        for scheduled in self.runs.values():
+            scheduled.forget_expiry()
         await self._tasks.stop()
 
     # Telling.
 
-    def _tell_verdict(self, tracked: ScheduledRun) -> None:
+    def _tell_verdict(self, scheduled: ScheduledRun) -> None:
         for told in self.on_verdict:
-            told(tracked)
+            told(scheduled)
 
-    def _publish(self, type_: str, tracked: ScheduledRun, report: dict[str, Any]) -> None:
+    def _publish(self, type_: str, scheduled: ScheduledRun, report: dict[str, Any]) -> None:
         """The event log keeps the order of these calls, tells of its own failures, and drops what it has already."""
-        if tracked.managed:
-            self._events.publish(type_, tracked.run_id, {"report": report})
+        if scheduled.managed:
+            self._events.publish(type_, scheduled.run_id, {"report": report})
 
-    def announce_queued(self, tracked: ScheduledRun) -> None:
+    def announce_queued(self, scheduled: ScheduledRun) -> None:
         """Tell that it waits."""
-        self._publish("run.queued", tracked, tracked.report)
+        self._publish("run.queued", scheduled, scheduled.report)
 
     def _post(self, action: Callable[[sqlite3.Connection], None], run_id: str) -> None:
         def done(_: None, error: Exception | None) -> None:

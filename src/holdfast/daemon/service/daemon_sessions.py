@@ -28,9 +28,9 @@ class DaemonSessions:
     async def show(self) -> list[dict[str, Any]]:
         """Every session with runs or a closing mark: `name, queued, live, ended, closed, closed_at, reason`."""
         queued: dict[str, int] = {}
-        for tracked in self._scheduler.runs.values():
-            if tracked.spec is not None and tracked.spec.session is not None:
-                queued[tracked.spec.session] = queued.get(tracked.spec.session, 0) + 1
+        for scheduled in self._scheduler.runs.values():
+            if scheduled.spec is not None and scheduled.spec.session is not None:
+                queued[scheduled.spec.session] = queued.get(scheduled.spec.session, 0) + 1
         found = {session.name: session for session in await self._history.sessions()}
         empty = [SessionState(name, 0, 0, 0, None) for name in queued if name not in found]
         return [
@@ -53,8 +53,8 @@ class DaemonSessions:
         await asyncio.to_thread(sessions.mark_closed, self._state, name, reason)
         ended = self._end_queued(name, reason)
         closing = await asyncio.to_thread(sessions.close, self._state, name, reason=reason, now=now)
-        for tracked in ended:
-            await tracked.begun.wait()
+        for scheduled in ended:
+            await scheduled.begun.wait()
         done = {how: closing.those(how) for how in ("confirmed", "survivors", "unknown")}
         done["confirmed"] += [run.run_id for run in ended if run.run is None and run.run_id not in done["confirmed"]]
         return {"session": name, **done, "problems": [*closing.problems]}

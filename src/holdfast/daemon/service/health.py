@@ -61,9 +61,9 @@ class DaemonHealth:
         """How many runs are `queued`, `starting`, `running`, `stopping`; how many of them are `waiting_for_input`; and
         the bounds `max_runs`, `queue_limit`."""
         found = dict.fromkeys(_STATES, 0)
-        for tracked in self._scheduler.runs.values():
-            if tracked.managed and tracked.state in found:
-                found[tracked.state] += 1
+        for scheduled in self._scheduler.runs.values():
+            if scheduled.managed and scheduled.state in found:
+                found[scheduled.state] += 1
         found["waiting_for_input"] = self._input_watch.count()
         config = self._settings()
         return {**found, "max_runs": config.max_runs, "queue_limit": config.queue_limit}

@@ -27,19 +27,19 @@ _STEP = 20  # runs before others get their turn
 _ASKED = 50  # runs that are looked at for a question
 
 
-class _Watched:
+class _WatchedRun:
     """A run that can wait for input, and what was last seen of it."""
 
-    __slots__ = ("seen", "session", "tracked")
+    __slots__ = ("scheduled", "seen", "session")
 
-    def __init__(self, tracked: ScheduledRun, session: str | None) -> None:
-        self.tracked = tracked
+    def __init__(self, scheduled: ScheduledRun, session: str | None) -> None:
+        self.scheduled = scheduled
         self.session = session
         self.seen: bool | None = False
 
     def look(self) -> bool:
         """Look again; whether it has changed."""
-        before, self.seen = self.seen, _stdin(self.tracked).is_waited_for()
+        before, self.seen = self.seen, _stdin(self.scheduled).is_waited_for()
         return self.seen is not before
 
 
@@ -48,18 +48,18 @@ class InputWatch:
 
     def __init__(self, events: EventLog) -> None:
         self._events = events
-        self._runs: dict[str, _Watched] = {}  # those whose look is longest ago first
+        self._runs: dict[str, _WatchedRun] = {}  # those whose look is longest ago first
         self._asked_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, tracked: ScheduledRun) -> None:
+    def begin(self, scheduled: ScheduledRun) -> None:
         """A run was started, or found again."""
-        if tracked.run is None or not tracked.run.takes_input:
+        if scheduled.run is None or not scheduled.run.takes_input:
             return  # most runs: nothing is read to find that out
-        if not tracked.managed or _stdin(tracked).kind not in ("pty", "pipe"):
+        if not scheduled.managed or _stdin(scheduled).kind not in ("pty", "pipe"):
             return
         try:
-            self._runs[tracked.run_id] = _Watched(tracked, tracked.report["session"])
+            self._runs[scheduled.run_id] = _WatchedRun(scheduled, scheduled.report["session"])
         except HoldfastError:
             return  # as in _stdin
         if self._task is None or self._task.done():
@@ -88,20 +88,20 @@ class InputWatch:
 
     def _look(self, run_id: str) -> None:
         watched = self._runs.pop(run_id, None)
-        if watched is None or watched.tracked.settled.is_set():
+        if watched is None or watched.scheduled.settled.is_set():
             return  # its events have told the rest
         self._runs[run_id] = watched
         if watched.look():
             self._events.tell(WAITING, run_id, watched.session, {"waiting_for_input": watched.seen})
 
     def _forget_ended(self) -> None:
-        for run_id in [run_id for run_id, watched in self._runs.items() if watched.tracked.settled.is_set()]:
+        for run_id in [run_id for run_id, watched in self._runs.items() if watched.scheduled.settled.is_set()]:
             del self._runs[run_id]
 
 
-def _stdin(tracked: ScheduledRun) -> Stdin:
+def _stdin(scheduled: ScheduledRun) -> Stdin:
     """What it reads; of a run whose record cannot be read nobody knows. Whoever follows that run says so."""
     try:
-        return NO_STDIN if tracked.run is None else tracked.run.input
+        return NO_STDIN if scheduled.run is None else scheduled.run.input
     except HoldfastError:
         return NO_STDIN

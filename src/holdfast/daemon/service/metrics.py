@@ -26,12 +26,12 @@ _BOUNDS = ("max_runs", "queue_limit")
 def metrics(health: DaemonHealth, events: EventLog, deliveries: Deliveries) -> bytes:
     """All metrics as text, as they are now. Reads memory only: nothing here waits."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Numbers(health, events, deliveries))
+    registry.register(_DaemonCollector(health, events, deliveries))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 
-class _Numbers:
+class _DaemonCollector:
     """A collector that reads the daemon's counters when Prometheus asks."""
 
     def __init__(self, health: DaemonHealth, events: EventLog, deliveries: Deliveries) -> None:
@@ -52,7 +52,7 @@ class _Numbers:
         return iter(())
 
     def _of_runs(self) -> Iterator[Metric]:
-        counts, tally = self._health.counts(), self._events.tally
+        counts, tally = self._health.counts(), self._events.verdict_counts
         live = GaugeMetricFamily("holdfast_runs", "Runs that are not settled, by state.", labels=["state"])
         for state in _STATES:
             live.add_metric([state], counts.get(state, 0))

@@ -38,10 +38,10 @@ class RunFinder:
 
     async def report(self, run_id: str) -> dict[str, Any]:
         """The report of any run: queued, live or over. RunNotFoundError; JournalError: its journal cannot be read."""
-        tracked = self._scheduler.runs.get(run_id)
+        scheduled = self._scheduler.runs.get(run_id)
         # A run that ends in the queue is over as soon as its record is on disk, because other processes see that too.
-        if tracked is not None and not (tracked.is_queued and self._state.has(run_id)):
-            return tracked.report
+        if scheduled is not None and not (scheduled.is_queued and self._state.has(run_id)):
+            return scheduled.report
         if run_id in self._recent and self._state.has(run_id):
             return self._recent[run_id]
         return await self._history.report(run_id)
@@ -61,9 +61,9 @@ class RunFinder:
         """A summary of each queued run, for a list of runs."""
         runs = self._scheduler.runs.values()
         return [
-            RunSummary(tracked.run_id, _queued_ns(tracked), tracked.report, None, 0, 0, final=False)
-            for tracked in runs
-            if tracked.is_queued
+            RunSummary(scheduled.run_id, _queued_ns(scheduled), scheduled.report, None, 0, 0, final=False)
+            for scheduled in runs
+            if scheduled.is_queued
         ]
 
     async def find(self, run_id: str) -> ScheduledRun | None:
@@ -71,9 +71,9 @@ class RunFinder:
 
         A live run that another process started is adopted first.
         """
-        tracked = self._scheduler.runs.get(run_id)
-        if tracked is not None or run_id in self._recent:
-            return tracked
+        scheduled = self._scheduler.runs.get(run_id)
+        if scheduled is not None or run_id in self._recent:
+            return scheduled
         if run_id not in self._adopting:
             if (await self._history.report(run_id))["state"] in ("settled", None):
                 return None
@@ -83,24 +83,24 @@ class RunFinder:
         ours = self._scheduler.keys(run_id)
         return await self.adopt(ScheduledRun(run_id, ours or keys_of(None, None, None), managed=ours is not None))
 
-    async def adopt(self, tracked: ScheduledRun) -> ScheduledRun:
+    async def adopt(self, scheduled: ScheduledRun) -> ScheduledRun:
         """Follow a run that was started before; concurrent callers share one adoption. Fails as Engine.adopt."""
-        run_id = tracked.run_id
+        run_id = scheduled.run_id
         if run_id in self._scheduler.runs:
             return self._scheduler.runs[run_id]
         if run_id not in self._adopting:
-            self._adopting[run_id] = asyncio.ensure_future(self._adopt(tracked))
+            self._adopting[run_id] = asyncio.ensure_future(self._adopt(scheduled))
             self._adopting[run_id].add_done_callback(lambda _: self._adopting.pop(run_id, None))
         return await asyncio.shield(self._adopting[run_id])
 
-    async def _adopt(self, tracked: ScheduledRun) -> ScheduledRun:
-        self._scheduler.follow(tracked, await self._engine.adopt(tracked.run_id))
-        return tracked
+    async def _adopt(self, scheduled: ScheduledRun) -> ScheduledRun:
+        self._scheduler.follow(scheduled, await self._engine.adopt(scheduled.run_id))
+        return scheduled
 
-    def remember(self, tracked: ScheduledRun) -> None:
+    def remember(self, scheduled: ScheduledRun) -> None:
         """Keep the report of a run that has just settled."""
-        assert tracked.final is not None
-        self._recent[tracked.run_id] = tracked.final
+        assert scheduled.final is not None
+        self._recent[scheduled.run_id] = scheduled.final
         if len(self._recent) > _RECENT:
             del self._recent[next(iter(self._recent))]
         self._history.refresh_soon()
@@ -110,6 +110,6 @@ class RunFinder:
         self._recent.pop(run_id, None)
 
 
-def _queued_ns(tracked: ScheduledRun) -> int:
-    queued_at = None if tracked.spec is None else tracked.spec.queued_at
+def _queued_ns(scheduled: ScheduledRun) -> int:
+    queued_at = None if scheduled.spec is None else scheduled.spec.queued_at
     return 0 if queued_at is None else round(datetime.fromisoformat(queued_at).timestamp() * 1e6) * 1000

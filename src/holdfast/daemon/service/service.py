@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...doctor.finding import Diagnosis, PlannedRepair, RepairResult
     from ...state.index.summary import Filters
     from ..engines.engine import EngineRun
-    from ..events.event import Interest
+    from ..events.event import EventFilter
     from ..events.event_log import EventLog
     from ..events.subscription import Subscription
     from ..queue.intake import Intake
@@ -119,8 +119,8 @@ class Service:
 
     def queued_spec(self, run_id: str) -> Report:
         """The public spec of a queued run; empty when it is not queued any more."""
-        tracked = self._scheduler.runs.get(run_id)
-        return {} if tracked is None or tracked.spec is None else public_spec(tracked.spec)
+        scheduled = self._scheduler.runs.get(run_id)
+        return {} if scheduled is None or scheduled.spec is None else public_spec(scheduled.spec)
 
     def journal(self, run_id: str) -> int:
         """A new descriptor of the run's journal, which the caller closes. -1: the run is queued. RunNotFoundError."""
@@ -136,85 +136,85 @@ class Service:
         self, run_id: str, *, until: Literal["verdict", "settled"] = "verdict", timeout_s: float = 30.0
     ) -> Report:
         """The report when that is reached, when the time is up, or when the daemon stops. Fails as `report`."""
-        tracked = await self._finder.find(run_id)
-        if tracked is None:
+        scheduled = await self._finder.find(run_id)
+        if scheduled is None:
             return await self.report(run_id)
-        reached = tracked.settled if until == "settled" else tracked.verdict
+        reached = scheduled.settled if until == "settled" else scheduled.verdict
         if not reached.is_set():
             await self._waits.wait(reached.wait(), timeout_s)
-        return tracked.report
+        return scheduled.report
 
     async def output_wait(self, run_id: str, position: int) -> bool:
         """Return when there may be more in the journal beyond `position` (JournalReader.position), or it is settled.
 
         False: there is no more to come, now or ever. Read once more after that.
         """
-        tracked = await self._finder.find(run_id)
-        if tracked is None or self._waits.ended:
+        scheduled = await self._finder.find(run_id)
+        if scheduled is None or self._waits.ended:
             return False
-        if tracked.run is None:
-            await self._waits.wait(tracked.begun.wait())
+        if scheduled.run is None:
+            await self._waits.wait(scheduled.begun.wait())
             return not self._waits.ended
-        await self._waits.wait(tracked.run.more_output(position))
-        return not tracked.settled.is_set() and not self._waits.ended
+        await self._waits.wait(scheduled.run.more_output(position))
+        return not scheduled.settled.is_set() and not self._waits.ended
 
     async def pause(self, seconds: float) -> bool:
         """Wait for so long; False as soon as the daemon stops."""
         return await self._waits.pause(seconds)
 
-    def subscribe(self, after: int | None, interest: Interest) -> Subscription:
+    def subscribe(self, after: int | None, event_filter: EventFilter) -> Subscription:
         """The events after this id, or from now on; the caller closes it. StateError: the daemon is stopping."""
-        return self._events.subscribe(after, interest)
+        return self._events.subscribe(after, event_filter)
 
     # Requests to a run.
 
     async def cancel(self, run_id: str, *, reason: str = "", now: bool = False, cause: str = "user") -> Report:
         """Ask a run to end; the report after the stop is on record. A run that is over stays so. Fails as `report`."""
-        tracked = await self._finder.find(run_id)
-        if tracked is None:
+        scheduled = await self._finder.find(run_id)
+        if scheduled is None:
             return await self.report(run_id)
         if self._scheduler.end_in_queue(run_id, unstarted.stopped(cause, reason)):
-            await tracked.begun.wait()
-        if tracked.run is not None:  # also one that was started in this very moment
-            await tracked.run.cancel(reason, cause=cause, now=now)
-        return tracked.report
+            await scheduled.begun.wait()
+        if scheduled.run is not None:  # also one that was started in this very moment
+            await scheduled.run.cancel(reason, cause=cause, now=now)
+        return scheduled.report
 
     async def send_input(self, run_id: str, data: bytes, *, eof: bool = False) -> Report:
         """Write to the command's stdin, then close it if `eof`. RequestError: stdin is closed, or the run is queued."""
-        tracked, run = await self._live(run_id)
+        scheduled, run = await self._live(run_id)
         if not await run.write_stdin(data):  # also when data is empty: the answer says whether there is a stdin
             raise RequestError("the command's stdin is closed", errno=errno.EPIPE, run_id=run_id)
         if eof:
             await run.close_stdin()
-        return tracked.report
+        return scheduled.report
 
     async def extend(self, run_id: str, seconds: float) -> Report:
         """Move the deadline. RequestError: there is none, it is over the ceiling or passed, or the run is queued."""
-        tracked, run = await self._live(run_id)
+        scheduled, run = await self._live(run_id)
         await run.extend(seconds)
-        return tracked.report
+        return scheduled.report
 
     async def signal(self, run_id: str, signal: str | int, *, tree: bool = False) -> Report:
         """Send one signal. RequestError: the run is over or queued. SpecError: there is no such signal."""
-        tracked, run = await self._live(run_id)
+        scheduled, run = await self._live(run_id)
         await run.signal(signal, tree=tree)
-        return tracked.report
+        return scheduled.report
 
     async def resize(self, run_id: str, rows: int, columns: int) -> Report:
         """Tell the run's terminal its size. RequestError: it has none."""
-        tracked, run = await self._live(run_id)
+        scheduled, run = await self._live(run_id)
         await run.resize(rows, columns)
-        return tracked.report
+        return scheduled.report
 
     async def _live(self, run_id: str) -> tuple[ScheduledRun, EngineRun]:
-        tracked = await self._finder.find(run_id)
-        if tracked is None:
+        scheduled = await self._finder.find(run_id)
+        if scheduled is None:
             raise RequestError("the run is over: it takes no more requests", errno=errno.ESRCH, run_id=run_id)
-        if tracked.run is None:
+        if scheduled.run is None:
             raise RequestError(
                 "the run has not started", errno=errno.EAGAIN, run_id=run_id, remedy="wait for its start"
             )
-        return tracked, tracked.run
+        return scheduled, scheduled.run
 
     # Sessions.
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _AGAIN_S = 0.4  # who asks sooner gets the last look
 
 
-class _Follower(JournalReader):
+class _OutputCounter(JournalReader):
     """Counts output, remembers none of it but where the last piece is."""
 
     last = 0
@@ -48,7 +48,7 @@ class _Follower(JournalReader):
         self._fd = fd
 
 
-class _Seen(NamedTuple):
+class _PreviousSample(NamedTuple):
     at: float
     cpu_s: float | None
     output_bytes: int
@@ -60,8 +60,8 @@ class UsageSampler:
     def __init__(self, state: StateDirectory) -> None:
         self._state = state
         self._lock = threading.Lock()
-        self._followers: dict[str, _Follower] = {}
-        self._seen: dict[str, _Seen] = {}
+        self._followers: dict[str, _OutputCounter] = {}
+        self._seen: dict[str, _PreviousSample] = {}
         self._activity: dict[str, int] = {}
         self._last: tuple[float, list[dict[str, Any]]] | None = None
 
@@ -91,13 +91,13 @@ class UsageSampler:
                 found.append(entry)
         return found
 
-    def _follow(self, run_id: str) -> _Follower | None:
+    def _follow(self, run_id: str) -> _OutputCounter | None:
         try:
             fd = run_directory.open_journal(self._state.run_path(run_id))
         except FileNotFoundError:
             return None
         try:
-            follower = self._followers.setdefault(run_id, _Follower(fd, run_id=run_id))
+            follower = self._followers.setdefault(run_id, _OutputCounter(fd, run_id=run_id))
             follower.move_to(fd)
             follower.scan()
             self._activity[run_id] = follower.activity_ns()
@@ -108,7 +108,7 @@ class UsageSampler:
     def _entry(
         self,
         run_id: str,
-        follower: _Follower,
+        follower: _OutputCounter,
         processes: Mapping[int, SampledProcess],
         children: Mapping[int, list[int]],
         now: float,
@@ -119,7 +119,7 @@ class UsageSampler:
         output = follower.stdout_bytes + follower.stderr_bytes
         cpu_s = _tree_cpu(guard_pid, processes, tree)
         before = self._seen.get(run_id)
-        self._seen[run_id] = _Seen(now, cpu_s, output)
+        self._seen[run_id] = _PreviousSample(now, cpu_s, output)
         passed = 0.0 if before is None else now - before.at
         is_over = outcome.state == "settled"
         return {
@@ -134,7 +134,7 @@ class UsageSampler:
             **self._limits(run_id, follower, outcome.started),
         }
 
-    def _limits(self, run_id: str, follower: _Follower, started: Any) -> dict[str, Any]:
+    def _limits(self, run_id: str, follower: _OutputCounter, started: Any) -> dict[str, Any]:
         spec, header = follower.spec or {}, follower.header or {}
         begun = None if started is None else started.at_ns
         anchor = header.get("wall_ns", 0) - header.get("boottime_ns", 0)

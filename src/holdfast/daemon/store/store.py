@@ -37,13 +37,13 @@ _MOST_AT_ONCE = 500
 _CLOSE_S = 30.0
 
 
-class _Job(NamedTuple):
+class _StoreRequest(NamedTuple):
     action: Callable[[sqlite3.Connection], Any]
     done: Callable[[Any, Exception | None], None]  # called on the loop
     loop: asyncio.AbstractEventLoop
 
 
-_Answer = tuple[_Job, Any, Exception | None]
+_StoreAnswer = tuple[_StoreRequest, Any, Exception | None]
 
 
 class Store:
@@ -53,8 +53,8 @@ class Store:
         """As `open`, but fails with sqlite3.Error when the file is none."""
         self.path = path
         self.warnings: list[str] = []  # what had to be done about a file that was damaged
-        self._writer = _Worker(_connect(path), path, _do_together, "holdfast store writer")
-        self._reader = _Worker(_connect(path), path, _do_each, "holdfast store reader")
+        self._writer = _StoreThread(_connect(path), path, _do_together, "holdfast store writer")
+        self._reader = _StoreThread(_connect(path), path, _do_each, "holdfast store reader")
 
     @classmethod
     def open(cls, path: str) -> Store:
@@ -94,7 +94,7 @@ class Store:
         self._writer.close()
 
 
-def _future_of(worker: _Worker, action: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
+def _future_of(worker: _StoreThread, action: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     def done(answer: T, error: Exception | None) -> None:
@@ -114,21 +114,21 @@ def statements(name: str) -> dict[str, str]:
     return sql_files.load_named(os.path.join(_SQL, f"{name}.sql"))
 
 
-class _Worker:
+class _StoreThread:
     """A thread with a connection; what is handed over is done in order."""
 
     def __init__(
         self,
         connection: sqlite3.Connection,
         path: str,
-        work: Callable[[sqlite3.Connection, str, list[_Job]], None],
+        work: Callable[[sqlite3.Connection, str, list[_StoreRequest]], None],
         name: str,
     ) -> None:
         self._connection = connection
         self._path = path
         self._work = work
-        self._gathered: list[_Job] = []  # in this turn of the loop
-        self._jobs: SimpleQueue[list[_Job] | None] = SimpleQueue()
+        self._gathered: list[_StoreRequest] = []  # in this turn of the loop
+        self._jobs: SimpleQueue[list[_StoreRequest] | None] = SimpleQueue()
         self._is_closed = False
         # A daemon thread: an interpreter that ends for another reason is not held up by an idle file.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -144,7 +144,7 @@ class _Worker:
         else:
             if not self._gathered:
                 loop.call_soon(self._pass_on)
-            self._gathered.append(_Job(action, done, loop))
+            self._gathered.append(_StoreRequest(action, done, loop))
             if len(self._gathered) == _MOST_AT_ONCE:
                 self._pass_on()
 
@@ -172,17 +172,17 @@ class _Worker:
         self._connection.close()
 
 
-def _do_together(connection: sqlite3.Connection, path: str, jobs: list[_Job]) -> None:
+def _do_together(connection: sqlite3.Connection, path: str, jobs: list[_StoreRequest]) -> None:
     """All of them in one transaction; nobody is told anything before it is committed."""
     try:
         with database.writing(connection):
-            answers: list[_Answer] = [(job, job.action(connection), None) for job in jobs]
+            answers: list[_StoreAnswer] = [(job, job.action(connection), None) for job in jobs]
     except Exception as error:  # noqa: BLE001 - whatever it is: it is found out below whose it was
         answers = [(jobs[0], None, error)] if len(jobs) == 1 else _do_apart(connection, jobs)
     _tell(answers, path)
 
 
-def _do_apart(connection: sqlite3.Connection, jobs: list[_Job]) -> list[_Answer]:
+def _do_apart(connection: sqlite3.Connection, jobs: list[_StoreRequest]) -> list[_StoreAnswer]:
     """The same, so that those fail that have to, and no other."""
     try:
         with database.writing(connection):
@@ -191,7 +191,7 @@ def _do_apart(connection: sqlite3.Connection, jobs: list[_Job]) -> list[_Answer]
         return [(job, None, error) for job in jobs]
 
 
-def _savepoint(connection: sqlite3.Connection, job: _Job) -> tuple[Any, Exception | None]:
+def _savepoint(connection: sqlite3.Connection, job: _StoreRequest) -> tuple[Any, Exception | None]:
     connection.execute("SAVEPOINT one")
     try:
         answer = job.action(connection)
@@ -205,16 +205,16 @@ def _savepoint(connection: sqlite3.Connection, job: _Job) -> tuple[Any, Exceptio
     return answer, None
 
 
-def _do_each(connection: sqlite3.Connection, path: str, jobs: list[_Job]) -> None:
+def _do_each(connection: sqlite3.Connection, path: str, jobs: list[_StoreRequest]) -> None:
     for job in jobs:
         try:
-            answer: _Answer = (job, job.action(connection), None)
+            answer: _StoreAnswer = (job, job.action(connection), None)
         except Exception as error:  # noqa: BLE001 - as above
             answer = (job, None, error)
         _tell([answer], path)
 
 
-def _tell(answers: list[_Answer], path: str) -> None:
+def _tell(answers: list[_StoreAnswer], path: str) -> None:
     """Give the answers to those who wait; in one go, because each time wakes the event loop."""
     loop = answers[0][0].loop
 

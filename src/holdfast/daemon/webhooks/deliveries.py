@@ -65,7 +65,7 @@ class WallClock:
             pass
 
 
-class _Due(NamedTuple):
+class _DueDelivery(NamedTuple):
     run_id: str
     url: str
     tries: int
@@ -97,7 +97,7 @@ class Deliveries:
         self._report_of: Callable[[str], Awaitable[Mapping[str, Any]]] | None = None
         self._owes = False  # there may be verdicts that the outbox does not know
         self._pruned_at = 0.0
-        events.ride("run.verdict", self)
+        events.add_hook("run.verdict", self)
 
     # With the run.
 
@@ -198,8 +198,8 @@ class Deliveries:
         now_ms = int(self._clock.time() * 1000)
         values = {"now_ms": now_ms, "of_each": _OF_EACH_ORIGIN, "limit": _AT_ONCE}
 
-        def read(connection: sqlite3.Connection) -> tuple[list[_Due], int, int | None]:
-            due = [_Due(*row) for row in connection.execute(_SQL["due"], values)]
+        def read(connection: sqlite3.Connection) -> tuple[list[_DueDelivery], int, int | None]:
+            due = [_DueDelivery(*row) for row in connection.execute(_SQL["due"], values)]
             return due, *connection.execute(_SQL["outlook"], values).fetchone()
 
         due, self.pending, next_ms = await self._store.read(read)
@@ -208,7 +208,7 @@ class Deliveries:
                 self._under_way[one.run_id] = asyncio.create_task(self._try(one), name=f"delivery of {one.run_id}")
         return None if next_ms is None else max(0.0, (next_ms - now_ms) / 1000)
 
-    async def _try(self, due: _Due) -> None:
+    async def _try(self, due: _DueDelivery) -> None:
         try:
             error = await self._post(due)
             self.tries += 1
@@ -228,7 +228,7 @@ class Deliveries:
             del self._under_way[due.run_id]
             self._changed.set()
 
-    async def _post(self, due: _Due) -> str | None:
+    async def _post(self, due: _DueDelivery) -> str | None:
         if self._secret is None:
             self._secret = signing.load_secret(self._secret_path)
         name, timestamp = delivery_id(due.run_id), int(self._clock.time())

@@ -13,7 +13,7 @@ import pytest
 from starlette.requests import Request
 
 from holdfast.client.sse import EventParser
-from holdfast.daemon.events.event import Interest
+from holdfast.daemon.events.event import EventFilter
 from holdfast.daemon.events.event_log import EventLog, EventLogBounds
 from holdfast.daemon.http.routes import events
 from holdfast.daemon.store.store import Store
@@ -238,14 +238,14 @@ async def test_head_is_answered_without_a_stream(tmp_path: Path) -> None:
         await writer.wait_closed()
 
 
-def ask(query: str, **headers: str) -> tuple[int | None, Interest]:
+def ask(query: str, **headers: str) -> tuple[int | None, EventFilter]:
     given = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     return events.read_query(Request({"type": "http", "query_string": query.encode(), "headers": given}))
 
 
 def test_what_can_be_asked_for() -> None:
-    assert ask("") == (None, Interest())
-    assert ask("after=7&session=s&output=1&late=true") == (7, Interest(session="s", output=True, late=True))
+    assert ask("") == (None, EventFilter())
+    assert ask("after=7&session=s&output=1&late=true") == (7, EventFilter(session="s", output=True, late=True))
     assert ask("after=7", last_event_id="9")[0] == 9
     assert ask("after=7", last_event_id="")[0] == 7
 

@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 
 from ....values.errors import SpecError
 from ....web.scope import ABORT
-from ...events.event import TYPES, Interest
+from ...events.event import TYPES, EventFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,15 +43,15 @@ def routes(service: Service) -> list[BaseRoute]:
     """The route of the event stream."""
 
     async def events(request: Request) -> Response:
-        after, interest = read_query(request)
+        after, event_filter = read_query(request)
         if request.method == "HEAD":
             return Response(headers=EventStream.HEADERS, media_type=EventStream.media_type)
-        return EventStream(service.subscribe(after, interest))
+        return EventStream(service.subscribe(after, event_filter))
 
     return [Route("/v1/events", events, methods=["GET"])]
 
 
-def read_query(request: Request) -> tuple[int | None, Interest]:
+def read_query(request: Request) -> tuple[int | None, EventFilter]:
     """The event to start after, and the filter. SpecError names the wrong parameter."""
     query = request.query_params
     for name in query:
@@ -60,7 +60,7 @@ def read_query(request: Request) -> tuple[int | None, Interest]:
     run_ids, types = _several("run_id", query.getlist("run_id")), _several("types", query.getlist("types"))
     if unknown := sorted((types or frozenset()) - set(TYPES)):
         raise SpecError(f"there is no event {unknown[0]!r}", field="types", remedy=f"these are: {', '.join(TYPES)}")
-    interest = Interest(
+    event_filter = EventFilter(
         run_ids=run_ids,
         session=query.get("session"),
         types=types,
@@ -69,8 +69,8 @@ def read_query(request: Request) -> tuple[int | None, Interest]:
     )
     # A browser that reconnects sends the header and its first URL: the header is newer.
     if header := request.headers.get("last-event-id"):
-        return _number("Last-Event-ID", header), interest
-    return _number("after", query.get("after")), interest
+        return _number("Last-Event-ID", header), event_filter
+    return _number("after", query.get("after")), event_filter
 
 
 def _several(name: str, given: Iterable[str]) -> frozenset[str] | None:
