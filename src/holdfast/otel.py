@@ -74,8 +74,7 @@ async def start(
     except BaseException as error:
         _end_with_error(span, error)
         raise
-    # In the supervisor's task group, which outlives the caller's scope and ends with the supervisor.
-    run._group.start_soon(_watch, run, span, name=f"holdfast span {run.run_id}")  # noqa: SLF001
+    run.start_task(_watch, run, span, name=f"holdfast span {run.run_id}")
     return run
 
 

@@ -15,7 +15,7 @@ from holdfast import Supervisor
 from holdfast.guard import pool
 from holdfast.guard.inherited_state import fingerprint
 from holdfast.guard.pool import GuardPool
-from holdfast.runs import supervisor as supervisor_module
+from holdfast.runs import idle_guards
 from holdfast.runs.poller import Poller
 from holdfast.values.identity import read_identity
 
@@ -51,7 +51,7 @@ async def until_exited(*pids: int) -> None:
 async def test_guards_that_nobody_needs_go_and_a_few_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice: the second time they are looked after again."""
     monkeypatch.setattr(pool, "KEPT", 2)
-    monkeypatch.setattr(supervisor_module, "SPARE_S", 0.01)
+    monkeypatch.setattr(idle_guards, "SPARE_S", 0.01)
     async with Supervisor() as supervisor:
         for _ in range(2):
             guards = await many_at_once(supervisor, 5)
@@ -82,7 +82,7 @@ async def test_guards_that_are_needed_again_and_again_stay() -> None:
 async def test_leaving_ends_those_that_are_just_going(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of them is stopped, so it is still going when the supervisor is left: it gets a bound, and then SIGKILL."""
     monkeypatch.setattr(pool, "_GOES_WITHIN_S", 0.2)
-    monkeypatch.setattr(supervisor_module, "SPARE_S", 0.01)
+    monkeypatch.setattr(idle_guards, "SPARE_S", 0.01)
     async with Supervisor() as supervisor:
         guards = await many_at_once(supervisor, 4)
         os.kill(guards[0], signal.SIGSTOP)
@@ -106,7 +106,7 @@ async def test_without_a_watch_they_are_ended_all_the_same(monkeypatch: pytest.M
     watch_really = Poller.watch
     monkeypatch.setattr(Poller, "watch", watch)
     monkeypatch.setattr(pool, "KEPT", 1)
-    monkeypatch.setattr(supervisor_module, "SPARE_S", 0.01)
+    monkeypatch.setattr(idle_guards, "SPARE_S", 0.01)
     async with Supervisor() as supervisor:
         guards = await many_at_once(supervisor, 3)
         await until_exited(*guards[:-1])

@@ -19,8 +19,7 @@ import holdfast
 from holdfast import Supervisor
 from holdfast.guard import conversation
 from holdfast.guard.binary import guard_path
-from holdfast.runs import run as run_module
-from holdfast.runs import supervisor
+from holdfast.runs import supervisor, watched_run
 
 from ..support.leftovers import open_descriptors
 from ..support.processes import is_gone, wait_exited
@@ -528,7 +527,7 @@ async def test_a_state_directory_is_a_path() -> None:
 async def test_a_stopped_guard_that_is_asked_is_not_waited_for(
     child: Children, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_module, "ANSWER_S", 0.05)
+    monkeypatch.setattr(watched_run, "ANSWER_S", 0.05)
     async with Supervisor() as supervisor:
         run = await supervisor.start(child("ignores_term"), grace=0, timeout=600)
         await until_ready(run)

@@ -30,7 +30,7 @@ from ..guard.descriptors import set_window_size
 from ..journal.facts import CAUSES
 from ..journal.reader import JournalReader
 from ..values.durations import parse_duration
-from ..values.errors import JournalDamagedError, RequestError, SpecError
+from ..values.errors import HoldfastError, JournalDamagedError, RequestError, SpecError
 from ..values.fast_imports import TYPE_CHECKING, signal
 
 if TYPE_CHECKING:
@@ -356,6 +356,12 @@ class LiveRun:
         if self.journal >= 0:
             fd, self.journal = self.journal, -1
             os.close(fd)
+
+    def check_open(self) -> None:
+        """HoldfastError when the journal was closed, so that its output cannot be read any more."""
+        if self.journal < 0:
+            message, remedy = "the run was closed", "ask for its output before close()"
+            raise HoldfastError(message, run_id=self.spec.run_id, remedy=remedy)
 
     def __del__(self) -> None:
         if hasattr(self, "journal"):

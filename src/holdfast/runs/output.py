@@ -11,20 +11,19 @@ from .live import CHUNKS_BYTES
 
 if TYPE_CHECKING:
     from ..journal.reader import Chunk
-    from .live import LiveRun
-    from .run import Run
+    from .watched_run import WatchedRun
 
 
 class RunOutput:
     """The chunks of one run in the order they were recorded: an asynchronous iterator with nothing to close."""
 
-    __slots__ = ("_late", "_live", "_reader", "_ready", "_run")
+    __slots__ = ("_late", "_live", "_reader", "_ready", "_watched")
 
-    def __init__(self, run: Run, live: LiveRun, *, late: bool) -> None:
-        self._run = run
-        self._live = live
+    def __init__(self, watched: WatchedRun, *, late: bool) -> None:
+        self._watched = watched
+        self._live = live = watched.live
         self._late = late
-        self._reader = JournalReader(live.journal, trusted=live.trusted, run_id=run.run_id)
+        self._reader = JournalReader(live.journal, trusted=live.trusted, run_id=live.spec.run_id)
         self._ready: list[Chunk] = []  # the next one last
 
     def __aiter__(self) -> RunOutput:
@@ -47,13 +46,13 @@ class RunOutput:
                 return False
             live.arm_output(self._reader.position, release=live.windowed)
             if not self._take():  # once more after arming: it may be there already
-                await self._run._changed()  # noqa: SLF001 - Output is the other half of Run
+                await self._watched.changed()
         elif live.windowed and not ended:
             live.arm_output(self._reader.position, release=True)
         return True
 
     def _take(self) -> bool:
-        self._run._check_open()  # noqa: SLF001
+        self._live.check_open()
         chunks = self._reader.read(CHUNKS_BYTES)
         self._ready = [chunk for chunk in reversed(chunks) if self._late or not chunk.late]
         return bool(chunks)

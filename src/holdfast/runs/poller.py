@@ -30,7 +30,7 @@ class Poller:
         except OSError as error:
             raise ResourceError.from_os_error(error, doing="open an epoll set") from None
         self._handlers: dict[int, Callable[[], None]] = {}
-        self._scope = anyio.CancelScope(shield=True)  # only `stop` ends the pump, whoever else is cancelled
+        self._scope = anyio.CancelScope(shield=True)  # only `stop` ends the poller, whoever else is cancelled
         self._done = anyio.Event()
         self._idle: anyio.Event | None = None
 
@@ -68,7 +68,7 @@ class Poller:
         return self.is_idle
 
     async def run(self) -> None:
-        """Pump until `stop`."""
+        """Wait and call handlers until `stop`."""
         try:
             with self._scope:
                 if anyio.get_cancelled_exc_class().__module__.startswith("asyncio"):
@@ -105,7 +105,7 @@ class Poller:
                 handler()
 
     async def stop(self) -> None:
-        """End the pump and close the set."""
+        """End the waiting and close the set."""
         self._scope.cancel()
         await self._done.wait()
         self._epoll.close()

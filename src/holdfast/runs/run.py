@@ -1,9 +1,4 @@
-"""One run of a supervisor: what is known of it, waiting for it, asking it. Made by `Supervisor.start` only.
-
-The pump calls `_on_control` when the guard has said something; that changes the run's state and announces it. Whoever
-waits for a run waits for its next change and looks again, with nothing awaited between the look and the wait, so no
-change is missed; and because waiting is all they do, cancelling them leaves the run as it is.
-"""
+"""One run of a supervisor: what is known of it, waiting for it, asking it. Made by `Supervisor` only."""
 
 from __future__ import annotations
 
@@ -13,25 +8,23 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.lowlevel import checkpoint
 
-from ..guard.conversation import ANSWER_S, extension_refused
+from ..guard.conversation import extension_refused
 from ..proc.input_wait import Stdin
-from ..values.errors import HoldfastError, RequestError, ResourceError, SpecError
+from ..values.errors import HoldfastError, RequestError, SpecError
 from ..values.signals import parse_signal
 from .live import CHUNKS_BYTES
 from .output import RunOutput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from typing import Any
-
-    from anyio.abc import TaskGroup
 
     from ..journal.facts import Fact
     from ..outcome import Outcome
     from ..values.fields import Duration
     from .live import LiveRun
-    from .poller import Poller
     from .result import Result
+    from .watched_run import WatchedRun
 
 _END_OF_FILE = b"\x04"
 
@@ -39,31 +32,15 @@ _END_OF_FILE = b"\x04"
 class Run:
     """A run, live or over. What is known stays known after the supervisor was left."""
 
-    __slots__ = (
-        "__weakref__",
-        "_change",
-        "_error",
-        "_forget",
-        "_group",
-        "_is_streamed",
-        "_live",
-        "_pump",
-        "_writing",
-        "ends_with_us",
-        "run_id",
-    )
+    __slots__ = ("__weakref__", "_is_streamed", "_live", "_watched", "_writing", "ends_with_us", "run_id")
 
-    def __init__(self, live: LiveRun, pump: Poller, group: TaskGroup, forget: Callable[[Run], None]) -> None:
-        self.run_id = live.spec.run_id
-        self._live = live
-        self._pump = pump
-        self._group = group
-        self._forget = forget
-        self._error: Exception | None = None
-        self._change: anyio.Event | None = None
+    def __init__(self, watched: WatchedRun) -> None:
+        self.run_id = watched.live.spec.run_id
+        self._watched = watched
+        self._live = watched.live
         self._writing: anyio.Lock | None = None
         self._is_streamed = False
-        self.ends_with_us = live.spec.lifetime == "owner"
+        self.ends_with_us = self._live.spec.lifetime == "owner"
 
     def __repr__(self) -> str:
         outcome = self._live.outcome
@@ -141,7 +118,7 @@ class Run:
         if self._live.outcome.status is not None:
             await checkpoint()
         while self._live.outcome.status is None and not self._live.ended:
-            await self._changed()
+            await self._watched.changed()
         return self._live.outcome
 
     async def settled(self) -> dict[str, Any]:
@@ -152,7 +129,7 @@ class Run:
     async def result(self) -> Result:
         """Outcome, output and report, when all is over. JournalError: it cannot be read."""
         await self._until_settled()
-        self._check_open()
+        self._live.check_open()
         reader = self._live.reader
         if not self._live.windowed and reader.stdout_bytes + reader.stderr_bytes > CHUNKS_BYTES:
             return await anyio.to_thread.run_sync(self._live.result)  # copying a gigabyte takes a second
@@ -162,7 +139,7 @@ class Run:
         """Return when the command was started, or never will be. JournalError: it cannot be read."""
         await checkpoint()
         while self._live.outcome.started is None and self._live.outcome.status is None and not self._live.ended:
-            await self._changed()
+            await self._watched.changed()
 
     async def more_output(self, seen: int) -> bool:
         """Wait until there may be more in the journal than `seen` bytes, or anything else changed; False at the end.
@@ -176,7 +153,7 @@ class Run:
         live.arm_output(seen)
         live.refresh()  # after arming: what was recorded before that wakes nobody
         if live.reader.position <= seen and not live.ended:
-            await self._changed()
+            await self._watched.changed()
         return not live.ended
 
     def output(self, *, late: bool = False) -> RunOutput:
@@ -185,12 +162,12 @@ class Run:
         With `late`, what came after the verdict as well. HoldfastError when the run was closed, or was started with
         `keep_output=False` and has a consumer already.
         """
-        self._check_open()
+        self._live.check_open()
         if self._live.windowed and self._is_streamed:
             remedy = "start it with keep_output=True to read it more than once"
             raise HoldfastError("the output has a consumer already", run_id=self.run_id, remedy=remedy)
         self._is_streamed = True
-        return RunOutput(self, self._live, late=late)
+        return RunOutput(self._watched, late=late)
 
     # Asking.
 
@@ -203,7 +180,7 @@ class Run:
             await checkpoint()
             return
         try:
-            await self._answered(self._live.ask_stop(cause, reason, now=now))
+            await self._watched.answered(self._live.ask_stop(cause, reason, now=now))
         except RequestError as error:
             if error.errno != errno.ESRCH:  # too late is fine: it ends already
                 raise
@@ -211,7 +188,7 @@ class Run:
     async def extend(self, seconds: Duration) -> None:
         """Move the deadline; RequestError when it has passed, there is none, or that goes over the ceiling."""
         try:
-            await self._done(lambda live: live.ask_extend(seconds))
+            await self._watched.done(lambda: self._live.ask_extend(seconds))
         except RequestError as error:
             raise extension_refused(error) from None
 
@@ -221,7 +198,7 @@ class Run:
             number = parse_signal(signal)
         except SpecError as error:
             raise SpecError(error.message, field=error.field, run_id=self.run_id, remedy=error.remedy) from None
-        await self._done(lambda live: live.ask_signal(number, tree=tree))
+        await self._watched.done(lambda: self._live.ask_signal(number, tree=tree))
 
     async def write_stdin(self, data: bytes) -> bool:
         """Write to the command's stdin and return when all is taken; False when it was closed, by us or the command.
@@ -251,10 +228,10 @@ class Run:
             await self.write_stdin(_END_OF_FILE)
             return
         await checkpoint()
-        self._close_stdin()
+        self._watched.close_stdin()
         if self._live.spec.lifetime != "owner" and not self._live.ended:
             try:
-                await self._answered(self._live.ask_close_input())
+                await self._watched.answered(self._live.ask_close_input())
             except RequestError as error:
                 # The run is over, or its stdin was closed before: what was asked for is so.
                 if self._live.spec.stdin != "pipe" or error.errno not in (errno.ESRCH, errno.ENOENT):
@@ -267,83 +244,13 @@ class Run:
 
     def close(self) -> None:
         """Give the descriptors of a settled run back; HoldfastError when it is not settled. The outcome stays."""
-        if not self._live.ended and self._error is None:
+        if not self._live.ended and not self._watched.has_failed:
             raise HoldfastError("the run is not settled", run_id=self.run_id, remedy="cancel it and await settled()")
-        self._live.close_journal()  # the others are closed by now, or belong to the pump until the guard is reaped
+        self._live.close_journal()  # the others are closed by now, or belong to the poller until the guard is reaped
 
-    # The supervisor's side.
-
-    def begin(self) -> None:
-        """Let the pump watch this run. ResourceError when the kernel refuses; the run is ended then."""
-        live = self._live
-        try:
-            self._pump.watch(live.control.fileno(), self._on_control)
-        except OSError as error:
-            live.kill_guard()  # what it has started, if anything, dies with it
-            live.reap(wait=True)
-            live.close()
-            self._forget(self)
-            raise ResourceError.from_os_error(error, doing="watch a run", run_id=self.run_id) from None
-
-    def begin_shutdown(self, cause: str, reason: str) -> float:
-        """Ask for the end because the supervisor is left; returns how many seconds that may take."""
-        try:
-            self._live.ask_stop(cause, reason)
-        except RequestError:
-            pass  # over, or its guard is stuck; the bounded wait that follows deals with both
-        return self._live.settle_bound_s()
-
-    async def shutdown_begun(self) -> None:
-        """Wait until the run is stopping, for whatever reason."""
-        while self._live.outcome.status is None and not self._live.ended and self._error is None:
-            await self._changed()
-
-    def kill_guard(self) -> None:
-        """End a guard that does not answer."""
-        self._live.kill_guard()
-
-    def abandon(self) -> None:
-        """Nothing helps. Close the socket, so that the guard, should it ever wake up, ends the run."""
-        self._fail(HoldfastError("the guard cannot be ended", run_id=self.run_id, remedy="look at its process"))
-        self._announce()
-
-    def _on_control(self) -> None:
-        live = self._live
-        try:
-            live.on_readable()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this run and not the others
-            self._fail(error)
-            self._announce()
-            return
-        if live.guard_lost:
-            self._pump.silence(live.control.fileno())
-            self._group.start_soon(self._clean_up, name=f"holdfast clean-up {self.run_id}")
-        elif live.ended:
-            self._leave()
-        self._announce()
-
-    def _fail(self, error: Exception) -> None:
-        """The journal cannot be read: the run is ended unseen, and whoever waits for it gets the error."""
-        self._error = error
-        try:
-            self._live.ask_stop("user", "its record cannot be read", now=True)
-        except RequestError:
-            pass  # it is over; or it does not read, and then closing the socket tells it
-        self._leave()
-
-    def _leave(self) -> None:
-        """From now on only the guard's exit is waited for."""
-        live, pump = self._live, self._pump
-        reusable = live.guard_is_reusable
-        if not reusable and not live.reap():
-            # Before the other is taken out, so that the pump is not idle in between.
-            pump.watch(live.pidfd, self._on_guard_exit)
-        pump.unwatch(live.control.fileno())
-        if reusable:
-            live.part_from_guard()
-        self._close_stdin()
-        live.close_control()
-        self._forget(self)
+    def start_task(self, task: Callable[..., Coroutine[Any, Any, None]], *arguments: object, name: str) -> None:
+        """Start a task in the supervisor's task group: it outlives the caller's scope and ends with the supervisor."""
+        self._watched.group.start_soon(task, *arguments, name=name)
 
     async def take_input(self) -> None:
         """Get the command's stdin or terminal from its guard, for a run that was adopted; one without has none."""
@@ -351,20 +258,9 @@ class Run:
         if live.ended or live.spec.stdin != "pipe":
             return
         try:
-            await self._answered(live.ask_input())
+            await self._watched.answered(live.ask_input())
         except RequestError:
             pass  # it was closed, or the run is over: then there is nothing to write to, and writing says so
-
-    def let_go(self) -> None:
-        """The run goes on without us: it is not ours to end."""
-        self._pump.unwatch(self._live.control.fileno())
-        self._close_stdin()
-        self._live.close_control()
-        self._forget(self)
-        self._error = HoldfastError(
-            "the supervisor was left", run_id=self.run_id, remedy="adopt the run with another supervisor"
-        )
-        self._announce()
 
     async def _room_in_stdin(self) -> bool:
         """Wait until stdin takes more; False when it was closed meanwhile."""
@@ -374,73 +270,13 @@ class Run:
             return False
         return True
 
-    def _close_stdin(self) -> None:
-        if self._live.input >= 0:
-            # Whoever waits for room is told before the number can become another file's.
-            anyio.notify_closing(self._live.input)
-            self._live.close_input()
-
-    def _on_guard_exit(self) -> None:
-        self._pump.unwatch(self._live.pidfd)
-        self._live.reap(wait=True)
-
-    async def _clean_up(self) -> None:
-        """The guard died: end what it left, in a thread, because that walks /proc or waits for a cgroup."""
-        with anyio.CancelScope(shield=True):
-            try:
-                await anyio.to_thread.run_sync(self._live.clean_up)
-            except Exception as error:  # noqa: BLE001 - it concerns this run: whoever waits for it is told
-                self._error = error
-            self._leave()
-            self._announce()
-
     def _up_to_date(self) -> LiveRun:
         if not self._live.ended and self._live.journal >= 0:
             self._live.refresh()
         return self._live
 
-    def _announce(self) -> None:
-        if self._change is not None:
-            self._change.set()
-            self._change = None
-
-    async def _changed(self) -> None:
-        if self._error is not None:
-            raise self._error
-        if self._change is None:
-            self._change = anyio.Event()
-        await self._change.wait()
-
     async def _until_settled(self) -> None:
         if self._live.ended:
             await checkpoint()
         while not self._live.ended:
-            await self._changed()
-
-    async def _done(self, ask: Callable[[LiveRun], int]) -> None:
-        """Ask until it is done or refused. A guard that has not let the command go yet says "no such process"."""
-        while True:
-            if self._error is not None:
-                raise self._error
-            ticket = ask(self._live)
-            try:
-                return await self._answered(ticket)
-            except RequestError as error:
-                # No verdict and nobody there: too early, not too late. Each round waits for the guard, which starts
-                # the command as soon as it has answered.
-                if error.errno != errno.ESRCH or self._live.ended or self._live.outcome.status is not None:
-                    raise
-
-    async def _answered(self, ticket: int) -> None:
-        """Wait for an answer. RequestError: refused, too late (ESRCH), or none in time (ETIMEDOUT)."""
-        conversation = self._live.conversation
-        with anyio.move_on_after(ANSWER_S):
-            while not conversation.has_answered(ticket):
-                if self._live.ended:
-                    raise RequestError.too_late(self.run_id)
-                await self._changed()
-        conversation.conclude(ticket)
-
-    def _check_open(self) -> None:
-        if self._live.journal < 0:
-            raise HoldfastError("the run was closed", run_id=self.run_id, remedy="ask for its output before close()")
+            await self._watched.changed()

@@ -1,8 +1,8 @@
 """Many runs at once under asyncio or trio.
 
-All control sockets of a supervisor are in one epoll set and one task, the pump, waits for that set; a run is therefore
-three descriptors and a few small objects: no task, no thread, no lock. The guard keeps every promise by itself, so
-nothing here is urgent: a blocked event loop learns of a verdict late, it does not delay it.
+One epoll set holds all control sockets of a supervisor, and one task, the poller, waits for that set. So a run is three
+descriptors and a few small objects: no task, no thread, no lock. The guard keeps every promise by itself, so nothing
+here is urgent: a blocked event loop learns of a verdict late, it does not delay it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from ..guard.pool import SPARE_S, GuardPool, PooledGuard, end_all
 from ..values.errors import HoldfastError, RunExistsError, SpecError
 from ..values.spec_cache import new_spec
 from .ephemeral import start_ephemeral
+from .idle_guards import IdleGuards
 from .output import RunOutput
 from .poller import Poller
 from .run import Run
+from .watched_run import WatchedRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,24 +57,25 @@ class Supervisor:
         `reuse_guards=False`: a new guard for every run.
         """
         self._state = None if state_dir is None else _open_state(state_dir)
-        self._pool = GuardPool() if state_dir is None and reuse_guards else None
-        self._runs: dict[int, Run] = {}  # by id(), oldest first; those that are not settled
+        self._reuses_guards = state_dir is None and reuse_guards
+        self._idle: IdleGuards | None = None
+        self._runs: dict[WatchedRun, Run] = {}  # those that are not settled, oldest first
         self._run_ids: set[str] = set()  # theirs
-        self._pump: Poller | None = None
+        self._poller: Poller | None = None
         self._group: TaskGroup | None = None
         self._is_closing = False
         self._leaving = ("shutdown", "the supervisor was left")
         self._sweeping = anyio.CancelScope()
-        self._thinning: anyio.CancelScope | None = None
-        self._going: dict[int, PooledGuard] = {}  # by its pidfd: idle guards that are on their way out
 
     async def __aenter__(self) -> Self:
         """ResourceError when there is no descriptor left."""
         if self._group is not None:
             raise HoldfastError("this supervisor was used before", remedy="make a new one for each `async with`")
-        self._pump = Poller()
+        self._poller = Poller()
         self._group = await anyio.create_task_group().__aenter__()
-        self._group.start_soon(self._pump.run, name="holdfast pump")
+        self._group.start_soon(self._poller.run, name="holdfast pump")
+        if self._reuses_guards:
+            self._idle = IdleGuards(self._poller, self._group)
         if self._state is not None:
             self._group.start_soon(self._sweep, self._state, name="holdfast sweep")
         return self
@@ -82,24 +84,24 @@ class Supervisor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._group is not None
-        assert self._pump is not None
+        assert self._poller is not None
         self._is_closing = True
-        self._stop_thinning(self._pump)
+        if self._idle is not None:
+            self._idle.stop_thinning()
         # Shielded: a cancelled caller gets a clean end all the same, bounded by the ladders of its own runs.
         try:
             with anyio.CancelScope(shield=True):
-                await self._end_all(self._pump)
+                await self._end_all(self._poller)
         finally:
             # No shield holds against asyncio's own Task.cancel(), asked a second time. Closing the sockets is then the
             # last thing to do: the guards see their owner go and end what is left.
-            for run in self.runs:
-                run.abandon()
-            end_all(self._going.values())
-            if self._pool is not None:
-                self._pool.close()
+            for watched in tuple(self._runs):
+                watched.abandon()
+            if self._idle is not None:
+                self._idle.close()
             self._sweeping.cancel()
             with anyio.CancelScope(shield=True):
-                await self._pump.stop()
+                await self._poller.stop()
         # The group holds our own tasks only; the caller's exception is not its business and must not come out wrapped.
         await self._group.__aexit__(None, None, None)
 
@@ -135,7 +137,7 @@ class Supervisor:
         """Start a run whose spec was made before. Otherwise as `start`."""
         # Before the launch: a cancellation that arrives here finds nothing started. After it nothing is awaited.
         await checkpoint_if_cancelled()
-        if self._pump is None or self._group is None or self._is_closing:
+        if self._poller is None or self._group is None or self._is_closing:
             raise HoldfastError("this supervisor is not open", remedy="start runs inside `async with Supervisor()`")
         if self._state is None and spec.lifetime != "owner":
             remedy = "give the supervisor a state_dir, or use lifetime='owner'"
@@ -144,16 +146,17 @@ class Supervisor:
         if self._state is None and spec.run_id in self._run_ids:
             raise RunExistsError("there is a live run of this id", run_id=spec.run_id, remedy="leave run_id out")
         live = self._launch(spec, keep_output=keep_output, window_size=window_size)
-        return self._begin(live, self._pump, self._group)
+        return self._begin(live, self._poller, self._group)
 
     def _launch(self, spec: RunSpec, *, keep_output: bool, window_size: tuple[int, int] | None) -> LiveRun:
         if self._state is not None:
             from .durable import start_durable  # here, because a supervisor without a directory needs none of it
 
             return start_durable(self._state, spec, window_size=window_size)
-        live = start_ephemeral(spec, windowed=not keep_output, window_size=window_size, pool=self._pool)
-        if live.pool is not None:
-            self._pool = live.pool
+        pool = None if self._idle is None else self._idle.pool
+        live = start_ephemeral(spec, windowed=not keep_output, window_size=window_size, pool=pool)
+        if self._idle is not None and live.pool is not None:
+            self._idle.pool = live.pool
         return live
 
     async def adopt(self, run_id: str) -> Run:
@@ -162,21 +165,22 @@ class Supervisor:
         Its output is there from the beginning, its clocks and its ladder have gone on. It is not ended when this
         supervisor is left. RunNotFoundError: there is no such run. JournalError: it cannot be read.
         """
-        if self._pump is None or self._group is None or self._is_closing or self._state is None:
+        if self._poller is None or self._group is None or self._is_closing or self._state is None:
             raise HoldfastError("this supervisor cannot adopt", remedy="open it with a state_dir")
         from .durable import adopt
 
         live = await anyio.to_thread.run_sync(adopt, self._state, run_id)
-        run = self._begin(live, self._pump, self._group)
+        run = self._begin(live, self._poller, self._group)
         run.ends_with_us = False
         await run.take_input()
         return run
 
-    def _begin(self, live: LiveRun, pump: Poller, group: TaskGroup) -> Run:
-        run = Run(live, pump, group, self._forget)
-        self._runs[id(run)] = run
+    def _begin(self, live: LiveRun, poller: Poller, group: TaskGroup) -> Run:
+        watched = WatchedRun(live, poller, group, self._forget)
+        run = Run(watched)
+        self._runs[watched] = run
         self._run_ids.add(run.run_id)
-        run.begin()
+        watched.begin()
         return run
 
     async def _sweep(self, state: StateDirectory) -> None:
@@ -187,68 +191,30 @@ class Supervisor:
             await anyio.sleep(INTERVAL_S)
             await Sweeper(state).run()
 
-    async def _thin_out(self, scope: anyio.CancelScope, pump: Poller) -> None:
-        """End the idle guards that many runs at once have left behind, once nobody needs them."""
-        try:
-            with scope:
-                while self._pool is not None and self._pool.has_spare:
-                    await anyio.sleep(SPARE_S)
-                    if self._is_closing:
-                        break  # woken before it was cancelled: whoever closes ends them all
-                    for guard in self._pool.take_spare():
-                        self._let_go(guard, pump)
-        finally:
-            self._thinning = None
+    def _forget(self, watched: WatchedRun) -> None:
+        self._runs.pop(watched, None)
+        self._run_ids.discard(watched.live.spec.run_id)
+        if self._idle is not None:
+            self._idle.thin_out()
 
-    def _let_go(self, guard: PooledGuard, pump: Poller) -> None:
-        """It sees its socket close and exits, and the pump sees that: nobody waits for it meanwhile."""
-        try:
-            pump.watch(guard.pidfd, lambda: self._gone(guard, pump))
-        except (OSError, ValueError):  # the kernel cannot watch it, or there is no pidfd
-            guard.end()
-            return
-        self._going[guard.pidfd] = guard
-        guard.control.close()
-
-    def _gone(self, guard: PooledGuard, pump: Poller) -> None:
-        pump.unwatch(guard.pidfd)
-        del self._going[guard.pidfd]
-        guard.end()
-
-    def _stop_thinning(self, pump: Poller) -> None:
-        """From now on those that are going are nobody's but ours: they are waited for when the runs are over."""
-        if self._thinning is not None:
-            self._thinning.cancel()
-        for pidfd in self._going:
-            pump.unwatch(pidfd)
-
-    def _forget(self, run: Run) -> None:
-        self._runs.pop(id(run), None)
-        self._run_ids.discard(run.run_id)
-        if self._pool is not None and self._pool.has_spare and self._thinning is None and not self._is_closing:
-            assert self._group is not None
-            assert self._pump is not None
-            self._thinning = anyio.CancelScope()
-            self._group.start_soon(self._thin_out, self._thinning, self._pump, name="holdfast idle guards")
-
-    async def _end_all(self, pump: Poller) -> None:
+    async def _end_all(self, poller: Poller) -> None:
         bound_s = _FORCED_END_S
         in_order_until = anyio.current_time() + _IN_ORDER_S
-        for run in self.runs:
+        for watched, run in tuple(self._runs.items()):
             if not run.ends_with_us:
-                run.let_go()
-        for run in reversed(self.runs):
-            bound_s = max(bound_s, run.begin_shutdown(*self._leaving))
+                watched.let_go()
+        for watched in reversed(tuple(self._runs)):
+            bound_s = max(bound_s, watched.begin_shutdown(*self._leaving))
             # The next one only when this one's first signal is out, so that newest first holds for those who get them,
             # and not only for the asking. A guard that does not answer cannot hold the others up for long.
             with anyio.move_on_after(in_order_until - anyio.current_time()):
-                await run.shutdown_begun()
-        if await pump.wait_idle(bound_s):
+                await watched.shutdown_begun()
+        if await poller.wait_idle(bound_s):
             return
         # A guard that is stopped or stuck. Without it the run ends as lost, which is at least true.
-        for run in self.runs:
-            run.kill_guard()
-        await pump.wait_idle(_FORCED_END_S)
+        for watched in self._runs:
+            watched.live.kill_guard()
+        await poller.wait_idle(_FORCED_END_S)
 
 
 def _open_state(path: Text) -> StateDirectory:

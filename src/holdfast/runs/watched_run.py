@@ -1,0 +1,194 @@
+"""A live run watched by a supervisor's poller: what the guard says becomes a change that tasks can wait for.
+
+The poller calls `_on_control` when the guard has said something. That changes what is known of the run and announces
+it. A task that waits for a run looks, waits for the next change, and looks again, with nothing awaited between the look
+and the wait. So it misses no change. Because it only waits, cancelling the task leaves the run as it is.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+import anyio
+
+from ..guard.conversation import ANSWER_S
+from ..values.errors import HoldfastError, RequestError, ResourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anyio.abc import TaskGroup
+
+    from .live import LiveRun
+    from .poller import Poller
+
+
+class WatchedRun:
+    """One live run of a supervisor, from its start until its guard is reaped."""
+
+    __slots__ = ("_change", "_error", "_forget", "_poller", "group", "live")
+
+    def __init__(self, live: LiveRun, poller: Poller, group: TaskGroup, forget: Callable[[WatchedRun], None]) -> None:
+        self.live = live
+        self._poller = poller
+        self.group = group
+        self._forget = forget  # called when the supervisor has no more to do with the run
+        self._error: Exception | None = None  # why nothing more will be known of it
+        self._change: anyio.Event | None = None
+
+    def begin(self) -> None:
+        """Let the poller watch this run. ResourceError when the kernel refuses; the run is ended then."""
+        live = self.live
+        try:
+            self._poller.watch(live.control.fileno(), self._on_control)
+        except OSError as error:
+            live.kill_guard()  # what it has started, if anything, dies with it
+            live.reap(wait=True)
+            live.close()
+            self._forget(self)
+            raise ResourceError.from_os_error(error, doing="watch a run", run_id=live.spec.run_id) from None
+
+    # Waiting.
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether nothing more will be known of the run: it cannot be read, or its supervisor has left it."""
+        return self._error is not None
+
+    def check(self) -> None:
+        """Raise the error that ended the watching, if there is one."""
+        if self._error is not None:
+            raise self._error
+
+    async def changed(self) -> None:
+        """Wait for the next change. As `check`."""
+        self.check()
+        if self._change is None:
+            self._change = anyio.Event()
+        await self._change.wait()
+
+    async def answered(self, ticket: int) -> None:
+        """Wait for an answer. RequestError: refused, too late (ESRCH), or none in time (ETIMEDOUT)."""
+        live = self.live
+        with anyio.move_on_after(ANSWER_S):
+            while not live.conversation.has_answered(ticket):
+                if live.ended:
+                    raise RequestError.too_late(live.spec.run_id)
+                await self.changed()
+        live.conversation.conclude(ticket)
+
+    async def done(self, ask: Callable[[], int]) -> None:
+        """Ask until it is done or refused. A guard that has not let the command go yet says "no such process"."""
+        while True:
+            self.check()
+            ticket = ask()
+            try:
+                return await self.answered(ticket)
+            except RequestError as error:
+                # No verdict and nobody there: too early, not too late. Each round waits for the guard, which starts
+                # the command as soon as it has answered.
+                if error.errno != errno.ESRCH or self.live.ended or self.live.outcome.status is not None:
+                    raise
+
+    def _announce(self) -> None:
+        if self._change is not None:
+            self._change.set()
+            self._change = None
+
+    # What the guard says.
+
+    def _on_control(self) -> None:
+        live = self.live
+        try:
+            live.on_readable()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this run and not the others
+            self._fail(error)
+            self._announce()
+            return
+        if live.guard_lost:
+            self._poller.silence(live.control.fileno())
+            self.group.start_soon(self._clean_up, name=f"holdfast clean-up {live.spec.run_id}")
+        elif live.ended:
+            self._leave()
+        self._announce()
+
+    async def _clean_up(self) -> None:
+        """The guard died: end what it left, in a thread, because that walks /proc or waits for a cgroup."""
+        with anyio.CancelScope(shield=True):
+            try:
+                await anyio.to_thread.run_sync(self.live.clean_up)
+            except Exception as error:  # noqa: BLE001 - it concerns this run: the tasks that wait for it are told
+                self._error = error
+            self._leave()
+            self._announce()
+
+    def _fail(self, error: Exception) -> None:
+        """The journal cannot be read: end the run unseen, and give the error to the tasks that wait for it."""
+        self._error = error
+        try:
+            self.live.ask_stop("user", "its record cannot be read", now=True)
+        except RequestError:
+            pass  # it is over; or it does not read, and then closing the socket tells it
+        self._leave()
+
+    def _leave(self) -> None:
+        """From now on wait only for the guard's exit, or keep the guard for another run."""
+        live, poller = self.live, self._poller
+        reusable = live.guard_is_reusable
+        if not reusable and not live.reap():
+            # Before the control socket is taken out, so that the poller is not idle in between.
+            poller.watch(live.pidfd, self._on_guard_exit)
+        poller.unwatch(live.control.fileno())
+        if reusable:
+            live.part_from_guard()
+        self._close()
+
+    def _on_guard_exit(self) -> None:
+        self._poller.unwatch(self.live.pidfd)
+        self.live.reap(wait=True)
+
+    # When the supervisor is left.
+
+    def begin_shutdown(self, cause: str, reason: str) -> float:
+        """Ask for the end; returns how many seconds that may take."""
+        try:
+            self.live.ask_stop(cause, reason)
+        except RequestError:
+            pass  # over, or its guard is stuck; the bounded wait that follows deals with both
+        return self.live.settle_bound_s()
+
+    async def shutdown_begun(self) -> None:
+        """Wait until the run is stopping, for whatever reason."""
+        live = self.live
+        while live.outcome.status is None and not live.ended and not self.has_failed:
+            await self.changed()
+
+    def abandon(self) -> None:
+        """Nothing helps. Close the socket, so that the guard, should it ever wake up, ends the run."""
+        run_id = self.live.spec.run_id
+        self._fail(HoldfastError("the guard cannot be ended", run_id=run_id, remedy="look at its process"))
+        self._announce()
+
+    def let_go(self) -> None:
+        """Leave a run alone that does not end with its supervisor: it goes on."""
+        self._poller.unwatch(self.live.control.fileno())
+        self._close()
+        self._error = HoldfastError(
+            "the supervisor was left",
+            run_id=self.live.spec.run_id,
+            remedy="adopt the run with another supervisor",
+        )
+        self._announce()
+
+    def _close(self) -> None:
+        self.close_stdin()
+        self.live.close_control()
+        self._forget(self)
+
+    def close_stdin(self) -> None:
+        """Close our end of the command's stdin, if it is open."""
+        if self.live.input >= 0:
+            # A task that waits for room is told before the number can become another file's.
+            anyio.notify_closing(self.live.input)
+            self.live.close_input()
