@@ -25,7 +25,7 @@ _EXEC_S = 0.002
 
 
 class AcpTerminal:
-    """One terminal: the run, and what it shows."""
+    """One terminal: the run, and the tail of its output."""
 
     def __init__(self, session_id: str, run: Run, limit: int) -> None:
         self.session_id = session_id
@@ -35,17 +35,17 @@ class AcpTerminal:
         self._has_waited = False
 
     async def read(self) -> None:
-        """Take in the output until there is no more."""
+        """Read the output until it ends."""
         try:
             async for chunk in self.run.output():
                 self.tail.add(chunk.data)
         except HoldfastError:
-            pass  # its record cannot be read: whoever waits for the run is told
+            pass  # the journal cannot be read: the caller that waits for the run gets this error
         finally:
             self.drained.set()
 
     async def settle(self) -> None:
-        """After the verdict: a moment for the rest of the output, once. More than that only late output can take."""
+        """After the verdict: wait a moment for the rest of the output, once. Only late output can take longer."""
         if not self._has_waited:
             with anyio.move_on_after(_SETTLE_S):
                 await self.drained.wait()
@@ -54,11 +54,11 @@ class AcpTerminal:
     async def until_begun(self) -> None:
         """Wait until the command itself runs, or never will."""
         while self.run.status is None and not _is_past_exec(self.run):
-            with anyio.move_on_after(_EXEC_S):  # nothing tells of an exec that worked, only of one that did not
+            with anyio.move_on_after(_EXEC_S):  # there is an event only for an exec that failed
                 await self.run.wait()
 
     async def end(self, reason: str) -> None:
-        """Ask the run to end. RequestError: nobody could be asked."""
+        """Ask the run to end. RequestError: its guard did not take the request."""
         try:
             await self.run.cancel(reason)
         except HoldfastError as error:
@@ -79,7 +79,7 @@ class AcpTerminal:
 
 
 class OutputTail:
-    """Keeps at most `limit` bytes, and forgets the oldest."""
+    """The last bytes of a stream: keeps at most `limit` and drops the oldest."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -87,16 +87,16 @@ class OutputTail:
         self._forgotten = 0
 
     def add(self, data: bytes) -> None:
-        """Take in what follows."""
+        """Add the bytes that follow."""
         self._bytes += data
-        # Only now and then: moving the rest for every chunk would cost more than the output itself.
+        # Dropped only now and then: to move the rest for every chunk would cost more than the output itself.
         if len(self._bytes) > 2 * self._limit:
             self._forget()
 
     def text(self, *, ended: bool) -> tuple[str, bool]:
-        """What is kept, beginning and ending with whole characters, and whether something was left out.
+        """The kept text in whole characters, and whether older bytes were dropped.
 
-        The end of a character may be on its way, unless the stream has `ended`.
+        The end of the last character may still come, unless the stream has `ended`.
         """
         self._forget()
         start = start_of_first(self._bytes) if self._forgotten else 0
@@ -110,13 +110,13 @@ class OutputTail:
 
 
 def _is_past_exec(run: Run) -> bool:
-    """Whether the process is no longer the guard's own program."""
+    """Whether the process runs another program than the guard's."""
     pid = run.pid
     if pid is None:
         return False
     try:
         return not os.path.samefile(f"/proc/{pid}/exe", f"/proc/{run.guard_pid}/exe")
     except PermissionError:
-        return True  # a program of another user: so it is one
+        return True  # a program of another user, so not the guard's
     except OSError:
-        return False  # it has exited; the verdict says whether that was the command
+        return False  # it has exited; the verdict says whether the command ever ran

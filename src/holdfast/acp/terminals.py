@@ -1,8 +1,4 @@
-"""The `terminal/*` methods of an ACP client, on runs: a terminal is a run, and its id the run's.
-
-A command that cannot be started, and a run that was lost, are errors of the call, as the protocol has no other word for
-them. A terminal that we ended has a signal and no exit code, whatever the command made of it; `_meta` has the outcome.
-"""
+"""The `terminal/*` methods of an ACP client: a terminal is a run, and has the id of the run."""
 
 from __future__ import annotations
 
@@ -35,21 +31,21 @@ if TYPE_CHECKING:
     from ..values.options import SpecOptions
 
 META = "holdfast"
-# What an agent may set for one terminal, in `_meta.holdfast` of terminal/create: options of a run, in seconds.
+# The options of a run that an agent may set for one terminal, in `_meta.holdfast` of terminal/create; in seconds.
 _SETTABLE = {option.json_name: option.name for option in OPTIONS if ACP in option.surfaces}
 _MOST_OUTPUT_BYTES = 16 << 20
 
 
 class Terminals:
-    """The terminals of one client. Leaving the `async with` ends them all.
+    """The terminals of one ACP client. The end of the `async with` block ends all of them.
 
-    Pass it to the connection as a part of your client, or call its methods from yours: their names and arguments are
-    those of `acp.Client`. The options are those of `Supervisor.start`, for every terminal; an agent may ask for shorter
-    times, not for longer ones. RequestError, which the connection turns into an answer, is all that they raise.
+    Make it a part of your client, or call its methods from your client: names and arguments are those of `acp.Client`.
+    The options are those of `Supervisor.start`, for every terminal; an agent may ask for shorter times, and not for
+    longer ones. The methods raise only RequestError, which the connection turns into an answer.
     """
 
     def __init__(self, *, state_dir: str | os.PathLike[str] | None = None, **options: Unpack[SpecOptions]) -> None:
-        """With a `state_dir` the runs can be found by other programs (`holdfast ps`). StateError: it cannot be used."""
+        """With a `state_dir`, other programs find the runs (`holdfast ps`). StateError: it cannot be used."""
         self._options = options
         self._supervisor = Supervisor(state_dir=state_dir)
         self._terminals: dict[str, AcpTerminal] = {}
@@ -64,7 +60,7 @@ class Terminals:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._group is not None
-        # First the runs, because what reads their output ends with them.
+        # The runs end first, because the readers of their output end with them.
         await self._supervisor.__aexit__(kind, error, trace)
         await self._group.__aexit__(None, None, None)
         for terminal in self._terminals.values():
@@ -81,7 +77,7 @@ class Terminals:
         output_byte_limit: int | None = None,
         **kwargs: Any,
     ) -> CreateTerminalResponse:
-        """`terminal/create`: answers when the command runs; it is an error when it cannot."""
+        """`terminal/create`: answers when the command runs. RequestError: it cannot be started."""
         if cwd is not None and not os.path.isabs(cwd):
             raise _invalid(f"cwd {cwd!r} is not absolute")
         options: SpecOptions = {**self._options, "merge": True}
@@ -108,9 +104,9 @@ class Terminals:
         return CreateTerminalResponse(terminal_id=run.run_id, field_meta={META: {"run_id": run.run_id}})
 
     async def terminal_output(self, session_id: str, terminal_id: str, **_kwargs: Any) -> TerminalOutputResponse:
-        """`terminal/output`: what it shows now, and how it ended if it has."""
+        """`terminal/output`: the output that the terminal still shows, and the exit status after the verdict."""
         terminal = self._find(session_id, terminal_id)
-        # Looked at before the output is: an exit status says that the output in the same answer is all there is.
+        # Read before the output: an exit status promises that the output in the same answer is complete.
         is_decided = terminal.run.status is not None
         if is_decided:
             await terminal.settle()
@@ -123,7 +119,7 @@ class Terminals:
     async def wait_for_terminal_exit(
         self, session_id: str, terminal_id: str, **_kwargs: Any
     ) -> WaitForTerminalExitResponse:
-        """`terminal/wait_for_exit`: answers at the verdict; what is left of the tree does not hold it up."""
+        """`terminal/wait_for_exit`: answers at the verdict, while the rest of the tree may still be ending."""
         terminal = self._find(session_id, terminal_id)
         try:
             await terminal.run.wait()
@@ -133,12 +129,12 @@ class Terminals:
         return WaitForTerminalExitResponse.model_validate(terminal.exit_status())
 
     async def kill_terminal(self, session_id: str, terminal_id: str, **_kwargs: Any) -> KillTerminalResponse:
-        """`terminal/kill`: ends the command and all it started; output and exit status can still be asked for."""
+        """`terminal/kill`: ends the command and its whole tree. Output and exit status stay available."""
         await self._find(session_id, terminal_id).end("terminal/kill")
         return KillTerminalResponse()
 
     async def release_terminal(self, session_id: str, terminal_id: str, **_kwargs: Any) -> ReleaseTerminalResponse:
-        """`terminal/release`: ends it if it still runs, and forgets it; its id is not valid any more."""
+        """`terminal/release`: ends a command that still runs, and forgets the terminal: its id is no longer valid."""
         terminal = self._find(session_id, terminal_id)
         del self._terminals[terminal_id]
         await terminal.end("terminal/release")
@@ -147,16 +143,16 @@ class Terminals:
         return ReleaseTerminalResponse()
 
     async def release_session(self, session_id: str) -> None:
-        """Release every terminal of a session: for a session that is closed, or whose agent has gone away."""
+        """Release every terminal of a session, because the session is closed or its agent is gone."""
         for terminal_id in [key for key, terminal in self._terminals.items() if terminal.session_id == session_id]:
             await self.release_terminal(session_id, terminal_id)
 
     async def _free(self, terminal: AcpTerminal) -> None:
-        """Give its descriptors back when all is over."""
+        """Close the descriptors of a terminal when its run is settled."""
         try:
             await terminal.run.settled()
         except HoldfastError:
-            pass  # it cannot be read, or the supervisor was left: what there is to close is closed all the same
+            pass  # the journal cannot be read, or the supervisor is closed: the descriptors are closed in any case
         await terminal.drained.wait()
         terminal.run.close()
 
@@ -168,7 +164,7 @@ class Terminals:
 
 
 def _narrow(options: SpecOptions, asked: object) -> None:
-    """Take over what an agent asks for in `_meta`, as far as it is shorter. SpecError when it is nonsense."""
+    """Put the times that an agent asks for in `_meta` into the options, if they are shorter. SpecError: malformed."""
     if asked is None:
         return
     if not isinstance(asked, dict) or asked.keys() - _SETTABLE.keys():

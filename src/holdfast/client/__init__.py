@@ -1,4 +1,4 @@
-"""A daemon, asked from Python: `holdfast.Client` and `holdfast.AsyncClient`. Needs httpx2 (`holdfast[client]`).
+"""The Python client of a daemon: `holdfast.Client` and `holdfast.AsyncClient`. Needs httpx2 (`holdfast[client]`).
 
-Nothing is imported here: the command line uses the parts that need no HTTP library.
+Nothing is imported here: the command line uses the modules that need no HTTP library.
 """

@@ -1,4 +1,4 @@
-"""`holdfast.AsyncClient`: as `Client`, under asyncio or trio."""
+"""The client for asyncio and trio, `holdfast.AsyncClient`: the same methods as `Client`, awaited."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 
 class AsyncClient:
-    """A daemon, as `Client` has it, asked without blocking. Close it, or use it in `async with`."""
+    """A client of one daemon whose methods never block. Close it, or use it in `async with`.
+
+    Methods, arguments and errors are those of `Client`.
+    """
 
     def __init__(self, url: str | None = None, *, token: str | None = None, state_dir: str | None = None) -> None:
         self._endpoint = Endpoint.of(url, token, state_dir)
@@ -36,15 +39,15 @@ class AsyncClient:
     async def submit(
         self, argv: Sequence[Text], *, idempotency_key: str | None = None, **options: Unpack[SubmitOptions]
     ) -> Report:
-        """Queue a run, with the options of `holdfast.run`; its report as it is now."""
+        """Queue a run, with the options of `holdfast.run`, and return its report as it is now."""
         return await self._ask(calls.submit(argv, options, idempotency_key))
 
     async def get(self, run_id: str) -> Report:
-        """The report of a run: queued, live or over."""
+        """The report of a run, be it queued, live or over."""
         return await self._ask(calls.about(run_id))
 
     async def evidence(self, run_id: str) -> Records:
-        """What was recorded of it so far, in order."""
+        """The facts recorded of a run so far, in order."""
         return (await self._ask(calls.about(run_id, "evidence")))["evidence"]  # type: ignore[no-any-return]
 
     async def list(self, *, cursor: str | None = None, limit: int | None = None, **filters: Unpack[RunFilters]) -> Page:
@@ -52,7 +55,7 @@ class AsyncClient:
         return calls.page_of(await self._ask(calls.listing(filters, cursor, limit)))
 
     async def list_all(self, **filters: Unpack[RunFilters]) -> Reports:
-        """All of them, page by page."""
+        """All runs, asked for page by page."""
         return await self._drive(calls.all_pages(filters))
 
     async def wait(
@@ -64,21 +67,21 @@ class AsyncClient:
         reconnect_s: float = 60.0,
     ) -> Report:
         """The report at the verdict, or when the time is over, as from `Client.wait`."""
-        await self.get(run_id)  # where there is no daemon now, there is none to wait for
+        await self.get(run_id)  # a daemon that is not there now is not waited for
         patience = Patience(reconnect_s)
         patience.worked()
         return await self._drive(calls.waiting(run_id, until, timeout), patience)
 
     async def settled(self, run_id: str, *, timeout: Duration | None = None) -> Report:  # noqa: ASYNC109 - the same
-        """The report when all of the run is over; or as it is when the time is over."""
+        """The report when the run is settled, or as it is when the time is over."""
         return await self.wait(run_id, timeout=timeout, until="settled")
 
     async def cancel(self, run_id: str, *, reason: str = "", now: bool = False) -> Report:
-        """Ask a run to end, `now` by SIGKILL; the report after that is on record."""
+        """Ask a run to end (`now`: by SIGKILL), and return the report once the request is on record."""
         return await self._ask(calls.ask(run_id, "cancel", {"reason": reason, "now": now}))
 
     async def extend(self, run_id: str, seconds: Duration) -> Report:
-        """Move the deadline of a run."""
+        """Move the deadline of a run by so many seconds."""
         return await self._ask(calls.extend(run_id, seconds))
 
     async def signal(self, run_id: str, signal: str | int, *, tree: bool = False) -> Report:
@@ -86,15 +89,15 @@ class AsyncClient:
         return await self._ask(calls.ask(run_id, "signal", {"signal": signal, "tree": tree}))
 
     async def resize(self, run_id: str, rows: int, columns: int) -> Report:
-        """Tell the run's terminal its size."""
+        """Set the size of the run's terminal."""
         return await self._ask(calls.ask(run_id, "resize", {"rows": rows, "columns": columns}))
 
     async def input(self, run_id: str, data: bytes, *, eof: bool = False) -> Report:
-        """Write to the command's stdin (of a run with `stdin="pipe"`), then perhaps end it."""
+        """Write to the stdin of a run with `stdin="pipe"`; with `eof`, close it afterwards."""
         return await self._ask(calls.send_input(run_id, data, eof=eof))
 
     async def output(self, run_id: str, stream: Stream = "stdout", *, offset: int = 0, late: bool = False) -> bytes:
-        """What a run has written so far to `stdout`, `stderr` or `all` (both, in order), from this offset on."""
+        """The output of a run so far, from this offset: `stdout`, `stderr` or `all` (both, in order)."""
         response = await self._send(calls.output(run_id, stream, offset, follow=False, late=late))
         transport.check(response)
         return response.content
@@ -102,7 +105,7 @@ class AsyncClient:
     async def follow(
         self, run_id: str, stream: Stream = "stdout", *, offset: int = 0, late: bool = False, reconnect_s: float = 60.0
     ) -> AsyncGenerator[bytes, None]:
-        """The same while it is written, until the run is settled; a broken connection goes on where it was."""
+        """Yield the output as it is written, until the run is settled. A broken connection resumes at its offset."""
         patience = Patience(reconnect_s)
         while True:
             try:
@@ -145,23 +148,23 @@ class AsyncClient:
                 yield missed()
 
     async def sessions(self) -> Records:
-        """Every session with runs, or closed."""
+        """Every session that has runs, or is closed."""
         return (await self._ask(calls.simple("sessions")))["sessions"]  # type: ignore[no-any-return]
 
     async def close_session(self, name: str, *, reason: str = "", now: bool = False) -> dict[str, Any]:
-        """End the runs of a session and refuse later ones; what was confirmed to be gone."""
+        """End the runs of a session and refuse later ones; the answer says which runs are confirmed gone."""
         return await self._ask(calls.close_session(name, reason, now=now))
 
     async def doctor(self) -> dict[str, Any]:
-        """What is wrong there."""
+        """What the daemon's doctor finds wrong on its host."""
         return await self._ask(calls.simple("doctor"))
 
     async def health(self) -> dict[str, Any]:
-        """How the daemon is."""
+        """The daemon's status, version, PID, start and number of runs."""
         return await self._ask(calls.simple("health"))
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self._http.aclose()
         self._endpoint.close()
 
@@ -172,7 +175,7 @@ class AsyncClient:
         await self.close()
 
     async def _rest(self, run_id: str, stream: Stream, offset: int, *, late: bool) -> bytes | None:
-        """What is left when a stream has ended; None: there is more to come, because the daemon ended it."""
+        """The rest of the output after a stream has ended; None when the daemon ended it and the run goes on."""
         report = await self.get(run_id)
         if report["state"] != "settled" and report["status"] is not None:
             report = await self.settled(run_id)

@@ -1,6 +1,6 @@
-"""Every question a client can ask, as a value: what is sent, and how long an answer may take.
+"""Every request of a client as a value: what is sent, and how long the answer may take.
 
-The two clients send these and differ in nothing but how they wait.
+The blocking and the asynchronous client send the same values and differ only in how they wait.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 Stream = Literal["stdout", "stderr", "all"]
 Until = Literal["verdict", "settled"]
-SLICE_S = 20.0  # one long poll; then it is asked again, so that a daemon that is gone is noticed
+SLICE_S = 20.0  # one long poll; the client asks again after it, so that it notices a daemon that is gone
 _PAGE = 500
-QUIET_S = 60.0  # an event stream says something more often than this
+QUIET_S = 60.0  # the daemon writes to an event stream more often than this
 
 
 class ClientCall(NamedTuple):
-    """One request. `repeats`: asking twice does no harm. `patience_s` is how long the daemon may take on purpose."""
+    """One request. `repeats`: sending it twice does no harm. `patience_s`: how long the daemon may wait on purpose."""
 
     method: str
     path: str
@@ -42,7 +42,7 @@ class ClientCall(NamedTuple):
 
 
 class RunFilters(TypedDict, total=False):
-    """Which runs are wanted. Of several labels, a run has to have all; of the rest, any."""
+    """Which runs to list. A run must have all of several labels, and any one of several values of the others."""
 
     state: str | Iterable[str]
     status: str | Iterable[str]
@@ -56,7 +56,7 @@ class RunFilters(TypedDict, total=False):
 
 
 class EventFilters(TypedDict, total=False):
-    """Which events are wanted. `output`: also run.output, with what was written; `late`: also after the verdict."""
+    """Which events to send. `output`: also `run.output`, with the bytes; `late`: also after the verdict."""
 
     types: str | Iterable[str]
     run_id: str
@@ -66,19 +66,19 @@ class EventFilters(TypedDict, total=False):
 
 
 def submit(argv: Sequence[Text], options: SubmitOptions, idempotency_key: str | None) -> ClientCall:
-    """Post a run. SpecError: it is wrong, and nothing was sent."""
+    """Post a run. SpecError: an option is wrong, and nothing is sent."""
     headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
     repeats = idempotency_key is not None
     return ClientCall("POST", "/v1/runs", json=posted(argv, options), headers=headers, repeats=repeats)
 
 
 def about(run_id: str, what: str = "") -> ClientCall:
-    """Look at a run, or at its `evidence`."""
+    """Get the report of a run, or its `evidence`."""
     return ClientCall("GET", _run(run_id, what))
 
 
 def listing(filters: RunFilters, cursor: str | None, limit: int | None) -> ClientCall:
-    """A page of the runs."""
+    """Get a page of the runs."""
     given: dict[str, Any] = {**filters, "cursor": cursor, "limit": limit}
     lists = {
         name: value if isinstance(value, (str, int)) else list(value)
@@ -89,12 +89,12 @@ def listing(filters: RunFilters, cursor: str | None, limit: int | None) -> Clien
 
 
 def page_of(answer: dict[str, Any]) -> Page:
-    """The page that was answered."""
+    """The page in an answer."""
     return Page(answer["runs"], answer.get("cursor"))
 
 
 def all_pages(filters: RunFilters) -> Generator[ClientCall, dict[str, Any], list[Report]]:
-    """Ask for page after page; returns them all."""
+    """Get page after page; returns the runs of all."""
     found: list[Report] = []
     cursor: str | None = None
     while True:
@@ -106,12 +106,12 @@ def all_pages(filters: RunFilters) -> Generator[ClientCall, dict[str, Any], list
 
 
 def wait_once(run_id: str, until: str, slice_s: float) -> ClientCall:
-    """One long poll: answered when it is reached, or after this long."""
+    """One long poll: the daemon answers when `until` is reached, or after this long."""
     return ClientCall("GET", _run(run_id, "wait"), {"until": until, "timeout_s": round(slice_s, 3)}, patience_s=slice_s)
 
 
 def waiting(run_id: str, until: Until, timeout: Duration | None) -> Generator[ClientCall, Report, Report]:
-    """Ask again until it is reached or the time is over; returns the report as it is then."""
+    """Poll until `until` is reached or the time is over; returns the report as it is then."""
     left_s = None if timeout is None else parse_duration(timeout, field="timeout")
     deadline = None if left_s is None else time.monotonic() + left_s
     while True:
@@ -123,30 +123,30 @@ def waiting(run_id: str, until: Until, timeout: Duration | None) -> Generator[Cl
 
 
 def ask(run_id: str, what: str, body: Mapping[str, Any]) -> ClientCall:
-    """Ask something of a live run: `cancel`, `signal`, `resize`."""
+    """Send a live run a request: `cancel`, `signal`, `resize`."""
     return ClientCall("POST", _run(run_id, what), json=body, repeats=False)
 
 
 def extend(run_id: str, seconds: Duration) -> ClientCall:
-    """Move the deadline."""
+    """Move the deadline of a run."""
     return ask(run_id, "extend", {"seconds": parse_duration(seconds, field="seconds")})
 
 
 def send_input(run_id: str, data: bytes, *, eof: bool) -> ClientCall:
-    """Bytes for stdin."""
+    """Write bytes to stdin."""
     headers = {"Content-Type": "application/octet-stream"}
     params = {"eof": _word(eof)}
     return ClientCall("POST", _run(run_id, "input"), params, content=data, headers=headers, repeats=False)
 
 
 def output(run_id: str, stream: Stream, offset: int, *, follow: bool, late: bool) -> ClientCall:
-    """What a run wrote to one stream, from an offset; `follow`: until it is settled."""
+    """Read the output of a run from an offset; `follow`: until the run is settled."""
     params = {"stream": stream, "offset": offset, "follow": _word(follow), "late": _word(late)}
     return ClientCall("GET", _run(run_id, "output"), params, patience_s=None if follow else 0.0)
 
 
 def events(wanted: EventFilters, last_id: str | None) -> ClientCall:
-    """The stream of events after this one."""
+    """Open the stream of events behind this one."""
     params: dict[str, Any] = {name: _word(value) if value is True else value for name, value in wanted.items() if value}
     if not isinstance(types := params.get("types", ""), str):
         params["types"] = ",".join(types)
@@ -155,20 +155,20 @@ def events(wanted: EventFilters, last_id: str | None) -> ClientCall:
 
 
 def close_session(name: str, reason: str, *, now: bool) -> ClientCall:
-    """Close a session; answered when its runs are over."""
+    """Close a session; the daemon answers when its runs are over."""
     params = {"reason": reason, "now": _word(now)}
     return ClientCall("DELETE", f"/v1/sessions/{quote(name, safe='')}", params, patience_s=None)
 
 
 def simple(path: str) -> ClientCall:
-    """`sessions`, `doctor`, `health`."""
+    """Get `sessions`, `doctor` or `health`."""
     return ClientCall("GET", f"/v1/{path}", patience_s=60.0 if path == "doctor" else 0.0)
 
 
 def _run(run_id: str, what: str = "") -> str:
     try:
         check_run_id(run_id)
-    except SpecError as error:  # what is no id is no run's, and would be another path
+    except SpecError as error:  # no run has such an id, and in a URL it could be another path
         raise RunNotFoundError(error.message, remedy=error.remedy) from None
     return f"/v1/runs/{run_id}" + (f"/{what}" if what else "")
 

@@ -1,4 +1,4 @@
-"""Where a daemon is: the socket in its state directory, or an address with a token."""
+"""The address of a daemon: the socket in its state directory, or a URL with a token."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST_ADDRESS = 107  # bytes that fit in a socket's address
 
 
 class Endpoint(NamedTuple):
-    """An address, as an HTTP library needs it. `close` it: a long path is reached through an open directory."""
+    """An address as an HTTP library needs it. `close` it: a long socket path needs an open directory."""
 
     base_url: str
     socket: str | None
@@ -25,7 +25,10 @@ class Endpoint(NamedTuple):
 
     @classmethod
     def of(cls, url: str | None, token: str | None, state_dir: str | None) -> Self:
-        """SpecError when both are given, or the URL is none. DaemonUnreachableError: no such directory."""
+        """The daemon at a URL, or of a state directory.
+
+        SpecError: both are given, the URL or the token is malformed. DaemonUnreachableError: no such directory.
+        """
         if token is not None and not (token and token.isascii() and token.isprintable() and " " not in token):
             remedy = "give what is in the file `token` of the daemon's state directory"
             raise SpecError("the token is empty or has characters no token has", field="token", remedy=remedy)
@@ -49,20 +52,20 @@ class Endpoint(NamedTuple):
         return cls("http://localhost", f"/proc/self/fd/{directory}/{DAEMON_SOCKET}", token, path, directory)
 
     def __repr__(self) -> str:
-        # The generated one would print the token.
+        # The generated repr would show the token.
         return f"Endpoint({self.shown!r})"
 
     def headers(self) -> dict[str, str]:
-        """What every request says."""
+        """The headers of every request."""
         return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Close the directory."""
         if self.directory >= 0:
             os.close(self.directory)
 
 
 def unreachable(shown: str, why: str) -> DaemonUnreachableError:
-    """No daemon there."""
+    """The error for a daemon that does not answer."""
     remedy = "start it (holdfast serve), or name another state directory or address"
     return DaemonUnreachableError(f"no daemon answers at {shown}: {why}", remedy=remedy)

@@ -1,7 +1,7 @@
-"""A run as it is posted, from the options that `holdfast.run` takes.
+"""The JSON of a posted run, made from the options of `holdfast.run`.
 
-They are checked by the same `make_spec`, so what is wrong is found before anything is sent. Only what was given is
-posted: for the rest the daemon's own defaults count.
+`make_spec` checks them here as well, so a mistake is found before anything is sent. Only the given options are posted:
+for the others the daemon's defaults hold.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..values.options import SpecOptions
 
     class SubmitOptions(SpecOptions, total=False):
-        """What a run can be posted with: the options of `holdfast.run`, and what is about the queue."""
+        """The options of a posted run: those of `holdfast.run`, and those of the queue."""
 
         priority: int
         queue_timeout: Duration | None
@@ -34,7 +34,7 @@ _QUEUE = ("priority", "queue_timeout", "concurrency_key", "on_verdict")
 
 
 def posted(argv: Sequence[Text], options: SubmitOptions) -> dict[str, Any]:
-    """The JSON of a run. SpecError names what is wrong; what is no text cannot be sent at all."""
+    """The JSON of a run. SpecError names the wrong option; bytes that are not UTF-8 cannot be posted."""
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if given.pop("lifetime", "detached") != "detached":
         remedy = "leave lifetime out: runs of a daemon end with their session, or by themselves"
@@ -60,7 +60,7 @@ def posted(argv: Sequence[Text], options: SubmitOptions) -> dict[str, Any]:
 
 
 def _check_text(value: Any, field: str = "argv") -> None:
-    """Arguments may be any bytes for the kernel; JSON is text, and a name that changed on the way is another file."""
+    """Refuse bytes that are not UTF-8: JSON is text, and a name that changes on the way is another file."""
     match value:
         case dict():
             for key, below in value.items():

@@ -1,4 +1,4 @@
-"""Problems that a daemon answers with, as the errors the library itself would raise. No HTTP library is needed here."""
+"""From a daemon's problem JSON to the error that the library would raise. Needs no HTTP library."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOT_OURS = "is this the address of a Holdfast daemon?"
 
 
 def error_of(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> errors.HoldfastError:
-    """The error that an answer stands for; a DaemonError when it is no problem that we know."""
+    """The error for an answer; a DaemonError when the answer is not one of our problems."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
@@ -32,7 +32,7 @@ def error_of(status: int, body: bytes, headers: Mapping[str, str] | None = None)
 
 
 class _Context:
-    """What only some errors need."""
+    """The parts of an answer that only some errors need."""
 
     def __init__(self, status: int, problem: dict[str, Any], headers: Mapping[str, str]) -> None:
         self.status = status
@@ -53,7 +53,7 @@ def _plain(kind: type[errors.HoldfastError]) -> Callable[[str, dict[str, Any], _
     return lambda message, known, _context: kind(message, **known)
 
 
-# The word of the problem's type, which never changes, and the error it was made of.
+# The last word of a problem's type, which never changes, and the error that the daemon made it from.
 _MAKERS: dict[str, Callable[[str, dict[str, Any], _Context], errors.HoldfastError]] = {
     "invalid": lambda message, known, context: errors.SpecError(message, field=context.field, **known),
     "unauthorized": lambda message, known, _: errors.UnauthorizedError(message, status=401, **known),

@@ -1,4 +1,4 @@
-"""Server-sent events, read: bytes in, events out. What cannot be read is left out, as the format wants it."""
+"""A parser of server-sent events: bytes in, events out. It skips what it cannot read, as the format demands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .answers import Event
 
 
 class EventParser:
-    """Takes the stream as it comes, in pieces of any size. `last_id` and `retry_s` are what a reconnect needs."""
+    """Parses a stream that comes in pieces of any size. A reconnect needs `last_id` and `retry_s`."""
 
     def __init__(self, last_id: str | None = None) -> None:
         self.last_id = last_id
@@ -19,8 +19,8 @@ class EventParser:
         self._data: list[str] = []
 
     def feed(self, data: bytes) -> list[Event]:
-        """The events that are complete now."""
-        # A line ends with CR, LF or both; a CR at the very end may be the first half of one.
+        """The events that these bytes complete."""
+        # A line ends with CR, LF or both; a CR at the very end may be the first half of a CR LF.
         text = (self._rest + data).replace(b"\r\n", b"\n")
         self._rest, found = b"", []
         if text.endswith(b"\r"):

@@ -1,4 +1,4 @@
-"""`holdfast.Client`: a daemon, asked by a program that waits for each answer. Threads may share one."""
+"""The blocking client of a daemon, `holdfast.Client`. Threads may share one."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """A daemon: that of a state directory (the default one), or of a URL with its token.
+    """A client of one daemon: of a state directory (the default one), or of a URL with its token.
 
-    Every method raises what the library raises for the same reason (SpecError, RunNotFoundError, RequestError, ...);
-    besides, DaemonUnreachableError, UnauthorizedError, DrainingError, QueueFullError and IdempotencyConflictError.
+    Every method raises the error that the library raises for the same reason (SpecError, RunNotFoundError,
+    RequestError, ...), and DaemonUnreachableError, UnauthorizedError, DrainingError, QueueFullError or
+    IdempotencyConflictError.
     """
 
     def __init__(self, url: str | None = None, *, token: str | None = None, state_dir: str | None = None) -> None:
@@ -39,15 +40,15 @@ class Client:
     def submit(
         self, argv: Sequence[Text], *, idempotency_key: str | None = None, **options: Unpack[SubmitOptions]
     ) -> Report:
-        """Queue a run, with the options of `holdfast.run`; its report as it is now."""
+        """Queue a run, with the options of `holdfast.run`, and return its report as it is now."""
         return self._ask(calls.submit(argv, options, idempotency_key))
 
     def get(self, run_id: str) -> Report:
-        """The report of a run: queued, live or over."""
+        """The report of a run, be it queued, live or over."""
         return self._ask(calls.about(run_id))
 
     def evidence(self, run_id: str) -> Records:
-        """What was recorded of it so far, in order."""
+        """The facts recorded of a run so far, in order."""
         return self._ask(calls.about(run_id, "evidence"))["evidence"]  # type: ignore[no-any-return]
 
     def list(self, *, cursor: str | None = None, limit: int | None = None, **filters: Unpack[RunFilters]) -> Page:
@@ -55,7 +56,7 @@ class Client:
         return calls.page_of(self._ask(calls.listing(filters, cursor, limit)))
 
     def list_all(self, **filters: Unpack[RunFilters]) -> Reports:
-        """All of them, page by page."""
+        """All runs, asked for page by page."""
         return self._drive(calls.all_pages(filters))
 
     def wait(
@@ -63,23 +64,23 @@ class Client:
     ) -> Report:
         """The report at the verdict; or as it is when the time is over, with a `status` of None.
 
-        A daemon that goes away, for a restart, is waited for as well.
+        When the daemon restarts, this waits for it to come back, for `reconnect_s` at most.
         """
-        self.get(run_id)  # where there is no daemon now, there is none to wait for
+        self.get(run_id)  # a daemon that is not there now is not waited for
         patience = Patience(reconnect_s)
         patience.worked()
         return self._drive(calls.waiting(run_id, until, timeout), patience)
 
     def settled(self, run_id: str, *, timeout: Duration | None = None) -> Report:
-        """The report when all of the run is over; or as it is when the time is over."""
+        """The report when the run is settled, or as it is when the time is over."""
         return self.wait(run_id, timeout=timeout, until="settled")
 
     def cancel(self, run_id: str, *, reason: str = "", now: bool = False) -> Report:
-        """Ask a run to end, `now` by SIGKILL; the report after that is on record."""
+        """Ask a run to end (`now`: by SIGKILL), and return the report once the request is on record."""
         return self._ask(calls.ask(run_id, "cancel", {"reason": reason, "now": now}))
 
     def extend(self, run_id: str, seconds: Duration) -> Report:
-        """Move the deadline of a run."""
+        """Move the deadline of a run by so many seconds."""
         return self._ask(calls.extend(run_id, seconds))
 
     def signal(self, run_id: str, signal: str | int, *, tree: bool = False) -> Report:
@@ -87,15 +88,15 @@ class Client:
         return self._ask(calls.ask(run_id, "signal", {"signal": signal, "tree": tree}))
 
     def resize(self, run_id: str, rows: int, columns: int) -> Report:
-        """Tell the run's terminal its size."""
+        """Set the size of the run's terminal."""
         return self._ask(calls.ask(run_id, "resize", {"rows": rows, "columns": columns}))
 
     def input(self, run_id: str, data: bytes, *, eof: bool = False) -> Report:
-        """Write to the command's stdin (of a run with `stdin="pipe"`), then perhaps end it."""
+        """Write to the stdin of a run with `stdin="pipe"`; with `eof`, close it afterwards."""
         return self._ask(calls.send_input(run_id, data, eof=eof))
 
     def output(self, run_id: str, stream: Stream = "stdout", *, offset: int = 0, late: bool = False) -> bytes:
-        """What a run has written so far to `stdout`, `stderr` or `all` (both, in order), from this offset on."""
+        """The output of a run so far, from this offset: `stdout`, `stderr` or `all` (both, in order)."""
         response = self._send(calls.output(run_id, stream, offset, follow=False, late=late))
         transport.check(response)
         return response.content
@@ -103,7 +104,7 @@ class Client:
     def follow(
         self, run_id: str, stream: Stream = "stdout", *, offset: int = 0, late: bool = False, reconnect_s: float = 60.0
     ) -> Generator[bytes, None, None]:
-        """The same while it is written, until the run is settled; a broken connection goes on where it was."""
+        """Yield the output as it is written, until the run is settled. A broken connection resumes at its offset."""
         patience = Patience(reconnect_s)
         while True:
             try:
@@ -126,10 +127,10 @@ class Client:
     def events(
         self, *, last_id: str | None = None, reconnect_s: float = 60.0, **wanted: Unpack[EventFilters]
     ) -> Generator[Event, None, None]:
-        """What happens, for ever; after the event of this id, or from now on.
+        """Yield the daemon's events, without end: after the event `last_id`, or from now on.
 
-        A broken connection is made again and goes on after the last event. DaemonUnreachableError when that fails for
-        so long. A `resync` event means that some are missing: look at the runs again.
+        After a broken connection the stream goes on behind the last event. DaemonUnreachableError: no connection for
+        `reconnect_s`. A `resync` event means that events are missing: list the runs again.
         """
         patience = Patience(reconnect_s)
         while True:
@@ -149,23 +150,23 @@ class Client:
                 yield missed()
 
     def sessions(self) -> Records:
-        """Every session with runs, or closed."""
+        """Every session that has runs, or is closed."""
         return self._ask(calls.simple("sessions"))["sessions"]  # type: ignore[no-any-return]
 
     def close_session(self, name: str, *, reason: str = "", now: bool = False) -> dict[str, Any]:
-        """End the runs of a session and refuse later ones; what was confirmed to be gone."""
+        """End the runs of a session and refuse later ones; the answer says which runs are confirmed gone."""
         return self._ask(calls.close_session(name, reason, now=now))
 
     def doctor(self) -> dict[str, Any]:
-        """What is wrong there."""
+        """What the daemon's doctor finds wrong on its host."""
         return self._ask(calls.simple("doctor"))
 
     def health(self) -> dict[str, Any]:
-        """How the daemon is."""
+        """The daemon's status, version, PID, start and number of runs."""
         return self._ask(calls.simple("health"))
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._http.close()
         self._endpoint.close()
 
@@ -176,7 +177,7 @@ class Client:
         self.close()
 
     def _rest(self, run_id: str, stream: Stream, offset: int, *, late: bool) -> bytes | None:
-        """What is left when a stream has ended; None: there is more to come, because the daemon ended it."""
+        """The rest of the output after a stream has ended; None when the daemon ended it and the run goes on."""
         report = self.get(run_id)
         if report["state"] != "settled" and report["status"] is not None:
             report = self.settled(run_id)

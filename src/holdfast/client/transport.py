@@ -1,4 +1,4 @@
-"""What both clients know of the HTTP library: settings, failures, and patience when a stream breaks."""
+"""How both clients use the HTTP library: settings, requests, failures, and retries of a broken stream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .endpoint import unreachable
 from .problems import NOT_OURS, error_of
 
 try:
-    import httpx2 as httpx2  # the clients take it from here, so that its absence is said once
+    import httpx2 as httpx2  # the clients import it from here, so that one place reports its absence
 except ModuleNotFoundError as error:  # pragma: no cover - the tests have it
     raise HoldfastError("holdfast.Client needs the package httpx2", remedy="pip install 'holdfast[client]'") from error
 
@@ -25,7 +25,7 @@ _LONGEST_PAUSE_S = 5.0
 
 
 def settings(endpoint: Endpoint) -> dict[str, Any]:
-    """For both kinds of client. No proxy: a daemon is asked directly, whatever the environment says."""
+    """The settings of both clients. No proxy: clients talk to a daemon directly, whatever the environment says."""
     return {"base_url": endpoint.base_url, "headers": endpoint.headers(), "trust_env": False}
 
 
@@ -44,7 +44,7 @@ def request_of(http: httpx2.Client | httpx2.AsyncClient, call: ClientCall) -> ht
 
 
 def answer_of(response: httpx2.Response) -> Any:
-    """The JSON of an answer that was read; else the error it stands for."""
+    """The JSON of a complete answer. Raises the error that the answer stands for."""
     check(response)
     try:
         return response.json()
@@ -53,13 +53,13 @@ def answer_of(response: httpx2.Response) -> Any:
 
 
 def check(response: httpx2.Response) -> None:
-    """Raise the error that an answer stands for, if it is one; its body was read."""
+    """Raise the error that a complete answer stands for, if it is one."""
     if response.status_code >= 300:
         raise error_of(response.status_code, response.content, response.headers)
 
 
 def failure(endpoint: Endpoint, error: httpx2.TransportError) -> DaemonUnreachableError:
-    """What a broken connection means."""
+    """The error for a broken connection."""
     why = "it takes too long" if isinstance(error, httpx2.TimeoutException) else str(error) or type(error).__name__
     return unreachable(endpoint.shown, why)
 
@@ -70,12 +70,12 @@ def stream_ended(endpoint: Endpoint) -> DaemonUnreachableError:
 
 
 def may_repeat(call: ClientCall, error: httpx2.TransportError, attempt: int) -> bool:
-    """A kept connection may have been closed by the other side meanwhile: what does no harm is asked once more."""
+    """Whether to send a call a second time: it does no harm, and the daemon may have closed an idle connection."""
     return attempt == 0 and call.repeats and not isinstance(error, (httpx2.TimeoutException, httpx2.ConnectError))
 
 
 class Patience:
-    """How long a stream that broke is tried again, with growing pauses. One that never came about is not."""
+    """How long to reconnect a broken stream, with growing pauses. The first connection gets only one attempt."""
 
     def __init__(self, total_s: float) -> None:
         self._total_s = total_s
@@ -84,11 +84,11 @@ class Patience:
         self._pause_s = _FIRST_PAUSE_S
 
     def worked(self) -> None:
-        """There is a stream, or something arrived."""
+        """The stream is open, or something arrived on it."""
         self._ever, self._since, self._pause_s = True, None, _FIRST_PAUSE_S
 
     def pause(self, error: HoldfastError) -> float:
-        """How long to wait before the next try; the error itself when there is to be none."""
+        """How long to wait before the next attempt. Raises `error` when there is none."""
         now = time.monotonic()
         self._since = now if self._since is None else self._since
         if not self._ever or now - self._since >= self._total_s:

@@ -1,4 +1,4 @@
-"""How the daemon is set up: flags, `HOLDFAST_*` variables and one TOML file, with one precedence and one table."""
+"""The daemon's settings: flags, `HOLDFAST_*` variables and one TOML file, with one precedence and one table."""
 
 from .loading import Effective, Reloaded, SettingSource, load_config, reload
 from .model import Config, Setting, settings

@@ -1,4 +1,4 @@
-"""What a setting can be: how its value is read from text or from TOML, and how it is written down again."""
+"""Kinds of settings: how a value is read from text or from TOML, and how it is shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0
 
 
 class SettingKind(NamedTuple):
-    """One kind of value. `read` takes text (of a flag or a variable) or what TOML gave, and raises SpecError."""
+    """One kind of value. `read` takes text (of a flag or a variable) or a TOML value, and raises SpecError."""
 
     metavar: str | None
     toml_types: tuple[type, ...]
@@ -25,7 +25,7 @@ class SettingKind(NamedTuple):
     many: bool = False
 
     def accepts(self, value: object) -> bool:
-        """Whether a value of this TOML type can be meant; True and False are no numbers here."""
+        """Whether a TOML value has a type of this kind; True and False are not numbers here."""
         return isinstance(value, self.toml_types) and (bool in self.toml_types or not isinstance(value, bool))
 
 
@@ -102,7 +102,7 @@ def _counts_by_key(value: str | dict[str, Any], name: str) -> dict[str, int]:
 
 
 def _key_and_count(text: str, name: str) -> tuple[str, str]:
-    key, equals, count = text.strip().rpartition("=")  # the last one: a label's key has an `=` of its own
+    key, equals, count = text.strip().rpartition("=")  # the last `=`: a key made of a label has one itself
     if not equals or not key:
         raise SpecError(f"{name} {text[:80]!r} is not KEY=COUNT", field=name, remedy="write session:build=2")
     return key, count
@@ -117,7 +117,7 @@ def _joined(value: tuple[str, ...]) -> str:
 
 
 def words(*allowed: str) -> SettingKind:
-    """One of these words."""
+    """The kind whose value is one of these words."""
 
     def read(value: str, name: str) -> str:
         if value not in allowed:
@@ -129,7 +129,7 @@ def words(*allowed: str) -> SettingKind:
 
 
 def optional(kind: SettingKind) -> SettingKind:
-    """The same, or `none`, which switches it off."""
+    """The same kind, or the word `none`, which switches the setting off."""
 
     def read(value: Any, name: str) -> Any:
         return None if value == _NONE else kind.read(value, name)

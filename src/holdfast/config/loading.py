@@ -1,7 +1,7 @@
-"""The settings in force: a flag before a variable, before the file, before the default; and where each comes from.
+"""The settings in force and the source of each: a flag wins over a variable, the file, and the default, in this order.
 
-One file is read: the one that is named, else `STATE/config.toml`, else `$XDG_CONFIG_HOME/holdfast/config.toml`. All
-mistakes are collected, so that they can be corrected in one go.
+One file is read: the named one, else `STATE/config.toml`, else `$XDG_CONFIG_HOME/holdfast/config.toml`. All mistakes
+are collected, so that a person can correct them in one go.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FILE_NAME = "config.toml"
 
 
 class SettingSource(NamedTuple):
-    """Where a value comes from: `flag`, `variable`, `file` or `default`, and which one of them."""
+    """The source of a value: `flag`, `variable`, `file` or `default`, and the name or place of it."""
 
     kind: str
     where: str | None = None
@@ -34,7 +34,7 @@ class SettingSource(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What the settings were made from, to make them again. `flags` is what a command line gave, by flag."""
+    """The inputs of the settings, kept for a reload. `flags` has the values of a command line by flag."""
 
     flags: Mapping[str, Sequence[str]]
     environ: Mapping[str, str]
@@ -43,7 +43,7 @@ class Inputs(NamedTuple):
 
 
 class Effective(NamedTuple):
-    """The settings in force, the source of each by name, and the file that was read, if there was one."""
+    """The settings in force, the source of each by name, and the file that was read, if any."""
 
     config: Config
     sources: Mapping[str, SettingSource]
@@ -52,7 +52,7 @@ class Effective(NamedTuple):
 
 
 class Reloaded(NamedTuple):
-    """What a reload gave: `new` is in force; `needs_restart` names what the file changed and only a restart can."""
+    """The result of a reload: `new` is in force; `needs_restart` names changed settings that need a restart."""
 
     new: Effective
     changed: tuple[str, ...]
@@ -66,9 +66,10 @@ def load_config(
     *,
     state_dir: str,
 ) -> Effective:
-    """The settings in force. ConfigError, with all mistakes there are, names file, line and setting.
+    """Read the settings in force. ConfigError names file, line and setting, and has all mistakes.
 
-    `flags` is `Parsed.values` of a command line; `path` is the file that must be there, else it is looked for.
+    `flags` is `Parsed.values` of a command line. `path` names a file that must exist; without it, the usual places are
+    searched.
     """
     inputs = Inputs(flags or {}, os.environ if environ is None else environ, path, state_dir)
     file = _file(inputs)
@@ -88,7 +89,7 @@ def load_config(
 
 
 def reload(effective: Effective) -> Reloaded:
-    """Read everything again; what cannot change while we run keeps its value. ConfigError: the old ones stay."""
+    """Read the inputs again; settings that need a restart keep their values. ConfigError: all old values stay."""
     fresh = load_config(*effective.inputs[:3], state_dir=effective.inputs.state_dir)
     table, old = settings(), effective.config._asdict()
     differ = [name for name, value in fresh.config._asdict().items() if value != old[name]]
@@ -116,7 +117,7 @@ def _places(inputs: Inputs) -> tuple[str, str]:
 
 
 def _from_file(file: TomlFile, mistakes: list[ConfigError]) -> dict[str, Any]:
-    """The values of the file by their path; what nobody knows is a mistake."""
+    """The values of the file by their path; an unknown path is a mistake."""
     known = {setting.path for setting in settings().values()}
     tables = {path.partition(".")[0] for path in known}
     given: dict[str, Any] = {}
@@ -138,7 +139,7 @@ def _leaves(values: dict[str, Any], known: set[str], above: tuple[str, ...]) -> 
     for key, value in values.items():
         path = (*above, key)
         is_table = isinstance(value, dict) and ".".join(path) not in known
-        # An unknown table is one mistake, not as many as it has keys.
+        # An unknown table is one mistake, and not one for each of its keys.
         if is_table and any(name.startswith(".".join(path) + ".") for name in known):
             yield from _leaves(value, known, path)
         else:
@@ -169,7 +170,7 @@ def _from_toml(setting: Setting, file: TomlFile, value: Any) -> tuple[Any, Setti
     try:
         return setting.kind.read(value, setting.path), SettingSource("file", f"{file.path}:{file.line(path)}")
     except SpecError as error:
-        below = (error.field or "").removeprefix(setting.path)[1:]  # the key of a table that is one setting
+        below = (error.field or "").removeprefix(setting.path)[1:]  # the wrong key, when the setting is a whole table
         raise _mistake(file, (*path, below) if below else path, error.message, error.remedy) from None
 
 
@@ -196,7 +197,7 @@ def _mistake(file: TomlFile, path: tuple[str, ...], what: str, remedy: str | Non
 
 
 def _all_of(mistakes: list[ConfigError]) -> ConfigError:
-    """The first in the file, with the others in `mistakes`."""
+    """The first mistake in the file, with all of them in `mistakes`."""
     ordered = sorted(mistakes, key=lambda error: error.line or 0)
     first = ordered[0]
     first.mistakes = tuple(str(error) for error in ordered)

@@ -1,7 +1,7 @@
-"""Every setting there is, once: its type and default, and how it is called in the file, as a flag, as a variable.
+"""The table of the daemon's settings: type, default, and the name in the file, as a flag and as a variable.
 
 `serve --help`, `holdfast config` and docs/configuration.md are made from this table. A flag is named after the field
-unless the table says otherwise, and the variable after the flag.
+unless the table names another, and the variable after the flag.
 """
 
 # No `from __future__ import annotations`: the annotations are the table.
@@ -26,7 +26,7 @@ from .kinds import (
 
 
 class Is(NamedTuple):
-    """What the table says about a setting beside its name, type and default."""
+    """The columns of a setting beside its name, type and default."""
 
     path: str
     kind: SettingKind
@@ -43,7 +43,7 @@ _POLICIES = words("drain", "handoff", "cancel")
 class Config(NamedTuple):
     """The settings of a daemon. Seconds and bytes; None switches off."""
 
-    # What a run gets that does not say otherwise.
+    # Defaults of a run's options.
     default_timeout_s: Annotated[float | None, Is("defaults.timeout", _OPTIONAL_DURATION, "end a run after this")] = (
         None
     )
@@ -64,32 +64,32 @@ class Config(NamedTuple):
         int | None, Is("defaults.max_output", _OPTIONAL_SIZE, "end a run when it writes more")
     ] = None
 
-    # What is admitted, and when.
+    # Admission: how many runs, and for how long they may wait.
     max_runs: Annotated[int, Is("limits.max_runs", AT_LEAST_ONE, "how many runs at once; the rest is queued")] = 16
-    queue_limit: Annotated[int, Is("limits.queue_limit", COUNT, "how many may be queued; then 429")] = 1000
+    queue_limit: Annotated[int, Is("limits.queue_limit", COUNT, "how many runs may be queued; above that, 429")] = 1000
     queue_timeout_s: Annotated[
         float | None, Is("limits.queue_timeout", _OPTIONAL_DURATION, "how long a run may be queued")
     ] = None
     max_age_s: Annotated[
-        float | None, Is("limits.max_age", _OPTIONAL_DURATION, "a queued run older than this is not started any more")
+        float | None, Is("limits.max_age", _OPTIONAL_DURATION, "do not start a queued run that is older than this")
     ] = 86_400.0
     concurrency: Annotated[
-        Mapping[str, int], Is("limits.concurrency", COUNTS_BY_KEY, "how many at once of a concurrency key")
+        Mapping[str, int], Is("limits.concurrency", COUNTS_BY_KEY, "how many runs of a concurrency key at once")
     ] = MappingProxyType({})
     concurrency_per_key: Annotated[
-        int | None, Is("limits.concurrency_per_key", _OPTIONAL_COUNT, "how many at once of every other key")
+        int | None, Is("limits.concurrency_per_key", _OPTIONAL_COUNT, "how many runs of every other key at once")
     ] = None
 
-    # How it ends, and how it begins.
+    # Shutdown and start-up.
     drain_s: Annotated[float, Is("shutdown.drain", DURATION, "how long runs may go on after SIGTERM")] = 60.0
     on_shutdown: Annotated[
         str, Is("shutdown.on_shutdown", _POLICIES, "wait for the runs, hand them over, or cancel them")
     ] = "drain"
     recovery_s: Annotated[
-        float, Is("startup.recovery", DURATION, "how long adopting what is there may take", reloads=False)
+        float, Is("startup.recovery", DURATION, "how long the daemon may take to adopt live runs", reloads=False)
     ] = 30.0
 
-    # Who may ask, and how much at a time.
+    # The HTTP listener.
     listen: Annotated[
         tuple[str, ...], Is("http.listen", ADDRESSES, "listen on TCP, too, with a token", reloads=False)
     ] = ()
@@ -107,39 +107,45 @@ class Config(NamedTuple):
         float, Is("http.request_timeout", DURATION, "how long a request may take to arrive", reloads=False)
     ] = 30.0
     max_connections: Annotated[
-        int, Is("http.max_connections", AT_LEAST_ONE, "how many connections at once; then 503", reloads=False)
+        int, Is("http.max_connections", AT_LEAST_ONE, "how many connections at once; above that, 503", reloads=False)
     ] = 4096
 
-    # What is kept.
+    # Retention.
     retention_age_s: Annotated[
         float | None, Is("retention.age", _OPTIONAL_DURATION, "remove runs that are older than this")
     ] = 30 * 86_400.0
     retention_count: Annotated[
-        int | None, Is("retention.count", _OPTIONAL_COUNT, "keep so many ended runs at most")
+        int | None, Is("retention.count", _OPTIONAL_COUNT, "keep at most so many ended runs")
     ] = 100_000
     retention_bytes: Annotated[
         int | None,
-        Is("retention.size", _OPTIONAL_SIZE, "keep runs of this size in all at most", flag="--retention-size"),
+        Is("retention.size", _OPTIONAL_SIZE, "keep runs of at most this size in all", flag="--retention-size"),
     ] = 20 << 30
-    events_age_s: Annotated[
-        float | None, Is("events.age", _OPTIONAL_DURATION, "how long events can be asked for again")
-    ] = 7 * 86_400.0
-    events_count: Annotated[int, Is("events.count", AT_LEAST_ONE, "how many events can be asked for again")] = 100_000
+    events_age_s: Annotated[float | None, Is("events.age", _OPTIONAL_DURATION, "how long events can be replayed")] = (
+        7 * 86_400.0
+    )
+    events_count: Annotated[int, Is("events.count", AT_LEAST_ONE, "how many events can be replayed")] = 100_000
 
-    # What it tells others.
+    # Webhooks and the log.
     webhook_secret: Annotated[
         str | None,
-        Is("webhooks.secret", optional(TEXT), "what signs deliveries (none: one is made)", reloads=False, secret=True),
+        Is(
+            "webhooks.secret",
+            optional(TEXT),
+            "the key that signs deliveries (none: a new one)",
+            reloads=False,
+            secret=True,
+        ),
     ] = None
     log_format: Annotated[str, Is("log.format", words("text", "json"), "how log lines are written")] = "text"
 
     def __repr__(self) -> str:
-        # The generated one would print the secret, and reprs end up in logs.
+        # The generated repr would show the secret, and reprs end up in logs.
         return f"Config({', '.join(f'{name}={_TABLE[name].shown(value)}' for name, value in self._asdict().items())})"
 
 
 class Setting(NamedTuple):
-    """One setting, as every surface needs it. A secret has neither flag nor variable: others could read them."""
+    """One setting, as every surface needs it. A secret has no flag and no variable, because others could read those."""
 
     name: str
     path: str
@@ -153,16 +159,16 @@ class Setting(NamedTuple):
 
     @property
     def default_text(self) -> str:
-        """The default, as help texts and the manual tell it."""
+        """The default, as help texts and the manual show it."""
         return f"default {self.shown(self.default)}"
 
     def shown(self, value: Any) -> str:
-        """The value for people; a secret is not told."""
+        """The value for people; a secret is not shown."""
         return "(set)" if self.secret and value is not None else self.kind.write(value)
 
 
 def settings() -> dict[str, Setting]:
-    """The table, by the name of the field."""
+    """The table by field name."""
     return dict(_TABLE)
 
 

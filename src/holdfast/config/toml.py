@@ -1,7 +1,7 @@
-"""A TOML file with the line of every key.
+"""A TOML file with the line number of every key.
 
-`tomllib` tells no lines. They are found by parsing the file once more, statement by statement: lines are added until
-they parse, which takes care of every way to write a key or a value.
+`tomllib` gives no line numbers. This module finds them by parsing the file once more, statement by statement: it adds
+lines until they parse, which works for every way to write a key or a value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _AT_LINE = re.compile(r"(.*) \(at line (\d+), column \d+\)$", re.DOTALL)
 
 
 class TomlFile:
-    """A file that was read. ConfigError when it cannot be, or is no TOML; its text is never repeated."""
+    """A parsed file. ConfigError: it cannot be read, or is not TOML. No error repeats its text, which may be secret."""
 
     def __init__(self, path: str) -> None:
         import tomllib
@@ -44,7 +44,7 @@ class TomlFile:
             raise self._not_toml(error) from None
 
     def line(self, path: tuple[str, ...]) -> int | None:
-        """The line on which this key, or table, first appears."""
+        """The line on which this key, or this table, first appears."""
         if self._lines is None:
             self._lines = _lines_of(self.text)
         return self._lines.get(path)
@@ -58,7 +58,7 @@ class TomlFile:
 
 
 def _lines_of(text: str) -> dict[tuple[str, ...], int]:
-    """The text is known to be TOML, so what parses by itself is a whole statement, or several."""
+    """The first line of each key. The whole text is TOML, so lines that parse alone are one or more statements."""
     import tomllib
 
     found: dict[tuple[str, ...], int] = {}

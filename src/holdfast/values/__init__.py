@@ -1,1 +1,1 @@
-"""What Holdfast speaks of: specs, durations, signals, ids, identities, errors. Values know nothing of I/O."""
+"""Values without I/O: the spec of a run and its options, durations, signals, run ids, process identities, errors."""

@@ -1,7 +1,7 @@
 """Durations and sizes as people write them: `250ms`, `1.5s`, `10m`; `64K`, `2G` (powers of 1024).
 
-Text is read with whole-number arithmetic, and durations are kept to the nanosecond, the unit of the guard: a duration
-that is not zero here is not zero there, and what `format_*` writes, `parse_*` reads back exactly.
+Parsing uses whole-number arithmetic and keeps nanoseconds, the unit of the guard. So a duration above zero stays above
+zero in the guard, and `parse_*` reads back exactly what `format_*` writes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONGEST_NUMBER = 40  # characters; int() refuses thousands of digits with an er
 
 
 class Measure(NamedTuple):
-    """What an amount is called, what it has to be, how to write it, and how much there can be."""
+    """A kind of amount: its noun, what a whole one is called, how to write it, and the largest one allowed."""
 
     noun: str
     whole: str
@@ -63,7 +63,7 @@ def parse_duration(text: str | int | float, *, field: str = "duration") -> float
 
 
 def parse_size(text: str | int, *, field: str = "size", of: Measure = BYTES) -> int:
-    """Bytes, or what else is counted; SpecError when negative, not whole, or (of bytes) larger than an exbibyte."""
+    """Bytes, or a count; SpecError when negative, not whole, or above the measure's largest amount."""
     if isinstance(text, str):
         size = _size_text(text, field, of)
     elif isinstance(text, int) and not isinstance(text, bool):
@@ -141,7 +141,7 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _scale(number: str, factor: int) -> tuple[int, bool] | None:
-    """`number` times `factor`, rounded to the nearest, and whether that is exact; None when it is no number."""
+    """`number` times `factor`, rounded, and whether that is exact; None when the text is not a number."""
     sign, digits = (-1, number[1:]) if number.startswith("-") else (1, number)
     whole, point, fraction = digits.partition(".")
     plain = whole + fraction

@@ -1,20 +1,21 @@
-"""What children inherit: the one list of variables that are taken away, and why.
+"""The environment of a child: which variables Holdfast strips, and why.
 
-An agent leaves marks in the environment of everything it starts. A second agent that inherits them believes it runs
-inside the first: it refuses to start, saves no transcript, or talks to the first one's editor. A supervised run is
-nobody's inside, so the marks are stripped; credentials and the choice of provider are not marks and stay.
+An agent leaves marks in the environment of everything it starts. A second agent that inherits them believes that it
+runs inside the first: it refuses to start, saves no transcript, or talks to the first agent's editor. A supervised run
+is not part of another agent, so Holdfast strips the marks. Credentials and the choice of provider are not marks: they
+stay.
 
-Who wins, strongest first:
+The order of precedence, strongest first:
 
-1. Holdfast's own HOLDFAST_RUN_ID and HOLDFAST_HEARTBEAT: always those of this run, never those of an outer one;
-2. what the caller sets explicitly (`extra`);
+1. Holdfast's own HOLDFAST_RUN_ID and HOLDFAST_HEARTBEAT, which always name this run and never an outer one;
+2. variables that the caller sets (`extra`);
 3. `drop` patterns;
 4. `keep` patterns;
-5. the list: STRIPPED, except what KEPT names;
-6. everything else is inherited.
+5. the list: STRIPPED, without the exceptions in KEPT;
+6. every other variable is inherited.
 
-A pattern is a name in which `*` stands for any characters. Names are handled as text the way `os.environ` does
-(undecodable bytes survive), and no value ever appears in an error or in a repr from here.
+A pattern is a name in which `*` stands for any characters. Names are text as in `os.environ`, so bytes that are not
+UTF-8 survive. No value of a variable ever appears in an error or a repr from here.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ KEPT: dict[str, str] = {
 
 
 class EnvironmentFinding(NamedTuple):
-    """A variable a child would not inherit, and the reason the list gives."""
+    """A variable that the list strips, and the reason."""
 
     name: str
     reason: str
@@ -106,7 +107,7 @@ def child_environment(
     keep: Iterable[str] = (),
     drop: Iterable[str] = (),
 ) -> dict[str, str]:
-    """The whole environment of a child of run `run_id`, by the order of precedence above."""
+    """The whole environment of a child of run `run_id`, but for its heartbeat file, which the guard's frames add."""
     keep, drop = tuple(keep), tuple(drop)
     child = {name: value for name, value in base.items() if _is_inherited(name, keep, drop)}
     if extra:
@@ -122,18 +123,18 @@ def environment_block(environ: Mapping[str, str]) -> bytes:
 
 
 def findings(environ: Iterable[str]) -> list[EnvironmentFinding]:
-    """What the list would strip from `environ`, each with its reason; empty when the environment is clean."""
+    """The variables of `environ` that the list strips, each with its reason; empty for a clean environment."""
     found = ((name, _reason(name)) for name in sorted(environ))
     return [EnvironmentFinding(name, reason) for name, reason in found if reason is not None]
 
 
 def parent_run_id(environ: Mapping[str, str]) -> str | None:
-    """The run this process is itself part of, when its token is there and well-formed."""
+    """The id of the run that this process is part of; None outside of a run, or when the variable is malformed."""
     token = environ.get(RUN_ID)
     try:
         return None if token is None else check_run_id(token)
     except SpecError:
-        return None  # somebody else's variable, or a broken one: better no parent than a wrong one
+        return None  # another program set it, or it is damaged: no parent is better than a wrong one
 
 
 def _is_inherited(name: str, keep: tuple[str, ...], drop: tuple[str, ...]) -> bool:
@@ -144,7 +145,7 @@ def _is_inherited(name: str, keep: tuple[str, ...], drop: tuple[str, ...]) -> bo
 
 def _reason(name: str) -> str | None:
     """Why the list strips this name; None when it does not."""
-    # Remembered, because every run of a process asks about the same names: this saves most of the work.
+    # Remembered: every run of a process looks up the same names.
     try:
         return _remembered[name]
     except KeyError:
@@ -164,7 +165,7 @@ def _look_up(name: str, table: dict[str, str], patterns: tuple[str, ...]) -> str
 
 
 def _matches(name: str, pattern: str) -> bool:
-    # fnmatch would compile a regular expression per pattern, milliseconds at start-up for no more than stars.
+    # fnmatch would compile a regular expression for each pattern: milliseconds at start-up, only to match stars.
     head, *parts = pattern.split("*")
     if not parts:
         return name == pattern

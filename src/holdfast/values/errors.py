@@ -1,4 +1,4 @@
-"""Every error Holdfast raises: what happened, to which run, and what to do next."""
+"""Every error that Holdfast raises: what happened, to which run, and what to do next."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def _one_line(text: str) -> str:
 
 
 class HoldfastError(Exception):
-    """The base of all our errors; `str()` is one line with the run and the remedy in it."""
+    """The base class of all our errors; `str()` is one line with the run and the remedy in it."""
 
-    # Everything but the message is optional and kept in the instance's dict: so the default pickling of
-    # exceptions (call with args, then restore the dict) carries errors whole across process boundaries.
+    # Every attribute but the message is optional and kept in the instance's dict. So the default pickling of
+    # exceptions (call with args, then restore the dict) carries a whole error from one process to another.
     def __init__(self, message: str, *, run_id: str | None = None, remedy: str | None = None) -> None:
         super().__init__(message)
         self.message = message
@@ -50,7 +50,7 @@ class SpecError(HoldfastError, ValueError):
 
 
 class _SystemCallError(HoldfastError):
-    """An error with the errno behind it, when there is one."""
+    """An error with the errno that caused it; None when no system call failed."""
 
     def __init__(
         self, message: str, *, errno: int | None = None, run_id: str | None = None, remedy: str | None = None
@@ -79,11 +79,11 @@ class JournalError(HoldfastError):
 
 
 class JournalVersionError(JournalError):
-    """A journal was written in a format version this Holdfast does not know."""
+    """A journal has a format version that this Holdfast does not know."""
 
 
 class JournalDamagedError(JournalError):
-    """A journal is not one, or is corrupt before its end."""
+    """A file is not a journal, or is corrupt before its end."""
 
 
 class StateError(HoldfastError):
@@ -91,27 +91,27 @@ class StateError(HoldfastError):
 
 
 class StateVersionError(StateError):
-    """The state directory, or its index, has a format this Holdfast does not know."""
+    """The state directory, or its index, has a format that this Holdfast does not know."""
 
 
 class RunExistsError(StateError):
-    """There is a run of this id already."""
+    """A run with this id exists already."""
 
 
 class RunNotFoundError(StateError):
-    """No run of this id, or beginning with it."""
+    """No run has this id, or an id that begins with it."""
 
 
 class AmbiguousRunError(StateError):
-    """Several runs begin with these characters."""
+    """The ids of several runs begin with these characters."""
 
 
 class SessionClosedError(StateError):
-    """The session was closed: it takes no more runs."""
+    """The session is closed and takes no more runs."""
 
 
 class RunError(HoldfastError):
-    """Raised by `Result.check()` for a run that did not succeed; `result` holds all of it."""
+    """Raised by `Result.check()` for a run that did not succeed; `result` is that of the run."""
 
     def __init__(
         self, message: str, *, result: Any = None, run_id: str | None = None, remedy: str | None = None
@@ -121,7 +121,7 @@ class RunError(HoldfastError):
 
 
 class RequestError(_SystemCallError):
-    """A live run refused a request: it came too late, goes over a ceiling, or does not apply."""
+    """A live run refused a request: the request came too late, exceeds a ceiling, or does not apply to the run."""
 
     @classmethod
     def too_late(cls, run_id: str) -> RequestError:
@@ -130,7 +130,7 @@ class RequestError(_SystemCallError):
 
 
 class ConfigError(HoldfastError):
-    """The daemon's settings have mistakes; `file`, `line` and `name` say where the first is, `mistakes` are all."""
+    """The daemon's settings have mistakes: `file`, `line` and `name` locate the first, `mistakes` lists all."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class ConfigError(HoldfastError):
 
 
 class UnsupportedPlatformError(HoldfastError):
-    """This operating system or kernel lacks something Holdfast cannot do without."""
+    """This operating system or kernel lacks something that Holdfast needs."""
 
 
 class DrainingError(HoldfastError):
@@ -164,15 +164,15 @@ class DrainingError(HoldfastError):
 
 
 class QueueFullError(HoldfastError):
-    """As many runs as the daemon's queue may hold are waiting already."""
+    """The daemon's queue is full."""
 
 
 class IdempotencyConflictError(HoldfastError):
-    """The idempotency key was used before, for another spec; `run_id` is the run it was used for."""
+    """The idempotency key was used before, for another spec; `run_id` is the run of that spec."""
 
 
 class DaemonError(HoldfastError):
-    """The daemon failed, refused, or answered what this client does not understand; `status` is that of HTTP."""
+    """The daemon failed, refused, or sent an answer this client does not understand; `status` is the HTTP status."""
 
     def __init__(
         self, message: str, *, status: int | None = None, run_id: str | None = None, remedy: str | None = None
@@ -182,8 +182,8 @@ class DaemonError(HoldfastError):
 
 
 class DaemonUnreachableError(DaemonError):
-    """There is no daemon there, or it does not answer."""
+    """No daemon listens at this address, or it does not answer."""
 
 
 class UnauthorizedError(DaemonError):
-    """The daemon wants a token, or another one."""
+    """The daemon wants a token, and got none or a wrong one."""

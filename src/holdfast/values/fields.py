@@ -1,6 +1,6 @@
-"""The fields of a spec, one by one: what a caller gave, checked, in the form it is kept in.
+"""Checks of a spec's fields, one function each: take the caller's value, return the value that the spec keeps.
 
-Each function raises SpecError that names the field and what to write instead. Text that goes to the kernel (argv,
+Each function raises SpecError, which names the field and what to write instead. Text for the kernel (argv,
 environment, paths) is kept as `os.fsdecode` gives it, so `os.fsencode` gives the exact bytes back.
 """
 
@@ -23,7 +23,7 @@ RUNTIMES = ("podman", "docker")
 STDIN_WORDS = ("null", "inherit", "pipe")
 MOST_PIDS = 1 << 22  # the kernel's own bound on process ids
 MOST_LABELS = 64
-# One string that exec refuses whatever the limits are: 32 pages.
+# exec refuses a single string of this length, whatever the limits are: 32 pages.
 LONGEST_STRING = 32 * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -61,7 +61,7 @@ def _variable(key: object, value: object) -> tuple[str, str]:
 
 
 def check_text(value: object, field: str, what: str, *, room: int = 0) -> str:
-    """Text for the kernel; the error tells what is wrong with it, never the text, which may be secret."""
+    """Text for the kernel. The error says what is wrong and never shows the text, which may be secret."""
     if not isinstance(value, (str, bytes, os.PathLike)):
         remedy = "use text, bytes or a path; str(...) makes text of a number"
         raise SpecError(f"{what} is of type {type(value).__name__}", field=field, remedy=remedy)
@@ -92,7 +92,7 @@ def check_stdin(value: Text | None, *, pty: bool) -> str:
     if value is None:
         return "null"
     path = check_path(value, "stdin")
-    # Path("null") is a file; only the plain words have a meaning of their own.
+    # Path("null") is a file; only a plain str can be one of the words.
     return f"./{path}" if path in STDIN_WORDS and not isinstance(value, str) else path
 
 

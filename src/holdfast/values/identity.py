@@ -1,8 +1,8 @@
-"""Who a process is: its PID, when it started, and in which boot. A PID alone is never an identity.
+"""The identity of a process: PID, start time and boot. A PID alone is never an identity.
 
-The kernel hands PIDs out again, and after a reboot even PID and start time can both return; the three together do not.
-Comparison has three answers: yes, no, and None for "cannot be known" (no /proc, hidden processes). Whoever wants to
-send a signal acts on True only.
+The kernel reuses PIDs, and after a reboot even PID and start time can both return; the three together never do. A
+comparison has three answers: True, False, and None for "cannot be known" (no /proc, hidden processes). Code that sends
+a signal acts on True only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _boot_id: str | None = None
 
 
 class ProcessIdentity(NamedTuple):
-    """One process of one boot; `boot_id` is None when the system does not tell."""
+    """One process of one boot; `boot_id` is None on a system without boot ids."""
 
     pid: int
     start_ticks: int
@@ -41,13 +41,13 @@ def boot_id() -> str | None:
 
 
 def read_identity(pid: int) -> ProcessIdentity | None:
-    """The identity of the process that has this PID now; None when there is none or it cannot be seen."""
+    """The identity of the process that has this PID now; None when no such process can be seen."""
     stat = _read_stat(pid)
     return None if stat is None else ProcessIdentity(pid, stat.start_ticks, boot_id())
 
 
 def is_same(one: ProcessIdentity, other: ProcessIdentity) -> bool | None:
-    """Whether two identities mean the same process; None when a missing boot id leaves it open."""
+    """Whether two identities name the same process; None when a boot id is missing and the rest is equal."""
     if (one.pid, one.start_ticks) != (other.pid, other.start_ticks):
         return False
     if one.boot_id is None or other.boot_id is None:
@@ -56,9 +56,9 @@ def is_same(one: ProcessIdentity, other: ProcessIdentity) -> bool | None:
 
 
 def is_alive(identity: ProcessIdentity) -> bool | None:
-    """Whether this very process still runs: True, False, or None when that cannot be known.
+    """Whether exactly this process still runs: True, False, or None when that cannot be known.
 
-    A zombie is dead; a zombie whose other threads go on is alive (its main thread has ended, the process has not).
+    A zombie is dead. A zombie with other threads is alive: its main thread has ended, and the process has not.
     """
     now = boot_id()
     if now is not None and identity.boot_id is not None and now != identity.boot_id:
@@ -74,9 +74,10 @@ def is_alive(identity: ProcessIdentity) -> bool | None:
 
 
 def is_exiting(pid: int) -> bool | None:
-    """Whether the process with this PID is on its way out, or dead and not reaped; None when there is none to be seen.
+    """Whether the process with this PID is exiting, or dead and not reaped; None when no such process can be seen.
 
-    The kernel closes what a process had open one by one: its peers are told of its end before all of it is closed.
+    The kernel closes the files of a process one by one. So a peer can see the end of a connection while the process
+    still holds its locks and other sockets.
     """
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
@@ -87,19 +88,19 @@ def is_exiting(pid: int) -> bool | None:
 
 
 def is_stopped(pid: int) -> bool | None:
-    """Whether somebody has stopped this process (SIGSTOP, a debugger); None when there is none to be seen."""
+    """Whether this process is stopped (SIGSTOP, a debugger); None when no such process can be seen."""
     stat = _read_stat(pid)
     return None if stat is None else stat.state in "Tt"
 
 
 def is_safe_target(pid: int) -> bool:
-    """Whether this PID may be signalled at all: never 0 or negative (groups), init, or this process."""
+    """Whether this PID may get a signal at all: never 0 or negative numbers (groups), init, or this process."""
     return isinstance(pid, int) and not isinstance(pid, bool) and pid > 1 and pid != os.getpid()
 
 
 def parse_stat(line: bytes) -> tuple[str, int]:
-    """State and start time (field 22) of a `/proc/PID/stat` line; ValueError when it is none."""
-    # The name, in parentheses, is the program's own choice: it may hold spaces and parentheses. Nothing after it does.
+    """State and start time (field 22) of a `/proc/PID/stat` line; ValueError for any other text."""
+    # The program chooses its name, in parentheses: it may hold spaces and parentheses. The fields after it do not.
     _, parenthesis, rest = line.rpartition(b")")
     fields = rest.split()
     if not parenthesis or len(fields) < 20:
@@ -118,7 +119,7 @@ def _read_stat(pid: int) -> _Stat | None:
 
 
 def _is_absent(pid: int) -> bool:
-    # No entry in /proc is no proof: hidepid hides the processes of others, and /proc may not be mounted.
+    # A missing entry in /proc proves nothing: hidepid hides processes of other users, and /proc may not be mounted.
     if pid <= 0:
         return True
     try:

@@ -1,4 +1,4 @@
-"""The ladder as people write it, `INT:2s,TERM:8s,KILL`. It is climbed in the guard, and nowhere else."""
+"""The ladder as people write it, `INT:2s,TERM:8s,KILL`. Only the guard climbs it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_RUNGS = 16  # the guard's SPEC_RUNGS_MAX
 
 
 class Rung(NamedTuple):
-    """One step of the ladder: send the signal, then wait this long for the tree to be gone."""
+    """One step of the ladder: the guard sends the signal, then waits this long for the tree to be gone."""
 
     signal: int
     wait_s: float
@@ -26,7 +26,7 @@ class Rung(NamedTuple):
 def parse_ladder(ladder: Ladder, *, grace_s: float = 10.0) -> tuple[Rung, ...]:
     """The rungs of `INT:2s,TERM:8s,KILL` or of (signal, wait) pairs; KILL is added when it is not the last.
 
-    A rung without a wait waits the grace. SpecError when it is empty, too long, not understood, or goes on after KILL.
+    A rung without a wait waits for the grace. SpecError: no rungs, too many, a malformed one, or one after KILL.
     """
     if isinstance(ladder, str):
         pairs = [_text_rung(rung, grace_s) for rung in ladder.split(",")] if ladder.strip() else []
@@ -48,7 +48,7 @@ def parse_ladder(ladder: Ladder, *, grace_s: float = 10.0) -> tuple[Rung, ...]:
 
 
 def format_ladder(ladder: Iterable[Rung]) -> str:
-    """The text `parse_ladder` reads back."""
+    """The text that `parse_ladder` reads back."""
     return ",".join(
         signal_name(rung.signal).removeprefix("SIG")
         + ("" if rung.signal == _signal.SIGKILL else f":{format_duration(rung.wait_s)}")

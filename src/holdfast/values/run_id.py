@@ -1,4 +1,4 @@
-"""Run ids: they sort by time and are safe file names."""
+"""Run ids, which sort by time and are safe file names."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import time
 from .errors import SpecError
 from .fields import short
 
-ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # of ids that are made here: Crockford's, without i, l, o and u
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # of new ids: Crockford's, without i, l, o and u
 _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
 
 
 def new_run_id() -> str:
-    """A fresh id: 10 characters of milliseconds, then 10 of chance; ids sort by time."""
+    """A fresh id: 10 characters of milliseconds, then 10 random ones; ids sort by time."""
     number = (time.time_ns() // 1_000_000) << 50 | int.from_bytes(os.urandom(7), "big") >> 6
     return "".join(ALPHABET[number >> shift & 31] for shift in range(95, -1, -5))
 
 
 def check_run_id(text: str, *, field: str = "run_id") -> str:
-    """The id itself when it is a safe file name; SpecError otherwise."""
+    """The same id, when it is a safe file name; SpecError otherwise."""
     safe = isinstance(text, str) and 1 <= len(text) <= 64 and text[0] not in "_-" and _ALLOWED.issuperset(text)
     if not safe:
         remedy = "use 1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit"

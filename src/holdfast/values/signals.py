@@ -6,15 +6,16 @@ from .errors import SpecError
 from .fast_imports import signal as _signal
 
 _NUMBERS = {name: int(number) for name, number in vars(_signal).items() if name[:3] == "SIG" and name[3] != "_"}
-# Platforms keep old second names (SIGCLD, SIGPOLL): understood, never shown.
+# Platforms keep old second names (SIGCLD, SIGPOLL): we understand them and never show them.
 _NAMES = {number: name for name, number in sorted(_NUMBERS.items(), reverse=True)}
-_VALID = frozenset(int(number) for number in _signal.valid_signals())  # without those the C library keeps for itself
+# Without the signals that the C library keeps for itself.
+_VALID = frozenset(int(number) for number in _signal.valid_signals())
 STOPS = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT)  # each asks a program to end
 _FORMS = "use a name such as TERM or SIGTERM, or its number"
 
 
 def parse_signal(text: str | int, *, field: str = "signal") -> int:
-    """The signal's number; SpecError when there is no such signal here (0, the null signal, included)."""
+    """The signal's number; SpecError when this system has no such signal (0, the null signal, included)."""
     if isinstance(text, int) and not isinstance(text, bool):
         number: int | None = int(text)
     elif isinstance(text, str):

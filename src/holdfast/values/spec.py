@@ -1,8 +1,8 @@
-"""What a run is asked to be: `make_spec` turns loose input into one checked, immutable `RunSpec`.
+"""The spec of a run: `make_spec` turns a caller's options into one checked, immutable `RunSpec`.
 
-Nothing here touches the system. Whether the directory and the program exist is for the guard to find out at the moment
-it matters; everything that can be known to be wrong beforehand is a SpecError that names the field: each by itself in
-`fields`, and here what must fit together.
+Nothing here touches the system. The guard finds out whether the directory and the program exist, at the moment it needs
+them. Every mistake that can be known before that is a SpecError that names the field: `fields` checks each field by
+itself, and this module checks what must fit together.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ STRAGGLERS = ("kill", "wait", "leave")
 LIFETIMES = ("owner", "session", "detached")
 ON_MAX_OUTPUT = ("stop", "drop")
 
-# What exec refuses whatever the limits are: 3/4 of the default stack in all. The limit in force may be lower and counts
-# the inherited environment too; then exec itself says E2BIG and the run reports it.
+# exec refuses more than this, whatever the limits are: 3/4 of the default stack in all. The limit in force may be lower
+# and counts the inherited environment, too; then exec itself fails with E2BIG, and the run reports that.
 LARGEST_EXEC = 6 << 20
 
 
 class RunSpec(NamedTuple):
-    """One run as asked for, checked; only `make_spec` makes them."""
+    """The checked spec of one run. Only `make_spec` makes one."""
 
     argv: tuple[str, ...]
     cwd: str | None
@@ -65,12 +65,12 @@ class RunSpec(NamedTuple):
     run_id: str
     lifetime: str
     parent: str | None
-    queued_at: str | None  # RFC 3339: since when a daemon had it; None for a run that no daemon queued
+    queued_at: str | None  # RFC 3339: when a daemon queued the run; None for every other run
     in_container: str | None
-    container_runtime: str | None  # the words of a command line; None outside of containers
+    container_runtime: str | None  # a command line; None outside of containers
 
     def __repr__(self) -> str:
-        # The generated one would print environment values, and reprs end up in logs.
+        # The generated repr would show environment values, and reprs end up in logs.
         return f"RunSpec({public_spec(self)!r})"
 
 
@@ -110,7 +110,7 @@ def make_spec(
     in_container: str | None = None,
     container_runtime: str | None = None,
 ) -> RunSpec:
-    """Check everything and return the spec; SpecError names the first field that is wrong and what to write instead."""
+    """Check every option and return the spec. SpecError names the first wrong field and what to write instead."""
     grace_s = parse_duration(grace, field="grace")
     spec = RunSpec(
         argv=fields.check_argv(argv),
@@ -226,7 +226,7 @@ def _check_together(spec: RunSpec) -> None:
 
 
 def _check_container(spec: RunSpec) -> None:
-    """Refuse what could be promised only on this side of a container's wall."""
+    """Refuse options that Holdfast can keep only outside of a container."""
     for field, limit in (("memory", spec.memory_bytes), ("pids", spec.pids)):
         if limit is not None:
             remedy = "the container keeps that budget: set it when the container is made"

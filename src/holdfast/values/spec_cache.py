@@ -1,4 +1,4 @@
-"""The spec of what a program asks for: checked once for runs that are alike, and a child of the run it is itself in."""
+"""A cache of the last checked spec, for programs that start many runs with the same options."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def new_spec(argv: Sequence[Text], options: SpecOptions) -> RunSpec:
-    """The checked spec; a run started inside another run is its child unless the caller says otherwise.
+    """The checked spec. A run that is started inside another run is its child, unless the caller names a parent.
 
-    Options that were checked for the last run are not checked again, as long as they are plain values: a program that
-    starts thousands of runs starts them all alike. SpecError as from `make_spec`.
+    Options equal to those of the last run are not checked again, as long as they are plain values: a program that
+    starts thousands of runs starts them with the same options. SpecError as from `make_spec`.
     """
     global _checked
     if "parent" not in options:
@@ -32,7 +32,7 @@ def new_spec(argv: Sequence[Text], options: SpecOptions) -> RunSpec:
     known = _checked  # read once: another thread may replace it
     if known is not None and known[0] == key:
         arguments = check_argv(argv)
-        if sum(map(len, arguments)) < _SHORT_ARGV:  # more than that is counted, in `make_spec`
+        if sum(map(len, arguments)) < _SHORT_ARGV:  # `make_spec` counts the bytes of a longer one
             return known[1]._replace(argv=arguments, run_id=new_run_id())
     spec = make_spec(argv, **options)
     if "run_id" not in options and all(kind in _PLAIN for _name, kind, _value in key):

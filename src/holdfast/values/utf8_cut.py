@@ -1,4 +1,4 @@
-"""Where bytes of UTF-8 can be cut without cutting a character in two. Bytes that are no UTF-8 are cut anywhere."""
+"""Where to cut UTF-8 bytes without cutting a character in two. Bytes that are not UTF-8 are cut anywhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ _INSIDE = 0x80  # 10xxxxxx: not the first byte of a character
 
 
 def end_of_last(data: bytes | bytearray) -> int:
-    """How many bytes there are without a character that is cut off at the end."""
+    """How many bytes there are before a character that is cut off at the end."""
     for back in range(1, min(_LONGEST, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 != _INSIDE:
@@ -16,7 +16,7 @@ def end_of_last(data: bytes | bytearray) -> int:
 
 
 def start_of_first(data: bytes | bytearray) -> int:
-    """Where the first character begins that is not cut off at the beginning."""
+    """Where the first whole character begins."""
     for at, byte in enumerate(data[:_LONGEST]):
         if byte & 0xC0 != _INSIDE:
             return at
