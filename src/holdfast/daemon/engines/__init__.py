@@ -1,1 +1,1 @@
-"""Where runs take place: the seam to other hosts."""
+"""Engines start runs: on this host, and later on other hosts."""

@@ -1,7 +1,7 @@
-"""Where runs take place. The daemon knows an `Engine` and its `EngineRun`s; `LocalEngine` is this host's supervisor.
+"""The engine that starts and adopts runs for the daemon; `LocalEngine` does it with this host's supervisor.
 
-The seam is small on purpose: start, adopt, cancel, facts (with what a live run can be asked besides). An engine starts
-a run of a given id at most once: a second start of the same id is a RunExistsError.
+The interface is small on purpose: start, adopt, and the requests that a live run takes. An engine starts a run of a
+given id at most once: a second start of the same id is a RunExistsError.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ class EngineRun(Protocol):
 
 
 class Engine(Protocol):
-    """Starts runs and finds them again."""
+    """Starts runs, and adopts runs that were started before."""
 
     async def start(self, spec: RunSpec) -> EngineRun:
-        """Start it. RunExistsError, SessionClosedError, ResourceError, GuardError, StateError: nothing is left."""
+        """Start a run. RunExistsError, SessionClosedError, ResourceError, GuardError, StateError: nothing is left."""
         ...
 
     async def adopt(self, run_id: str) -> EngineRun:
-        """Go on with a run that was started before, or read one that is over. RunNotFoundError, JournalError."""
+        """Follow a run that was started before, or read a run that is over. RunNotFoundError, JournalError."""
         ...
 
 
 class LocalEngine:
-    """Runs on this host, by a supervisor that is open for as long as this is used."""
+    """Runs on this host, started by a supervisor that stays open while the engine is used."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor

@@ -1,1 +1,1 @@
-"""The event log of the daemon and its subscribers."""
+"""The daemon's event log and its subscribers."""

@@ -1,4 +1,4 @@
-"""One event as it was published, and who takes an event_filter in it."""
+"""One event of the daemon, the filter of a subscriber, and output on its way to a run.output event."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import msgspec
 if TYPE_CHECKING:
     import sqlite3
 
-OUTPUT = "run.output"  # never stored: it says that there is something to read, and where
-RESYNC = "resync"  # never stored: it says to one client that events are missing from its stream
-WAITING = "run.waiting"  # never stored: what was seen at a look, and is different at the next
+OUTPUT = "run.output"  # never stored: it says that a run wrote, and where to read it
+RESYNC = "resync"  # never stored: it tells one client that events are missing from its stream
+WAITING = "run.waiting"  # never stored: it holds only until the next look at the run
 PIECE = 64 << 10  # bytes of output in one event
 TYPES = ("run.queued", "run.started", OUTPUT, WAITING, "run.verdict", "run.settled", "service.shutdown")
 
 
 class LoggedEvent(NamedTuple):
-    """`data` is JSON; `id` is None when it is not stored; `frame` is the event as bytes of an event stream."""
+    """A published event. `data` is JSON; `id` is None if it is not stored; `frame` is its bytes in an event stream."""
 
     id: int | None
     type: str
@@ -31,16 +31,16 @@ class LoggedEvent(NamedTuple):
 
 
 class EventFilter(NamedTuple):
-    """Which events a subscriber takes. None: all of them."""
+    """Which events a subscriber gets. None in a field: all events."""
 
     run_ids: frozenset[str] | None = None
     session: str | None = None
     types: frozenset[str] | None = None
-    output: bool = False  # run.output with what was written
-    late: bool = False  # run.output of what was written after the verdict, too
+    output: bool = False  # run.output with the bytes
+    late: bool = False  # also run.output of bytes that came after the verdict
 
     def matches(self, event: LoggedEvent) -> bool:
-        """Whether this is one of them."""
+        """Whether the subscriber gets this event."""
         return (
             (self.run_ids is None or event.run_id in self.run_ids)
             and (self.session is None or event.session == self.session)
@@ -49,13 +49,13 @@ class EventFilter(NamedTuple):
         )
 
     def may_match(self, type: str, run_id: str | None) -> bool:  # noqa: A002 - its name in the contract
-        """Whether one of this type, and of this run, could be one of them."""
+        """Whether the subscriber could get an event of this type and this run."""
         return (self.types is None or type in self.types) and (
             run_id is None or self.run_ids is None or run_id in self.run_ids
         )
 
     def parameters(self) -> dict[str, Any]:
-        """The same as parameters of the SQL."""
+        """The filter as parameters of the SQL statement `page`."""
         return {
             "run_ids": None if self.run_ids is None else json.dumps(sorted(self.run_ids)),
             "session": self.session,
@@ -72,20 +72,20 @@ def make_event(
     session: str | None = None,
     late: bool = False,
 ) -> LoggedEvent:
-    """The event with its frame. One without an id leaves the client's last id as it is."""
+    """The event with its frame. A frame without an id leaves the client's last id as it is."""
     number = b"" if id is None else b"id: %d\n" % id
     frame = b"%sevent: %s\ndata: %s\n\n" % (number, type.encode(), data)
     return LoggedEvent(id, type, run_id, session, data, frame, late)
 
 
 def event_of_row(row: sqlite3.Row | tuple[Any, ...]) -> LoggedEvent:
-    """The event of a row as `page` selects it."""
+    """The event of a row that the SQL statement `page` selected."""
     number, type_, run_id, session, data = row
     return make_event(type_, data, id=number, run_id=run_id, session=session)
 
 
 class PendingOutput:
-    """What a run wrote since the last round."""
+    """Bytes that a run wrote since the last round. Pieces that follow each other become one event."""
 
     __slots__ = ("_data", "_late", "_offset", "_run_id", "_session", "_stream")
 
@@ -94,7 +94,7 @@ class PendingOutput:
         self._offset, self._data, self._late = offset, data, late
 
     def extend(self, run_id: str, stream: str, offset: int, data: bytes, *, late: bool) -> bool:
-        """Take it in when it goes on where this one ends."""
+        """Add this piece if it begins where these bytes end; returns whether it does."""
         fits = len(self._data) + len(data) <= PIECE
         if (self._run_id, self._stream, self._late) != (run_id, stream, late) or not fits:
             return False

@@ -1,14 +1,14 @@
-"""The event log: what happens to runs, written down and then given to everybody who listens.
+"""The event log: events of runs are stored first, then given to every subscriber.
 
-Order. `publish` hands the event to the store; ids are given there, in the order of the calls. Only after the commit is
-it put into the round that is next given out, so a client never knows an id that a restart could give to another event.
-`last_id` is the last one that was given out; how a subscriber gets from the stored to the live is in subscription.py.
+Order. `publish` hands the event to the store, which gives ids in the order of the calls. The log gives an event out
+only after the commit, so a client never knows an id that a restart could give to another event. `last_id` is the last
+id that was given out. subscription.py says how a subscriber gets from stored events to live ones.
 
-Rounds. Giving an event to a thousand clients costs a thousand writes, and that time is taken from the runs. So a round
-is followed by a pause in proportion to the number of clients, in which the next one fills up: with few clients an
-event goes out at once, with a thousand up to 50 ms later and together with others. Each event is encoded once.
+Rounds. Giving an event to a thousand clients costs a thousand writes, and that time is taken from the runs. So the log
+gives events out in rounds, with a pause between two rounds in proportion to the number of clients. With few clients an
+event goes out at once; with a thousand it goes out up to 50 ms later, together with others. Each event is encoded once.
 
-All of it takes place on the event loop's thread; nothing here ever waits for a client.
+Everything happens on the event loop's thread, and nothing here ever waits for a client.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _HEARTBEAT = LoggedEvent(None, "", None, None, b"", b":\n\n")
 
 
 class EventLogBounds(NamedTuple):
-    """How much is kept: in the store, and in memory for each client that reads slowly."""
+    """How many events are kept in the store, and in memory for each client that reads slowly."""
 
     keep_events: int = 100_000
     keep_s: float = 7 * 86_400.0
@@ -54,9 +54,11 @@ class EventLogBounds(NamedTuple):
 
 
 class TransactionHook(Protocol):
-    """Something that is written in the transaction of an event."""
+    """A part of the daemon that writes something in the transaction of an event."""
 
-    def write(self, connection: sqlite3.Connection, run_id: str, report: Mapping[str, Any]) -> bool: ...  # is there any
+    def write(
+        self, connection: sqlite3.Connection, run_id: str, report: Mapping[str, Any]
+    ) -> bool: ...  # whether it wrote
     def committed(self) -> None: ...
     def undone(self) -> None: ...
 
@@ -68,14 +70,14 @@ class EventLog:
         self.bounds = bounds
         self.last_id = 0
         self.published = 0  # since the start, by this daemon
-        self.dropped = 0  # clients that read nothing any more
+        self.dropped = 0  # streams that were ended because the client read nothing
         self.unstored = 0
         self.verdict_counts = VerdictCounts()
         self.closed = False
         self._store = store
         self._hooks: dict[str, TransactionHook] = {}
         self._open: set[Subscription] = set()
-        self._live: set[Subscription] = set()  # the others read from the store
+        self._live: set[Subscription] = set()  # the other subscriptions read from the store
         self._round: list[LoggedEvent | PendingOutput] = []
         self._round_output = 0  # bytes
         self._next_round = 0.0
@@ -85,14 +87,14 @@ class EventLog:
         self._pruned_at = 0.0
 
     async def start(self) -> None:
-        """Find out where the log ends, and remove what is too old. StateError."""
+        """Remove events that are too old, and find the last id. StateError."""
         await self.prune()
         self._pruned_at = time.monotonic()
         _, self.last_id = await self._store.read(_bounds)
         self._beat = asyncio.get_running_loop().call_later(self.bounds.heartbeat_s, self._heartbeat)
 
     async def stop(self) -> None:
-        """End every stream, after what was published so far; nobody can subscribe any more."""
+        """Give out what was published so far, then end every stream. No more subscriptions are taken."""
         self._give_out()
         self.closed = True
         for timer in (self._due, self._beat):
@@ -104,14 +106,14 @@ class EventLog:
     # Publishing.
 
     def add_hook(self, type: str, hook: TransactionHook) -> None:  # noqa: A002 - its name in the contract
-        """From now on, write this in the same transaction as every event of this type; its data has the report."""
+        """From now on, call this hook in the transaction of every event of this type, with the report of the event."""
         self._hooks[type] = hook
 
     def publish(self, type: str, run_id: str | None, data: Mapping[str, Any]) -> None:  # noqa: A002 - as in the contract
-        """Store the event, then give it to everybody. What was published before keeps the id it had.
+        """Store the event, then give it to every subscriber. An event that is stored already keeps its id.
 
-        `data` has the report where there is one; `run_id` and `at` are added. When it cannot be stored, whoever listens
-        is told that something is missing.
+        `data` has the report if there is one; `run_id` and `at` are added. When the event cannot be stored, every
+        subscriber is told that an event is missing.
         """
         now_ns = time.time_ns()
         report = data.get("report") or {}
@@ -143,22 +145,22 @@ class EventLog:
         self._store.post(insert, stored)
 
     def tell(self, type: str, run_id: str, session: str | None, data: Mapping[str, Any]) -> None:  # noqa: A002
-        """Give it to everybody who listens now. It is not stored, and left out for who is behind."""
+        """Give an event to the live subscribers without storing it. A subscriber with a full buffer does not get it."""
         body = msgspec.json.encode({"run_id": run_id, "at": format_timestamp(time.time_ns()), **data})
         self._add(make_event(type, body, run_id=run_id, session=session))
 
     def wants(self, type: str, run_id: str | None = None) -> bool:  # noqa: A002
-        """Whether anybody may want an event of this type now (of this run; its session is not looked at)."""
+        """Whether a live subscriber could get an event of this type and run. Session filters are not looked at."""
         return any(one.event_filter.may_match(type, run_id) for one in self._live)
 
     def wants_output(self, run_id: str | None = None) -> bool:
-        """Whether anybody may want a run.output event (of this run; its session is not looked at)."""
+        """Whether a live subscriber could get a run.output event of this run. Session filters are not looked at."""
         return self.wants(OUTPUT, run_id)
 
     def output(
         self, run_id: str, session: str | None, stream: str, offset: int, data: bytes, *, late: bool = False
     ) -> None:
-        """Tell that a run wrote this, `offset` bytes into that stream. Not stored, and left out when it is much."""
+        """A run wrote these bytes, `offset` bytes into that stream. Not stored; left out when a round has too many."""
         if not self._live or self._round_output + len(data) > _OUTPUT_AT_ONCE:
             return
         self._round_output += len(data)
@@ -220,15 +222,15 @@ class EventLog:
         for subscription in self._open:
             subscription.tell_of_loss()
 
-    # Listening.
+    # Subscribing.
 
     @property
     def subscribers(self) -> int:
-        """How many listen now."""
+        """How many subscriptions are open."""
         return len(self._open)
 
     def subscribe(self, after: int | None = None, event_filter: EventFilter = EventFilter()) -> Subscription:  # noqa: B008
-        """Everything after this id, or from now on; to be closed. StateError: the log is closed."""
+        """A subscription to all events after this id, or from now on; the caller closes it. StateError: log closed."""
         if self.closed:
             raise StateError("no more events will come: the daemon is stopping", remedy="ask the next one")
         bounds = self.bounds
@@ -237,7 +239,7 @@ class EventLog:
         return subscription
 
     async def page(self, after: int, upto: int, event_filter: EventFilter) -> EventPage:
-        """Some stored events of this stretch: what one subscriber may have in memory at once."""
+        """Stored events between these ids, as many as one subscriber may have in memory."""
         parameters = {"after": after, "upto": upto, "limit": _PAGE_EVENTS, **event_filter.parameters()}
 
         def read(connection: sqlite3.Connection) -> EventPage:
@@ -248,34 +250,34 @@ class EventLog:
                 if size > _PAGE_BYTES or len(events) == _PAGE_EVENTS:
                     break
             else:
-                # The rows before the bounds: what is pruned between the two is then noticed, never overlooked.
+                # Rows first, then bounds: events that are pruned in between are noticed.
                 return EventPage(events, upto, _bounds(connection)[0])
             return EventPage(events, events[-1].id or upto, _bounds(connection)[0])
 
         return await self._store.read(read)
 
     def join(self, subscription: Subscription) -> None:
-        """Serve it live from here on."""
+        """Give this subscription events as they are published."""
         self._live.add(subscription)
 
     def leave(self, subscription: Subscription) -> None:
-        """It reads from the store again."""
+        """This subscription reads from the store again."""
         self._live.discard(subscription)
 
     def forget(self, subscription: Subscription) -> None:
-        """Nothing more for this one."""
+        """This subscription has ended."""
         self._live.discard(subscription)
         self._open.discard(subscription)
 
-    # Keeping it small.
+    # Pruning.
 
     async def prune(self) -> int:
-        """Remove what is too old or too much; how many that were."""
+        """Remove events that are too old or too many; returns how many."""
         return await self._store.write(self._prune)
 
     def _prune_soon(self) -> None:
         self._unpruned, self._pruned_at = 0, time.monotonic()
-        # A failure is no loss: the next time does it.
+        # A failure loses nothing: the next pass removes them.
         self._store.write(self._prune).add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _prune(self, connection: sqlite3.Connection) -> int:
@@ -286,6 +288,6 @@ class EventLog:
 
 
 def _bounds(connection: sqlite3.Connection) -> tuple[int, int]:
-    """The id after which nothing is missing, and the last one that was ever given."""
+    """The id after which no event is missing, and the last id that was ever given."""
     complete_after, last = connection.execute(_SQL["bounds"]).fetchone()
     return complete_after, last

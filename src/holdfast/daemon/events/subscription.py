@@ -1,17 +1,17 @@
-"""One subscriber's view of the event log: first what is stored, then what comes.
+"""One subscription to the event log: stored events first, then live ones, without a gap or a duplicate.
 
-Replay. The subscriber reads pages from the store, at its own pace, up to the last id that was given out. When it has
-that one, it joins those who are served live, in the same step of the event loop in which it looked: nothing can be
-given out between the look and the joining, so there is no gap, and whoever is served live is given only ids after its
-own, so there is no duplicate. While it replays nothing is kept for it in memory, however long that takes.
+Replay. The subscriber reads pages from the store at its own pace, up to the last id that was given out. When it has
+read that event, it becomes live in the same step of the event loop in which it compared the ids. Nothing can be given
+out between the comparison and the joining, so there is no gap. A live subscriber gets only ids after its own, so there
+is no duplicate. During the replay the log keeps nothing in memory for the subscriber, however long that takes.
 
-Live. Events are put into a buffer that is bounded in number and bytes, and nobody waits for the subscriber. When a
-stored event does not fit, the buffer is emptied and the subscriber goes back to reading from the store, from the last
-event it took: a burst costs it nothing but time. What is not stored (run.output, heartbeats) is left out instead when
-the buffer is half full.
+Live. The log puts events into a buffer that is bounded in number and bytes, and never waits for the subscriber. When a
+stored event does not fit, the buffer is emptied, and the subscriber reads from the store again, from the last event it
+took: a burst costs it only time. An event that is not stored (run.output, heartbeat) is left out when the buffer is
+half full.
 
-Stalled. Whoever has something to take and takes nothing from one heartbeat to the next is dropped: it gets `resync`
-and the end, and finds everything by coming back with its last id.
+Stalled. A subscriber that has something to take and takes nothing from one heartbeat to the next is dropped. It gets
+`resync` and the end of the stream. When it comes back with its last id, it gets everything it missed.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from .event import RESYNC, EventFilter, LoggedEvent, make_event
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_BATCH = 64 << 10  # bytes, about: what is written at once
+_BATCH = 64 << 10  # bytes, about: the most that one write to a client takes
 
 
 class EventPage(NamedTuple):
-    """Stored events, as many as are read at once."""
+    """Stored events that were read together."""
 
     events: list[LoggedEvent]
-    reached: int  # everything up to this id was looked at
-    complete_after: int  # everything up to this id may have been removed
+    reached: int  # the page covers every event up to this id
+    complete_after: int  # events up to this id may have been removed
 
 
 class EventSource(Protocol):
-    """What a subscription asks of the log."""
+    """The event log as a subscription sees it."""
 
     last_id: int
 
@@ -50,10 +50,9 @@ class EventSource(Protocol):
 
 
 class Subscription:
-    """An async iterator of batches of events, in order. To be closed; it ends by itself when it is dropped.
+    """An async iterator of batches of events, in order. The subscriber closes it; it ends by itself when it is dropped.
 
-    `on_end` is called once when no more will come though the subscriber did not close it: a subscriber that is stuck in
-    writing learns of it there.
+    `on_end` is called once when the log ends the subscription. So a subscriber that is stuck in a write learns of it.
     """
 
     def __init__(
@@ -62,25 +61,25 @@ class Subscription:
         self.event_filter = event_filter
         self.on_end: Callable[[], None] | None = None
         self._source = source
-        self._read = source.last_id if after is None else after  # everything up to here was given or is in the buffer
+        self._read = source.last_id if after is None else after  # events up to this id were taken or are in the buffer
         self._taken_id = self._read
         self._events, self._size = events, size
         self._buffer: deque[LoggedEvent] = deque()
         self._buffered = 0
         self._waiter: asyncio.Future[None] | None = None
-        self._taken, self._taken_before = 0, -1  # how often the subscriber came for more
+        self._taken, self._taken_before = 0, -1  # how often the subscriber asked for more
         self._live = False
         self._ended = False
 
     @property
     def position(self) -> int:
-        """The id after which it goes on: everything up to it was given, or was not asked for."""
+        """The id after which the subscriber goes on: it took every matching event up to it."""
         return self._taken_id
 
-    # The log's side. Nothing here waits.
+    # Called by the log. Nothing here waits.
 
     def offer(self, event: LoggedEvent) -> None:
-        """Take it if it is for this subscriber and fits; one that does not fit is read from the store later."""
+        """Put the event into the buffer if it matches and fits. One that does not fit is read from the store later."""
         if not self.event_filter.matches(event):
             return
         kept, size = len(self._buffer) + 1, self._buffered + len(event.frame)
@@ -96,7 +95,7 @@ class Subscription:
             self._wake()
 
     def beat(self, event: LoggedEvent) -> bool:
-        """Show that the stream lives, unless there is something to take that shows it; False: it was not taken."""
+        """Send a heartbeat if the buffer is empty. False: the subscriber has stalled, and was dropped."""
         stalled = (bool(self._buffer) or not self._live) and self._taken == self._taken_before
         self._taken_before = self._taken
         if stalled:
@@ -108,12 +107,12 @@ class Subscription:
         return not stalled
 
     def tell_of_loss(self) -> None:
-        """Events could not be stored: what this subscriber knows may be out of date."""
+        """Tell the subscriber that events could not be stored, so that it lists the runs again."""
         if not self._buffer or self._buffer[-1].type != RESYNC:
             self._put(resync("lost", "events could not be stored: list the runs again"))
 
     def end(self) -> None:
-        """No more will come; what is in the buffer is still given."""
+        """End the subscription; the subscriber still gets what is in the buffer."""
         if not self._ended:
             self._ended, self._live = True, False
             self._source.forget(self)
@@ -134,7 +133,7 @@ class Subscription:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    # The subscriber's side.
+    # Called by the subscriber.
 
     def __aiter__(self) -> Subscription:
         return self
@@ -185,17 +184,17 @@ class Subscription:
                     self._put(event)
 
     def _skip(self, reason: str, remedy: str) -> None:
-        # What the subscriber lists after this is at least as new as the id it is given here.
+        # A list of runs that the subscriber makes after this is at least as new as the id it gets here.
         self._read = self._source.last_id
         self._put(resync(reason, remedy, id=self._read))
 
     def close(self) -> None:
-        """The subscriber is gone."""
+        """End the subscription for a subscriber that is gone."""
         self.on_end = None
         self._empty()
         self.end()
 
 
 def resync(reason: str, remedy: str, *, id: int | None = None) -> LoggedEvent:  # noqa: A002 - its name in the stream
-    """Tells one client that its stream has a hole, or ends."""
+    """The event that tells one client that its stream has a gap, or ends."""
     return make_event(RESYNC, msgspec.json.encode({"reason": reason, "hint": remedy, "last_id": id}), id=id)

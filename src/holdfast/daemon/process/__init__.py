@@ -1,1 +1,1 @@
-"""The daemon as a process of its own: its log, its signals, its service manager, its background tasks."""
+"""The daemon as a process: its log, its signals, its service manager, its background tasks."""

@@ -1,4 +1,4 @@
-"""Work that goes on beside: kept, so that it is not collected; told of, when it fails; ended together."""
+"""Background tasks: kept so that they are not garbage-collected, reported when they fail, cancelled together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class BackgroundTasks:
-    """The tasks that are not done. `failed` is called with the error of one that raised."""
+    """The tasks that are not done. `failed` is called with the error of a task that raised."""
 
     def __init__(self, failed: Callable[[BaseException], None]) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -24,13 +24,13 @@ class BackgroundTasks:
         return iter(self._tasks)
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it beside."""
+        """Begin this work in the background."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
     async def stop(self) -> None:
-        """Cancel all of it and wait until it has ended."""
+        """Cancel all tasks and wait until they have ended."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

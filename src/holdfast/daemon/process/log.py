@@ -1,7 +1,7 @@
-"""The daemon's log: one line per event on stderr, for people or, on request, as JSON for machines.
+"""The daemon's log: one line per event on stderr, as text for people or as JSON for machines.
 
-A line has a message, which is the same in both forms, and fields, which only JSON shows by name. What the library warns
-about (logger `holdfast`) goes the same way.
+A line has a message, which is the same in both forms, and fields, which only JSON shows by name. Warnings that the
+library gives through the logger `holdfast` become lines of this log.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from ...values.timestamps import format_timestamp
 
 
 class Log:
-    """Writes lines, each in one write, so that those of several processes never mix."""
+    """Writes each line with one write(2), so that the lines of several processes never mix."""
 
     def __init__(self, format_: str = "text", fd: int = 2) -> None:
         self.format = format_
         self._fd = fd
 
     def info(self, message: str, **fields: Any) -> None:
-        """Something that is meant to happen."""
+        """Log something that is meant to happen."""
         self._write("info", message, fields)
 
     def warning(self, message: str, **fields: Any) -> None:
-        """Something that went wrong, with the run's id where there is one; the daemon goes on."""
+        """Log something that went wrong, with the run's id if there is one; the daemon goes on."""
         self._write("warning", message, fields)
 
     def error(self, message: str, **fields: Any) -> None:
-        """Something that should never happen."""
+        """Log something that should never happen."""
         self._write("error", message, fields)
 
     def _write(self, level: str, message: str, fields: dict[str, Any]) -> None:
@@ -41,23 +41,23 @@ class Log:
         else:
             run_id = fields.get("run_id")
             named = f" (run {run_id})" if run_id is not None and str(run_id) not in message else ""
-            # Service managers and terminals both stamp lines themselves, or do not want it.
+            # No timestamp: a service manager stamps lines itself, and a terminal needs none.
             line = f"holdfast: {'' if level == 'info' else level + ': '}{message}{named}"
         try:
             os.write(self._fd, (" ".join(line.splitlines()) + "\n").encode("utf-8", "backslashreplace"))
         except OSError:
-            pass  # nobody reads it: there is no other place to say so
+            pass  # stderr has no reader, and there is no other place to report it
 
 
 class LogForwarder(logging.Handler):
-    """What the library and its dependencies say through `logging`, as lines of this log."""
+    """A logging handler that turns records of the library and its dependencies into lines of this log."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(logging.WARNING)
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write it. Never raises."""
+        """Write the record as a line. Never raises."""
         try:
             message = record.getMessage()
             if record.exc_info is not None and record.exc_info[1] is not None:
@@ -66,5 +66,5 @@ class LogForwarder(logging.Handler):
                 self._log.error(message, logger=record.name)
             else:
                 self._log.warning(message, logger=record.name)
-        except Exception:  # noqa: BLE001 - as every handler: a log line never ends the program
+        except Exception:  # noqa: BLE001 - a log line never ends the program
             self.handleError(record)

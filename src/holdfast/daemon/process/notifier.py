@@ -1,6 +1,6 @@
-"""Telling the service manager how we are: sd_notify's protocol, a datagram of NAME=VALUE lines.
+"""Notifications to the service manager: the sd_notify protocol, datagrams of NAME=VALUE lines.
 
-Without NOTIFY_SOCKET, or when nobody takes it, nothing happens: a service manager that is not there needs no news.
+Without NOTIFY_SOCKET, or when the socket takes no datagram, nothing is sent: there is no service manager to tell.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ if TYPE_CHECKING:
 
 
 class Notifier:
-    """Sends to the socket that the environment names."""
+    """Sends notifications to the socket that the environment names."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._address = environ.get("NOTIFY_SOCKET", "")
         self.watchdog_s = _watchdog_s(environ)
 
     def ready(self, status: str) -> None:
-        """The daemon serves."""
+        """The daemon is ready to serve."""
         self._send("READY=1", f"STATUS={status}")
 
     def status(self, status: str) -> None:
-        """One line for people (`systemctl status`)."""
+        """Set the status line that people see (`systemctl status`)."""
         self._send(f"STATUS={status}")
 
     def reloading(self) -> None:
-        """The settings are read again; `ready` follows."""
+        """The daemon reads its settings again; `ready` follows."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self, status: str, takes_s: float) -> None:
-        """The daemon is on its way out, and may take this long from now: whatever limit there is moves."""
+        """The daemon is shutting down and may take this long from now; the service manager moves its own limit."""
         self._send("STOPPING=1", f"STATUS={status}", f"EXTEND_TIMEOUT_USEC={round(takes_s * 1e6)}")
 
     def watchdog(self) -> None:
-        """Still alive."""
+        """Tell the watchdog that the daemon is alive."""
         self._send("WATCHDOG=1")
 
     def _send(self, *lines: str) -> None:
@@ -55,7 +55,7 @@ class Notifier:
 
 
 def _watchdog_s(environ: Mapping[str, str]) -> float | None:
-    """How often to say that we are alive: half of what we are given; None: nobody wants to know."""
+    """How often to notify the watchdog: half of its limit. None: there is no watchdog."""
     given, pid = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
     if not given.isdigit() or (pid.isdigit() and int(pid) != os.getpid()):
         return None

@@ -1,8 +1,8 @@
-"""The signals of the process, as calls in its loop.
+"""Signals of the daemon's process, received as calls in its event loop.
 
-The loop's own handlers are not used: taking one away sets the signal to its default for a moment, and a signal that
-comes in that moment, to this thread or any other, ends a process that had all but ended well. Here a signal is handled,
-then ignored, and nothing is between the two.
+The loop's own signal handlers are not used. Removing one sets the signal to its default action for a moment. A signal
+that arrives in that moment, in any thread, kills a process that had almost ended well. Here a signal is handled until
+it is ignored, with no moment in between.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from types import FrameType
 
 
 class Signals:
-    """Calls `taken[number](times)` in the running loop when some came. After `ignore` they do nothing, for good."""
+    """Calls `taken[number](times)` in the running loop when signals arrive. `ignore` ignores them for good."""
 
     def __init__(self, taken: Mapping[int, Callable[[int], None]]) -> None:
         self._taken = taken
@@ -31,11 +31,12 @@ class Signals:
             signal.signal(number, _only_wake)
 
     def ignore(self) -> None:
+        """Ignore these signals until the process ends."""
         for number in self._taken:
             signal.signal(number, signal.SIG_IGN)
         signal.set_wakeup_fd(-1)
         self._loop.remove_reader(self._receives)
-        # Not closed: another thread may have been interrupted before that, and be about to write its byte.
+        # The sockets stay open: another thread may have been interrupted before that, and be about to write its byte.
 
     def _call(self) -> None:
         came = Counter(self._receives.recv(4096))
@@ -45,4 +46,4 @@ class Signals:
 
 
 def _only_wake(_number: int, _frame: FrameType | None) -> None:
-    """There, so that the interpreter writes the byte."""
+    """A handler that does nothing: with a handler set, the interpreter writes the wake-up byte."""

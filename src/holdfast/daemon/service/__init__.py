@@ -1,1 +1,1 @@
-"""What can be asked of the daemon. Nothing here knows HTTP."""
+"""The operations of the daemon, which HTTP and other surfaces call. Nothing here knows HTTP."""

@@ -1,1 +1,1 @@
-"""The daemon's own durable data in one SQLite file."""
+"""The daemon's own durable data, in one SQLite file."""

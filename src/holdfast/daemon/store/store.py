@@ -1,18 +1,18 @@
-"""The daemon's own durable data: one SQLite file, one thread that writes, one that reads.
+"""The daemon's store: one SQLite file, one thread that writes, one thread that reads.
 
     queue         runs that have not started, with all that is needed to start them (deleted at the start)
-    active        runs that were started and whose end has not been announced
-    idempotency   keys, what they were used for, and which run that is
-    events, deliveries   see events.py and deliveries.py
+    active        runs that were started and whose end has not been published
+    idempotency   keys, the digest of the submission and the run that each was used for
+    events, deliveries   see events/event_log.py and webhooks/deliveries.py
 
-Writing. `write` and `post` hand an action to the writer thread; those of one turn of the event loop go there together,
-because each time wakes that thread, which then wants the interpreter for itself. Whatever waits there is done in one
-transaction, and all are told after the commit: many writers share one fsync. A failed action undoes itself only: when
-one fails, all of them are done again, each in a savepoint of its own (so an action does nothing but SQL, and may be
-done twice). Order that is guaranteed: actions take effect in the order in which they were handed over (from one
-thread), they are told in this order, and an answer means that it is on disk.
+Writing. `write` and `post` hand an action to the writer thread. The actions of one turn of the event loop are handed
+over together, because each handover wakes the writer thread, which then competes for the interpreter. The writer does
+all waiting actions in one transaction and answers them after the commit: many actions share one fsync. A failed action
+undoes only itself: when one fails, the writer does all of them again, each in a savepoint of its own. So an action does
+nothing but SQL, and may be done twice. Guaranteed order: actions take effect in the order of the handover (from one
+thread), they are answered in this order, and an answer means that the data is on disk.
 
-The schema is migrations/NNNN_*.sql, applied in order; a new file is the same migrations from zero.
+The schema is sql/migrations/NNNN_*.sql, applied in order. A new file gets all migrations.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ _StoreAnswer = tuple[_StoreRequest, Any, Exception | None]
 
 
 class Store:
-    """The open file. StateError from `open`, `write` and `read`: it cannot be used (now)."""
+    """The open file. StateError from `open`, `write` and `read`: the file cannot be used now."""
 
     def __init__(self, path: str) -> None:
-        """As `open`, but fails with sqlite3.Error when the file is none."""
+        """As `open`, but raises sqlite3.Error when the file is not a usable database."""
         self.path = path
-        self.warnings: list[str] = []  # what had to be done about a file that was damaged
+        self.warnings: list[str] = []  # about a damaged file that was moved aside
         self._writer = _StoreThread(_connect(path), path, _do_together, "holdfast store writer")
         self._reader = _StoreThread(_connect(path), path, _do_each, "holdfast store reader")
 
     @classmethod
     def open(cls, path: str) -> Store:
-        """Open or make it (0600, WAL) and bring its schema up to date. A damaged one is moved aside, with a warning."""
+        """Open or make the file (0600, WAL) and migrate it. A damaged file is moved aside, with a warning."""
         try:
             try:
                 return cls(path)
@@ -77,19 +77,19 @@ class Store:
             raise StateError(f"cannot use {path}: {error.strerror}", remedy="look at its directory") from None
 
     def write(self, action: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
-        """Do it in the writer thread; the future has the answer after the commit. To be called on the event loop."""
+        """Do this in the writer thread; the future has the answer after the commit. Called on the event loop."""
         return _future_of(self._writer, action)
 
     def post(self, action: Callable[[sqlite3.Connection], T], done: Callable[[T, Exception | None], None]) -> None:
-        """The same for who does not wait: `done` is called on the event loop, with the answer or what went wrong."""
+        """As `write`, without a future: `done` is called on the event loop with the answer or the error."""
         self._writer.hand_over(action, done)
 
     def read(self, action: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
-        """Do it in the reader thread, which sees everything that was committed before. No writing."""
+        """Do this in the reader thread, which sees everything that is committed. The action must not write."""
         return _future_of(self._reader, action)
 
     def close(self) -> None:
-        """Finish what was handed over, then close. Blocks for that long."""
+        """Finish all actions that were handed over, then close. Blocks for that long."""
         self._reader.close()
         self._writer.close()
 
@@ -99,7 +99,7 @@ def _future_of(worker: _StoreThread, action: Callable[[sqlite3.Connection], T]) 
 
     def done(answer: T, error: Exception | None) -> None:
         if future.cancelled():
-            return  # whoever asked went away; what was written stays
+            return  # the caller went away; what was written stays
         if error is None:
             future.set_result(answer)
         else:
@@ -115,7 +115,7 @@ def statements(name: str) -> dict[str, str]:
 
 
 class _StoreThread:
-    """A thread with a connection; what is handed over is done in order."""
+    """A thread with its own connection, which does requests in order."""
 
     def __init__(
         self,
@@ -127,10 +127,10 @@ class _StoreThread:
         self._connection = connection
         self._path = path
         self._work = work
-        self._gathered: list[_StoreRequest] = []  # in this turn of the loop
+        self._gathered: list[_StoreRequest] = []  # handed over in this turn of the loop
         self._jobs: SimpleQueue[list[_StoreRequest] | None] = SimpleQueue()
         self._is_closed = False
-        # A daemon thread: an interpreter that ends for another reason is not held up by an idle file.
+        # A daemon thread, so that it never keeps the interpreter from ending.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -173,21 +173,21 @@ class _StoreThread:
 
 
 def _do_together(connection: sqlite3.Connection, path: str, jobs: list[_StoreRequest]) -> None:
-    """All of them in one transaction; nobody is told anything before it is committed."""
+    """Do all requests in one transaction, and answer them after the commit."""
     try:
         with database.writing(connection):
             answers: list[_StoreAnswer] = [(job, job.action(connection), None) for job in jobs]
-    except Exception as error:  # noqa: BLE001 - whatever it is: it is found out below whose it was
+    except Exception as error:  # noqa: BLE001 - _do_apart finds out which request failed
         answers = [(jobs[0], None, error)] if len(jobs) == 1 else _do_apart(connection, jobs)
     _tell(answers, path)
 
 
 def _do_apart(connection: sqlite3.Connection, jobs: list[_StoreRequest]) -> list[_StoreAnswer]:
-    """The same, so that those fail that have to, and no other."""
+    """Do each request in a savepoint of its own, so that one failure does not fail the others."""
     try:
         with database.writing(connection):
             return [(job, *_savepoint(connection, job)) for job in jobs]
-    except Exception as error:  # noqa: BLE001 - the disk is full, or the like: it concerns them all
+    except Exception as error:  # noqa: BLE001 - such as a full disk: all requests failed
         return [(job, None, error) for job in jobs]
 
 
@@ -197,7 +197,7 @@ def _savepoint(connection: sqlite3.Connection, job: _StoreRequest) -> tuple[Any,
         answer = job.action(connection)
     except Exception as error:
         if not connection.in_transaction:
-            raise  # the disk is full: SQLite has undone the whole transaction
+            raise  # such as a full disk: SQLite has undone the whole transaction
         connection.execute("ROLLBACK TO one")
         connection.execute("RELEASE one")
         return None, error
@@ -209,26 +209,26 @@ def _do_each(connection: sqlite3.Connection, path: str, jobs: list[_StoreRequest
     for job in jobs:
         try:
             answer: _StoreAnswer = (job, job.action(connection), None)
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:  # noqa: BLE001 - it is the answer to this request
             answer = (job, None, error)
         _tell([answer], path)
 
 
 def _tell(answers: list[_StoreAnswer], path: str) -> None:
-    """Give the answers to those who wait; in one go, because each time wakes the event loop."""
+    """Give the answers to their callers, with one wake-up of the event loop for all of them."""
     loop = answers[0][0].loop
 
     def tell() -> None:
         for job, answer, error in answers:
             try:
                 job.done(answer, _state_error(error, path) if isinstance(error, sqlite3.Error) else error)
-            except Exception as defect:  # noqa: BLE001 - one who cannot take the answer keeps it from nobody else
+            except Exception as defect:  # noqa: BLE001 - the other callers still get their answers
                 loop.call_exception_handler({"message": "an answer of the store was not taken", "exception": defect})
 
     try:
         loop.call_soon_threadsafe(tell)
     except RuntimeError:
-        pass  # the loop is closed: nobody waits any more
+        pass  # the loop is closed: no caller waits any more
 
 
 def _connect(path: str) -> sqlite3.Connection:

@@ -1,1 +1,1 @@
-"""Webhooks: what is delivered to a URL when a run has its verdict."""
+"""Webhooks: the verdict of a run, posted to a URL."""

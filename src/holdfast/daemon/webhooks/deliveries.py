@@ -1,14 +1,14 @@
-"""Deliveries: what is posted when a run's verdict is given, through an outbox in the store.
+"""Deliveries: the verdict of a run is posted to its webhook, through an outbox in the store.
 
     waiting ──verdict──▶ pending ──2xx──▶ delivered
                             │ ▲
                             └─┘ up to 5 tries ──▶ failed
 
-Order. The row is made in the transaction that queues the run, gets its body in the transaction that stores the
-run.verdict event, and is posted after that. So it waits for no clean-up of the run; a crash at any moment leaves a row
-that says what is still to be done; and a verdict that was given while no daemon lived, or whose event could not be
-stored, is found by `recover`, because its row still waits. A crash between an answer and its record posts once more: at
-least once, each time with the same id and the same bytes.
+Order. The row is inserted in the transaction that queues the run, gets its body in the transaction that stores the
+run.verdict event, and is posted after that. So a delivery does not wait for the end of the run's tree. A crash at any
+moment leaves a row that says what is still to be done. `recover` finds a verdict that was given while no daemon lived,
+or whose event could not be stored, because its row is still `waiting`. After a crash between an answer and its record
+the daemon posts once more: at least once, each time with the same id and the same bytes.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ if TYPE_CHECKING:
     from ..store.store import Store
 
 _SQL = statements("deliveries")
-BACK_OFF_S = (1.0, 3.0, 10.0, 30.0)  # between one try and the next: five tries
+BACK_OFF_S = (1.0, 3.0, 10.0, 30.0)  # the pauses between five tries
 _AT_ONCE = 64
 _OF_EACH_ORIGIN = 4
-_AGAIN_S = 30.0  # after something of our own failed
+_AGAIN_S = 30.0  # after a failure of the store
 _LAST_TRIES_S = 5.0
-_KEEP_S = 30 * 86_400.0  # how long it can be read how a delivery ended
+_KEEP_S = 30 * 86_400.0  # how long the result of a delivery can be read
 _PRUNE_EVERY_S = 3600.0
 
 
 class Clock(Protocol):
-    """Time as deliveries see it."""
+    """The clock that deliveries use, so that tests can set it."""
 
     def time(self) -> float: ...
     async def wait(self, event: asyncio.Event, timeout_s: float | None) -> None: ...
 
 
 class WallClock:
-    """The time of day: a retry that is due when the daemon starts again is made then."""
+    """The time of day, which goes on between two daemons: a retry that is due at the start is made then."""
 
     def time(self) -> float:
         """Seconds since 1970."""
         return time.time()
 
     async def wait(self, event: asyncio.Event, timeout_s: float | None) -> None:
-        """Until the event is set or so much time has passed."""
+        """Wait until the event is set or the time has passed."""
         try:
             async with asyncio.timeout(timeout_s):
                 await event.wait()
@@ -73,7 +73,7 @@ class _DueDelivery(NamedTuple):
 
 
 class Deliveries:
-    """The outbox and the one who empties it. `start` before anything else; it rides on the log's run.verdict events."""
+    """The outbox and the task that empties it. It is the transaction hook of the log's run.verdict events."""
 
     def __init__(
         self,
@@ -95,26 +95,26 @@ class Deliveries:
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._worker: asyncio.Task[None] | None = None
         self._report_of: Callable[[str], Awaitable[Mapping[str, Any]]] | None = None
-        self._owes = False  # there may be verdicts that the outbox does not know
+        self._owes = False  # a verdict may be missing in the outbox
         self._pruned_at = 0.0
         events.add_hook("run.verdict", self)
 
-    # With the run.
+    # Filling the outbox.
 
     @staticmethod
     def check(url: str) -> None:
-        """SpecError: nothing can be posted there."""
+        """SpecError: this URL cannot be posted to."""
         origin_of(url)
 
     @staticmethod
     def insert(connection: sqlite3.Connection, run_id: str, url: str) -> None:
-        """Within the transaction that queues the run: there will be something to post. SpecError as `check`."""
+        """Insert the row of a delivery, in the transaction that queues the run. SpecError as `check`."""
         connection.execute(_SQL["expect"], {"run_id": run_id, "url": url, "origin": origin_of(url)})
 
     def write(self, connection: sqlite3.Connection, run_id: str, report: Mapping[str, Any]) -> bool:
-        """Within the transaction of the run.verdict event: this is what to post. Once; False: nothing (any more)."""
+        """Set the body, in the transaction of the run.verdict event. False: there is no row that still waits for it."""
         if connection.execute(_SQL["is_waiting"], {"run_id": run_id}).fetchone() is None:
-            return False  # most runs have none
+            return False  # most runs have no webhook
         now = self._clock.time()
         data = {"run_id": run_id, "report": report}
         body = {"type": "run.verdict", "timestamp": format_timestamp(int(now * 1e9)), "data": data}
@@ -123,21 +123,21 @@ class Deliveries:
         return True
 
     def committed(self) -> None:
-        """After that transaction."""
+        """The transaction of `write` was committed: there is something to post."""
         self._changed.set()
 
     def undone(self) -> None:
-        """That transaction was undone: what was to be posted has to be found again."""
+        """The transaction of `write` failed: `recover` has to find the verdict."""
         self._owes = True
         self._changed.set()
 
     async def verdict(self, run_id: str, report: Mapping[str, Any]) -> None:
-        """The same for a verdict whose event is not published now. StateError."""
+        """Set the body of a delivery whose event is not published now. StateError."""
         await self._store.write(lambda connection: self.write(connection, run_id, report))
         self.committed()
 
     async def recover(self, report_of: Callable[[str], Awaitable[Mapping[str, Any]]]) -> int:
-        """Find the verdicts that were given while nobody looked; how many. One that cannot be read stops no other."""
+        """Find verdicts that the outbox missed; returns how many. A run that cannot be read stops no other."""
         self._report_of, self._owes, found = report_of, False, 0
         for (run_id,) in await self._store.read(lambda connection: connection.execute(_SQL["waiting"]).fetchall()):
             try:
@@ -155,11 +155,11 @@ class Deliveries:
     # Emptying the outbox.
 
     async def start(self) -> None:
-        """Begin to post; what is left from before first."""
+        """Begin to post, with the deliveries that the last daemon left."""
         self._worker = asyncio.create_task(self._work(), name="deliveries")
 
     async def stop(self, *, last_tries_s: float = _LAST_TRIES_S) -> None:
-        """Let the tries that are under way come to an end, within this time; the rest is the next daemon's."""
+        """Let tries that have begun end within this time, and leave the rest to the next daemon."""
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.wait([self._worker])
@@ -180,7 +180,7 @@ class Deliveries:
             await self._clock.wait(self._changed, await self._look())
 
     async def _look(self) -> float | None:
-        """Do what is due; in how many seconds to look again, unless something changes."""
+        """Begin what is due; returns in how many seconds to look again, if nothing changes before."""
         try:
             if self._clock.time() > self._pruned_at + _PRUNE_EVERY_S:
                 self._pruned_at = self._clock.time()
@@ -194,7 +194,7 @@ class Deliveries:
         return _AGAIN_S if self._owes else delay
 
     async def _begin_due(self) -> float | None:
-        """Begin every try that may be made now; in how many seconds to look again."""
+        """Begin every try that is due now; returns the seconds until the next one is due."""
         now_ms = int(self._clock.time() * 1000)
         values = {"now_ms": now_ms, "of_each": _OF_EACH_ORIGIN, "limit": _AT_ONCE}
 
@@ -245,10 +245,10 @@ class Deliveries:
         filled = {"run_id": run_id, "now_ms": now_ms, "due_ms": now_ms + int(wait_s * 1000), **values}
         await self._store.write(lambda connection: connection.execute(_SQL[how], filled) and None)
 
-    # Reading it.
+    # Reading the outbox.
 
     async def show(self, run_id: str) -> dict[str, Any] | None:
-        """How the delivery of a run stands; None: it has none. The URL is not in it, because it may hold a secret."""
+        """The state of a run's delivery; None: it has none. Without the URL, which may hold a secret."""
         row = await self._store.read(lambda connection: connection.execute(_SQL["show"], {"run_id": run_id}).fetchone())
         if row is None:
             return None
@@ -264,13 +264,13 @@ class Deliveries:
         }
 
     async def prune(self, keep_s: float) -> int:
-        """Remove what ended longer ago than this; how many that were."""
+        """Remove deliveries that ended longer ago than this; returns how many."""
         values = {"before_ms": int((self._clock.time() - keep_s) * 1000)}
         return await self._store.write(lambda connection: connection.execute(_SQL["prune"], values).rowcount)
 
 
 def delivery_id(run_id: str) -> str:
-    """The same on every try and after every restart: receivers tell by it what they have had already."""
+    """The id of a run's delivery: the same on every try, so that a receiver knows what it has had already."""
     return f"{run_id}.verdict"
 
 

@@ -1,8 +1,8 @@
-"""One try to post something to a receiver: it took it, or why not.
+"""One try to post a delivery to its receiver: accepted, or the reason of the failure.
 
-The receiver is somebody else's program, named by whoever may post runs. So: http and https only, no redirect is
-followed, no proxy or password file of the environment is used, one time limit for the whole try, and nothing of the
-answer but its status is read.
+The receiver is a foreign program, chosen by a client that may post runs. So the poster uses http and https only,
+follows no redirect, uses no proxy or password file of the environment, has one time limit for the whole try, and reads
+nothing of the answer but its status.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port of a URL that may be posted to; SpecError: it may not. The rest of it may be secret."""
+    """Scheme, host and port of a receiver's URL; the rest may be secret. SpecError: the URL is not allowed."""
     wrong = None
     try:
         parts = urlsplit(url)
@@ -53,14 +53,14 @@ def _refused(why: str) -> SpecError:
 
 
 class Poster:
-    """Posts with one client, made when it is first needed."""
+    """Posts deliveries with one HTTP client, which is made at the first use."""
 
     def __init__(self, timeout_s: float = 10.0) -> None:
         self._timeout_s = timeout_s
         self._client: httpx2.AsyncClient | None = None
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> str | None:
-        """None: the receiver answered 2xx. Otherwise why this try failed, without the URL."""
+        """Post it. None: the receiver answered 2xx. Otherwise the reason of the failure, without the URL."""
         client = self._client or self._connect()
         try:
             async with (
@@ -70,11 +70,11 @@ class Poster:
                 return _verdict_on(response.status_code)
         except TimeoutError:
             return f"no answer within {self._timeout_s:g} s"
-        except Exception as error:  # noqa: BLE001 - a receiver, its certificate and its name can fail in any way
+        except Exception as error:  # noqa: BLE001 - a receiver, its certificate or its name can fail in any way
             return f"cannot be reached: {type(error).__name__}"
 
     def _connect(self) -> httpx2.AsyncClient:
-        import httpx2  # most daemons post nothing, and it takes a while to import
+        import httpx2  # slow to import, and most daemons post nothing
 
         self._client = httpx2.AsyncClient(
             follow_redirects=False, trust_env=False, timeout=self._timeout_s, headers={"user-agent": "holdfast"}
@@ -82,7 +82,7 @@ class Poster:
         return self._client
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close all connections."""
         if self._client is not None:
             await self._client.aclose()
 

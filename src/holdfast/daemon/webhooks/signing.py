@@ -1,4 +1,4 @@
-"""Signatures of what is posted, in the form of Standard Webhooks: receivers find a library that checks them.
+"""Signatures of webhook posts, in the form of Standard Webhooks, for which receivers find libraries.
 
 The secret is `whsec_` and base64, or any text; the signature is HMAC-SHA256 over `ID.TIMESTAMP.BODY`.
 """
@@ -21,7 +21,7 @@ _FEWEST = 16
 
 
 def load_secret(path: str) -> bytes:
-    """The secret in this file; made when there is none. StateError: it cannot be read or made, or is no secret."""
+    """The secret in this file, made if it is missing. StateError: it cannot be read or made, or is no secret."""
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             text = file.read(1024)
@@ -36,7 +36,7 @@ def load_secret(path: str) -> bytes:
 
 
 def decode(text: str, where: str) -> bytes:
-    """The bytes of a secret as people write it: `whsec_` and base64, or any other text. StateError: it is too short."""
+    """The bytes of a secret in its text form: `whsec_` and base64, or any other text. StateError: it is too short."""
     if not text.startswith(_PREFIX):
         secret = text.encode()
     else:

@@ -11,7 +11,7 @@ UPDATE deliveries SET state = 'pending', body = :body, due_ms = :now_ms WHERE ru
 SELECT run_id FROM deliveries WHERE state = 'waiting' ORDER BY run_id;
 
 -- name: due
--- A few of each origin, so that one that does not answer takes no room from the others.
+-- A few of each origin, so that an origin that does not answer takes no room from the others.
 SELECT run_id, url, tries, body FROM deliveries WHERE run_id IN (
   SELECT run_id FROM (
     SELECT run_id, due_ms, row_number() OVER (PARTITION BY origin ORDER BY due_ms, run_id) AS place
@@ -20,7 +20,7 @@ SELECT run_id, url, tries, body FROM deliveries WHERE run_id IN (
 );
 
 -- name: outlook
--- How many are pending, and when the next is due that is not due now.
+-- How many deliveries are pending, and when the next one becomes due.
 SELECT count(*), min(due_ms) FILTER (WHERE due_ms > :now_ms) FROM deliveries WHERE state = 'pending';
 
 -- name: delivered

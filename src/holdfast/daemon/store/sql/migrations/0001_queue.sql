@@ -1,5 +1,5 @@
--- Runs that have not started. `submission` is what was posted, environment values included: the row is deleted when
--- the run starts, and the file is its owner's alone.
+-- Runs that have not started. `submission` is the posted JSON with the values of the environment. So the row is deleted
+-- when the run starts, and only the file's owner may read it.
 CREATE TABLE queue (
     sequence   INTEGER PRIMARY KEY AUTOINCREMENT,
     run_id     TEXT NOT NULL UNIQUE,
@@ -7,7 +7,8 @@ CREATE TABLE queue (
     submission BLOB NOT NULL
 ) STRICT;
 
--- Runs that were started and whose end has not been announced. A run that is in neither table is over, or not ours.
+-- Runs that were started and whose end has not been published. A run in neither table is over, or another process
+-- started it.
 CREATE TABLE active (
     run_id          TEXT PRIMARY KEY,
     queued_ns       INTEGER NOT NULL,

@@ -1,5 +1,5 @@
--- Events that were published, oldest first. An id is never used twice, and pruning takes the oldest: so the ids that
--- are here have no gap between the first and the last.
+-- Published events, the oldest first. An id is never used twice, and pruning removes the oldest events. So the ids in
+-- this table have no gap.
 CREATE TABLE events (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   at_ms INTEGER NOT NULL,  -- wall clock
@@ -9,5 +9,5 @@ CREATE TABLE events (
   data BLOB NOT NULL       -- JSON
 ) STRICT;
 
--- Each thing happens to a run once. Whoever recovers may publish again what was perhaps published already.
+-- A run has one event of each type. A recovery may publish an event again, because it cannot know.
 CREATE UNIQUE INDEX events_once ON events (run_id, type) WHERE run_id IS NOT NULL;

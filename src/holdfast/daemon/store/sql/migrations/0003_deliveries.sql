@@ -1,5 +1,5 @@
--- What is to be posted when a run's verdict is given. A row is made with the run (waiting), gets its body in the
--- transaction that records the verdict's event (pending), and ends as delivered or failed.
+-- Deliveries to webhooks. A row is inserted with the run (waiting), gets its body in the transaction that stores the
+-- run.verdict event (pending), and ends as delivered or failed.
 CREATE TABLE deliveries (
   run_id TEXT PRIMARY KEY,
   url TEXT NOT NULL,     -- may have a secret in it: shown to nobody
