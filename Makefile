@@ -29,7 +29,7 @@ GUARD_TESTS := $(shell grep -rl 'mark\.guard' tests --include='test_*.py' | grep
 C_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 	-Wformat=2 -Wundef -Wvla -Wwrite-strings -Wpointer-arith
 
-.PHONY: help demo test check check-python check-native guard dashboard clients suite test-unprivileged test-guard-sanitized bench conformance chaos wheel clean
+.PHONY: help demo test check check-python check-native guard dashboard clients suite test-unprivileged test-guard-sanitized bench conformance chaos architecture wheel clean
 
 help:
 	@echo 'make demo    set up, then watch Holdfast end a command that does not want to end'
@@ -44,6 +44,7 @@ help:
 	@echo 'make bench   ratios against the usual ways to start a process, on this machine'
 	@echo 'make conformance   adversarial commands with Holdfast and the usual ways to run one: what held'
 	@echo 'make chaos   many runs while guards, owners and children are killed (RUNS=10000 SEED=1)'
+	@echo 'make architecture   renew the made parts of docs/architecture.md'
 	@echo 'make wheel   build the wheel into dist/'
 	@echo 'make clean   remove everything that was built, the virtual environment included'
 
@@ -98,6 +99,9 @@ conformance: $(VENV)/installed-dev $(GUARD)
 
 chaos: $(VENV)/installed-dev $(GUARD)
 	$(BIN)/python -m chaos --runs $(RUNS) --seed $(SEED) $(CHAOS_ARGS)
+
+architecture: $(VENV)/installed
+	$(BIN)/python -m tools.architecture
 
 wheel: $(VENV)/installed
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .

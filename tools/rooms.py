@@ -1,0 +1,89 @@
+"""The rooms of `src/holdfast`, and which room may use which. `tests/test_rooms.py` holds the table.
+
+A room is a folder, or a module that stands beside the folders. A room may use the rooms in its row and its own modules;
+nothing else, and nothing lazily. So the rows read from the ground up: each room only uses rooms above it in this table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .imports import Import, Package
+
+ROOT = "holdfast"  # the package itself: the names that people import
+
+ROOMS: dict[str, str] = {
+    # What everything speaks of.
+    "values": "",
+    "journal": "values",
+    "outcome": "values journal",
+    "projections": "values journal outcome",
+    "wording": "values journal outcome projections",
+    # One run: the guard beside it, what is on disk, and the library around both.
+    "guard": "values journal",
+    "proc": "values outcome",
+    "state": "values journal outcome projections guard proc",
+    "sqlite": "values",
+    "state.index": "values projections proc state sqlite",
+    "state.upkeep": "values guard state state.index",
+    "runs": "values journal outcome projections guard proc state state.upkeep",
+    "doctor": "values guard state sqlite state.index state.upkeep runs",
+    # The daemon.
+    "config": "values",
+    "web": "values",
+    "daemon.process": "",
+    "daemon.store": "values sqlite",
+    "daemon.events": "values daemon.store",
+    "daemon.webhooks": "values state daemon.store daemon.events",
+    "daemon.engines": "values journal outcome proc runs",
+    "daemon.queue": "values journal projections state state.index config "
+    "daemon.process daemon.store daemon.events daemon.webhooks daemon.engines",
+    "daemon.service": "values journal outcome proc state state.index doctor config "
+    "daemon.process daemon.store daemon.events daemon.webhooks daemon.engines daemon.queue",
+    "daemon.http.wire": "projections web daemon.service",
+    "daemon.http.routes": "values journal outcome projections wording state.index doctor web "
+    "daemon.events daemon.queue daemon.service daemon.http.wire",
+    "daemon.http.browser": "web daemon.http.wire",
+    "daemon.http": "values web daemon.service daemon.http.wire daemon.http.routes daemon.http.browser",
+    "daemon": "values journal state state.index runs config web daemon.process daemon.store daemon.events "
+    "daemon.webhooks daemon.engines daemon.queue daemon.service daemon.http daemon.http.browser",
+    # The other doors.
+    "client": "values state",
+    "sidecar": "values projections state runs",
+    "mcp": "values journal projections state state.index runs web",
+    "acp": "values projections runs",
+    "otel": "values journal outcome projections runs",
+    "top": "values journal projections wording state state.index client",
+    # The command line.
+    "cli.parsing": "values state config",
+    "cli.printing": "values journal outcome projections wording state cli.parsing",
+    "cli.terminal": "values journal state runs cli.parsing cli.printing",
+    "cli.lookup": "values outcome projections state state.index runs client cli.parsing cli.printing",
+    "cli.starting": "values journal projections state runs cli.parsing cli.printing cli.terminal",
+    "cli.commands": "values journal outcome projections wording state state.index runs doctor client config "
+    "daemon sidecar mcp top cli.parsing cli.printing cli.terminal cli.lookup cli.starting",
+    "cli": "values cli.printing cli.commands",
+    # The package itself.
+    ROOT: "values journal outcome runs client",
+}
+
+
+def room_of(module: str, package: Package) -> str:
+    """The room a module stands in: its folder, or itself when it stands beside the folders."""
+    path = module.removeprefix(f"{package.name}.")
+    if module == package.name:
+        return ROOT
+    if module in package.packages or "." not in path:
+        return path
+    return path.rpartition(".")[0]
+
+
+def edges(imports: list[Import], package: Package) -> dict[tuple[str, str], list[Import]]:
+    """Which room uses which, each with the imports that make it so."""
+    found: dict[tuple[str, str], list[Import]] = {}
+    for each in imports:
+        pair = (room_of(each.module, package), room_of(each.target, package))
+        if pair[0] != pair[1]:
+            found.setdefault(pair, []).append(each)
+    return found
