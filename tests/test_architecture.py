@@ -51,7 +51,7 @@ def test_the_picture_goes_one_way() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_every_file_that_a_page_names_is_there(page: Path, known_names: frozenset[str]) -> None:
-    places = (ROOT, ROOT / "src" / "holdfast", NATIVE, page.parent)
+    places = (ROOT, ROOT / "src", ROOT / "src" / "holdfast", NATIVE, page.parent)
     named = _FILE.findall(page.read_text())
     missing = [name for name in named if not any((place / name).exists() for place in places)]
     missing = [name for name in missing if "/" in name or name not in known_names]
