@@ -28,7 +28,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "docs" / "library.md"]
 LINKED = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")})
 # By programs, whose tables are as wide as their figures.
-GENERATED = {"benchmarks.md", "conformance.md", "projections.md", "reliability.md"}
+GENERATED = {"architecture.md", "benchmarks.md", "conformance.md", "projections.md", "reliability.md"}
 BOUND_S = 60
 
 # A detached run is in the background, so a reader can be faster than it: here the shell waits for its first words.
