@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 from tools.architecture import NATIVE, PAGE, levels, renewed
@@ -11,6 +11,7 @@ from tools.imports import Package
 from tools.rooms import ROOMS
 
 ROOT = Path(__file__).parents[1]
+SRC = ROOT / "src" / "holdfast"
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
 _FILE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|c|h|sql))`")
 
@@ -56,3 +57,35 @@ def test_every_file_that_a_page_names_is_there(page: Path, known_names: frozense
     missing = [name for name in named if not any((place / name).exists() for place in places)]
     missing = [name for name in missing if "/" in name or name not in known_names]
     assert missing == []
+
+
+class TestPartners:
+    """Each module has a test file at its mirrored path, or a row in CONTRIBUTING.md that says where it is tested."""
+
+    def rows(self) -> list[tuple[list[str], list[str]]]:
+        text = (ROOT / "CONTRIBUTING.md").read_text()
+        part = text.partition("<!-- tested elsewhere -->")[2].partition("<!-- end of tested elsewhere -->")[0]
+        cells = [line.strip("| \n").split(" | ") for line in part.splitlines() if line.startswith("| `")]
+        return [(re.findall(r"`([^`]+)`", modules), re.findall(r"`([^`]+)`", tests)) for modules, tests, _why in cells]
+
+    def alone(self) -> list[PurePosixPath]:
+        modules = [path.relative_to(SRC) for path in SRC.rglob("*.py") if path.name != "__init__.py"]
+        return [
+            PurePosixPath(each) for each in modules if not (ROOT / "tests" / each.parent / f"test_{each.name}").exists()
+        ]
+
+    def test_every_module_has_one(self) -> None:
+        patterns = [pattern for modules, _tests in self.rows() for pattern in modules]
+        assert [
+            str(module) for module in self.alone() if not any(_matches(module, pattern) for pattern in patterns)
+        ] == []
+
+    def test_no_row_is_old(self) -> None:
+        alone = self.alone()
+        for modules, tests in self.rows():
+            assert [pattern for pattern in modules if not any(_matches(module, pattern) for module in alone)] == []
+            assert [path for path in tests if not (ROOT / path).exists()] == []
+
+
+def _matches(module: PurePosixPath, pattern: str) -> bool:
+    return len(module.parts) == len(PurePosixPath(pattern).parts) and module.match(pattern)

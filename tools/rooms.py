@@ -19,35 +19,36 @@ ROOMS: dict[str, str] = {
     "journal": "values",
     "outcome": "values journal",
     "projections": "values journal outcome",
-    "wording": "values journal outcome projections",
+    "wording": "values journal outcome",
     # One run: the guard beside it, what is on disk, and the library around both.
     "guard": "values journal",
     "proc": "values outcome",
     "state": "values journal outcome projections guard proc",
     "sqlite": "values",
     "state.index": "values projections proc state sqlite",
-    "state.upkeep": "values guard state state.index",
+    "state.upkeep": "values journal guard proc state state.index",
     "runs": "values journal outcome projections guard proc state state.upkeep",
-    "doctor": "values guard state sqlite state.index state.upkeep runs",
+    "doctor": "values guard proc state sqlite state.index state.upkeep runs",
     # The daemon.
     "config": "values",
     "web": "values",
-    "daemon.process": "",
+    "daemon.process": "values",
     "daemon.store": "values sqlite",
     "daemon.events": "values daemon.store",
     "daemon.webhooks": "values state daemon.store daemon.events",
     "daemon.engines": "values journal outcome proc runs",
-    "daemon.queue": "values journal projections state state.index config "
-    "daemon.process daemon.store daemon.events daemon.webhooks daemon.engines",
-    "daemon.service": "values journal outcome proc state state.index doctor config "
-    "daemon.process daemon.store daemon.events daemon.webhooks daemon.engines daemon.queue",
+    "daemon.queue": "values journal projections state state.index config daemon.process daemon.store daemon.events "
+    "daemon.webhooks daemon.engines",
+    "daemon.service": "values journal outcome proc state state.index doctor config daemon.process daemon.events "
+    "daemon.webhooks daemon.engines daemon.queue",
     "daemon.http.wire": "projections web daemon.service",
-    "daemon.http.routes": "values journal outcome projections wording state.index doctor web "
-    "daemon.events daemon.queue daemon.service daemon.http.wire",
-    "daemon.http.browser": "web daemon.http.wire",
+    "daemon.http.routes": "values journal outcome projections wording state.index doctor web daemon.events daemon.queue "
+    "daemon.service daemon.http.wire",
+    "daemon.http.browser": "values web daemon.http.wire",
     "daemon.http": "values web daemon.service daemon.http.wire daemon.http.routes daemon.http.browser",
-    "daemon": "values journal state state.index runs config web daemon.process daemon.store daemon.events "
-    "daemon.webhooks daemon.engines daemon.queue daemon.service daemon.http daemon.http.browser",
+    "daemon": "values journal state state.index state.upkeep runs config web daemon.process daemon.store "
+    "daemon.events daemon.webhooks daemon.engines daemon.queue daemon.service daemon.http.browser "
+    "daemon.http",
     # The other doors.
     "client": "values state",
     "sidecar": "values projections state runs",
@@ -57,13 +58,15 @@ ROOMS: dict[str, str] = {
     "top": "values journal projections wording state state.index client",
     # The command line.
     "cli.parsing": "values state config",
-    "cli.printing": "values journal outcome projections wording state cli.parsing",
-    "cli.terminal": "values journal state runs cli.parsing cli.printing",
-    "cli.lookup": "values outcome projections state state.index runs client cli.parsing cli.printing",
-    "cli.starting": "values journal projections state runs cli.parsing cli.printing cli.terminal",
-    "cli.commands": "values journal outcome projections wording state state.index runs doctor client config "
-    "daemon sidecar mcp top cli.parsing cli.printing cli.terminal cli.lookup cli.starting",
-    "cli": "values cli.printing cli.commands",
+    "cli.printing": "values projections wording state cli.parsing",
+    "cli.terminal": "values journal state runs cli.printing",
+    "cli.lookup": "values projections state state.index runs client cli.parsing cli.printing",
+    "cli.following": "values journal outcome projections wording state state.index runs client cli.parsing cli.printing "
+    "cli.terminal cli.lookup",
+    "cli.starting": "values state runs cli.parsing cli.printing",
+    "cli.commands": "values journal outcome projections wording state state.index runs doctor config daemon client "
+    "sidecar mcp top cli.parsing cli.printing cli.terminal cli.lookup cli.following cli.starting",
+    "cli": "values cli.parsing cli.printing cli.commands",
     # The package itself.
     ROOT: "values journal outcome runs client",
 }
