@@ -37,18 +37,18 @@ ROOMS: dict[str, str] = {
     "daemon.events": "values daemon.store",
     "daemon.webhooks": "values state daemon.store daemon.events",
     "daemon.engines": "values journal outcome proc runs",
-    "daemon.queue": "values journal projections state state.index config daemon.process daemon.store daemon.events "
-    "daemon.webhooks daemon.engines",
+    "daemon.queue": "values journal projections state state.index config daemon.process daemon.store "
+    "daemon.events daemon.webhooks daemon.engines",
     "daemon.service": "values journal outcome proc state state.index doctor config daemon.process daemon.events "
     "daemon.webhooks daemon.engines daemon.queue",
     "daemon.http.wire": "projections web daemon.service",
-    "daemon.http.routes": "values journal outcome projections wording state.index doctor web daemon.events daemon.queue "
-    "daemon.service daemon.http.wire",
+    "daemon.http.routes": "values journal outcome projections wording state.index doctor web daemon.events "
+    "daemon.queue daemon.service daemon.http.wire",
     "daemon.http.browser": "values web daemon.http.wire",
     "daemon.http": "values web daemon.service daemon.http.wire daemon.http.routes daemon.http.browser",
-    "daemon": "values journal state state.index state.upkeep runs config web daemon.process daemon.store "
-    "daemon.events daemon.webhooks daemon.engines daemon.queue daemon.service daemon.http.browser "
-    "daemon.http",
+    "daemon": "values journal state state.index state.upkeep runs config web daemon.process "
+    "daemon.store daemon.events daemon.webhooks daemon.engines daemon.queue daemon.service "
+    "daemon.http.browser daemon.http",
     # The other doors.
     "client": "values state",
     "sidecar": "values projections state runs",
@@ -61,11 +61,12 @@ ROOMS: dict[str, str] = {
     "cli.printing": "values projections wording state cli.parsing",
     "cli.terminal": "values journal state runs cli.printing",
     "cli.lookup": "values projections state state.index runs client cli.parsing cli.printing",
-    "cli.following": "values journal outcome projections wording state state.index runs client cli.parsing cli.printing "
-    "cli.terminal cli.lookup",
+    "cli.following": "values journal outcome projections wording state state.index runs client cli.parsing "
+    "cli.printing cli.terminal cli.lookup",
     "cli.starting": "values state runs cli.parsing cli.printing",
-    "cli.commands": "values journal outcome projections wording state state.index runs doctor config daemon client "
-    "sidecar mcp top cli.parsing cli.printing cli.terminal cli.lookup cli.following cli.starting",
+    "cli.commands": "values journal outcome projections wording state state.index runs doctor config daemon "
+    "client sidecar mcp top cli.parsing cli.printing cli.terminal cli.lookup cli.following "
+    "cli.starting",
     "cli": "values cli.parsing cli.printing cli.commands",
     # The package itself.
     ROOT: "values journal outcome runs client",
