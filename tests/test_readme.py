@@ -28,7 +28,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "docs" / "library.md"]
 LINKED = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")})
 # By programs, whose tables are as wide as their figures.
-GENERATED = {"architecture.md", "benchmarks.md", "conformance.md", "projections.md", "reliability.md"}
+GENERATED = {"benchmarks.md", "conformance.md", "projections.md", "reliability.md"}
 BOUND_S = 60
 
 # A detached run is in the background, so a reader can be faster than it: here the shell waits for its first words.
@@ -169,8 +169,9 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", [page for page in LINKED if page.name not in GENERATED], ids=lambda page: page.name)
 def test_lines_fit(page: Path) -> None:
+    """A row of a table cannot be broken; everything else can."""
     lines = enumerate(page.read_text().splitlines(), 1)
-    assert not [f"{page.name}:{number}" for number, line in lines if len(line) > 120]
+    assert not [f"{page.name}:{number}" for number, line in lines if len(line) > 120 and not line.startswith("|")]
 
 
 @pytest.mark.parametrize("command", [*COMMANDS])

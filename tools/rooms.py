@@ -36,7 +36,7 @@ ROOMS: dict[str, str] = {
     "daemon.store": "values sqlite",
     "daemon.events": "values daemon.store",
     "daemon.webhooks": "values state daemon.store daemon.events",
-    "daemon.engines": "values journal outcome proc runs",
+    "daemon.engines": "values outcome proc runs",
     "daemon.queue": "values journal projections state state.index config daemon.process daemon.store "
     "daemon.events daemon.webhooks daemon.engines",
     "daemon.service": "values journal outcome proc state state.index doctor config daemon.process daemon.events "
