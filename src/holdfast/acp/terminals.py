@@ -18,6 +18,7 @@ from acp.schema import (
 )
 
 from ..runs.supervisor import Supervisor
+from ..values.durations import parse_duration
 from ..values.errors import HoldfastError, SpecError
 from ..values.options import ACP, OPTIONS
 from .terminal import INTERNAL_ERROR, AcpTerminal
@@ -170,8 +171,6 @@ def _narrow(options: SpecOptions, asked: object) -> None:
     if not isinstance(asked, dict) or asked.keys() - _SETTABLE.keys():
         remedy = f"use {', '.join(_SETTABLE)}"
         raise SpecError(f"_meta.{META} has something that cannot be set", field="_meta", remedy=remedy)
-    from ..values.durations import parse_duration
-
     for name, value in asked.items():
         option = _SETTABLE[name]
         ours = options.get(option)

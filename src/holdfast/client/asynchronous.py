@@ -156,7 +156,7 @@ class AsyncClient:
         return await self._ask(calls.close_session(name, reason, now=now))
 
     async def doctor(self) -> dict[str, Any]:
-        """What the daemon's doctor finds wrong on its host."""
+        """The findings of the daemon's doctor."""
         return await self._ask(calls.simple("doctor"))
 
     async def health(self) -> dict[str, Any]:

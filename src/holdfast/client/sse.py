@@ -61,5 +61,5 @@ class EventParser:
 
 
 def missed() -> Event:
-    """The event for a connection that broke before its first event: nobody knows what happened in between."""
+    """The event for a connection that broke before its first event: any number of events may be missing."""
     return Event(None, "resync", {"reason": "reconnected", "hint": "list the runs again", "last_id": None})

@@ -158,7 +158,7 @@ class Client:
         return self._ask(calls.close_session(name, reason, now=now))
 
     def doctor(self) -> dict[str, Any]:
-        """What the daemon's doctor finds wrong on its host."""
+        """The findings of the daemon's doctor."""
         return self._ask(calls.simple("doctor"))
 
     def health(self) -> dict[str, Any]:

@@ -235,5 +235,5 @@ def _check_container(spec: RunSpec) -> None:
         remedy = "cpu time and heartbeat files are not seen from outside a container: use output"
         raise SpecError("idle_counts in a container can only be output", field="idle_counts", remedy=remedy)
     if spec.stragglers == "leave":
-        remedy = "nobody would listen to what is left in the container: use kill or wait"
+        remedy = "Holdfast cannot watch processes that stay in the container: use kill or wait"
         raise SpecError("stragglers 'leave' is not possible in a container", field="stragglers", remedy=remedy)
