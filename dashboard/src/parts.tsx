@@ -21,8 +21,9 @@ export function Outcome({ run, waiting }: { run: Run; waiting?: boolean }) {
 /** How much of a span is left: a bar that empties, with the time in words. */
 export function Bar({ label, endsAt, totalS }: { label: string; endsAt: string | null; totalS: number | null }) {
   if (endsAt === null || totalS === null || totalS <= 0) return <span class="dim">–</span>;
-  const leftS = Math.max(0, (Date.parse(endsAt) - daemonNow()) / 1000);
-  const part = Math.min(1, leftS / totalS);
+  // Our idea of the daemon's clock can be late by the time an answer took: what is left never exceeds the whole.
+  const leftS = Math.min(totalS, Math.max(0, (Date.parse(endsAt) - daemonNow()) / 1000));
+  const part = leftS / totalS;
   const text = `${duration(leftS < 10 ? Math.round(leftS) : leftS)} left`;
   return (
     <span
