@@ -1,1 +1,1 @@
-"""Launching a guard and talking to it. Nothing outside this package knows the control protocol's numbers."""
+"""Guards: starting them, talking to them, using them again, and ending what a dead one left."""

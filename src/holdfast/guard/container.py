@@ -1,10 +1,10 @@
-"""A run inside a container, as the guard is told of it: command lines of the runtime, and a spec for the agent there.
+"""A run inside a container: the command lines of its runtime, and the variables for the agent in there.
 
-The agent is the guard binary itself, static and in need of nothing, put into the container by the runtime's `cp` under
-a name made of its content: the first run brings it, later ones find it, and another version gets another name. One
-`exec` runs the agent, whose stdin and stdout become the guard's link to it; a second one brings the command's own
-stdio. What the command is, its arguments and its variables, goes over that link: nothing of it is in the runtime's
-command lines, which everybody on the host can read.
+The agent is the guard binary itself, which is static and needs nothing. The runtime's `cp` puts it into the container
+under a name made of its content: the first run brings it, later runs find it, and another version gets another name.
+One `exec` runs the agent, whose stdin and stdout become the guard's link to it. A second `exec` brings the command's
+own stdio. The command, its arguments and its variables go over that link. None of them is in the runtime's command
+lines, which everybody on the host can read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class CommandLines(NamedTuple):
-    """What the guard runs on this side: to attach the command, call the agent, put it there, look, and sweep."""
+    """The command lines that the guard runs outside: attach the command, enter as the agent, copy it, look, sweep."""
 
     attach: tuple[str, ...]
     enter: tuple[str, ...]
@@ -35,8 +35,8 @@ def command_lines(spec: RunSpec, guard: str) -> CommandLines:
     name, words = spec.in_container or "", shlex.split(spec.container_runtime or "")
     runtime = (_program(words[0], spec.run_id), *words[1:])
     agent = _agent_path(guard, spec.run_id)
-    # One run id may be used twice in a container, by runs of two state directories: the meeting place may not. Where it
-    # is can be seen by others there; behind the colon is what they do not know.
+    # Runs of two state directories may have the same id in one container, but not the same meeting place. Others in the
+    # container can see its name; the secret behind the colon they do not know.
     meeting = f"{spec.run_id[:40]}-{os.urandom(4).hex()}:{os.urandom(16).hex()}"
     return CommandLines(
         attach=(*runtime, "exec", *_stdio_options(spec), name, agent, "inside", "attach", meeting),
@@ -48,16 +48,16 @@ def command_lines(spec: RunSpec, guard: str) -> CommandLines:
 
 
 def variables(spec: RunSpec) -> dict[str, str]:
-    """What is set inside beside what the container gives everybody: nothing of this host's environment."""
+    """The variables set inside besides the container's own: nothing of this host's environment."""
     from ..values.environment import HEARTBEAT, RUN_ID, STATE_DIR
 
-    ours = (HEARTBEAT, STATE_DIR)  # names of files on this side of the wall
+    ours = (HEARTBEAT, STATE_DIR)  # they name files outside the container
     return {key: value for key, value in (spec.env or {}).items() if key not in ours} | {RUN_ID: spec.run_id}
 
 
 def _stdio_options(spec: RunSpec) -> list[str]:
     if spec.pty:
-        return ["-i", "-t", "--detach-keys="]  # no key may cut the terminal off: it would leave the run unheard
+        return ["-i", "-t", "--detach-keys="]  # no key may cut the terminal off: nobody would hear the run any more
     return [] if spec.stdin == "null" else ["-i"]
 
 
@@ -72,7 +72,7 @@ def _program(word: str, run_id: str) -> str:
 
 
 def _agent_path(guard: str, run_id: str) -> str:
-    """Where the agent is, inside: at the root, the one directory that every container has."""
+    """The path of the agent inside: at the root, the one directory that every container has."""
     try:
         status = os.stat(guard)
         key = (guard, status.st_ino, status.st_size, status.st_mtime_ns)

@@ -1,13 +1,13 @@
-"""Which containment this process can give its runs: a writable cgroup v2, controllers for budgets, or neither.
+"""The containment that this process can give its runs: a writable cgroup v2, controllers for budgets, or neither.
 
 Theory of operation. A run's leaf is made directly below the cgroup this process lives in, so nothing but permission to
 write there is needed: as root anywhere, as a user in a delegated subtree (`systemd-run --user --scope`,
 `Delegate=yes`). Version 2 may be mounted beside version 1 (`/sys/fs/cgroup/unified`) and without controllers:
-`cgroup.kill` and `cgroup.events` work there all the same, so containment and budgets are looked for separately.
+`cgroup.kill` and `cgroup.events` work there all the same, so containment and budgets are probed separately.
 
-Capabilities are probed, not guessed from versions or permission bits: a leaf is really made and removed, once per
-process. The answer is kept; a process that is moved to another cgroup later goes on using the first one, which is still
-correct for its runs (the leaf exists where it was made) and only surprising to whoever looks for it.
+Capabilities are probed, not guessed from versions or permission bits: once per process a leaf is really made and
+removed. The answer is kept. A process that is moved to another cgroup later goes on using the first one. That is still
+correct for its runs (the leaf exists where it was made), and may only surprise a person who looks for it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import os
 
 from ..values.fast_imports import NamedTuple
 
-FORCE_VARIABLE = "HOLDFAST_CONTAINMENT"  # "subreaper": behave as if there were no cgroup; for tests and doubters
+FORCE_VARIABLE = "HOLDFAST_CONTAINMENT"  # "subreaper": behave as if there were no cgroup; for tests
 _FORCED = f"{FORCE_VARIABLE}=subreaper is set"
 
 
 class Containment(NamedTuple):
-    """What can be used here; `why_not` says what stands in the way of a cgroup, `controls` that v2 budgets work."""
+    """The cgroups to use here; `why_not` says why there is none, `controls` that budgets of version 2 work."""
 
     cgroup_base: str | None
     memory_base: str | None
@@ -31,7 +31,7 @@ class Containment(NamedTuple):
 
 
 class Mount(NamedTuple):
-    """One cgroup file system: `root` is the part of the hierarchy that `point` shows."""
+    """One mounted cgroup file system; `root` is the part of the hierarchy that it shows at `point`."""
 
     root: str
     point: str
@@ -43,7 +43,7 @@ _known: Containment | None = None
 
 
 def probe() -> Containment:
-    """What containment there is, found out once per process; never fails, `why_not` explains a missing cgroup."""
+    """Probe the containment, once per process. Never fails: `why_not` explains a missing cgroup."""
     global _known
     if _known is None:
         _known = _probe()
@@ -72,7 +72,7 @@ def _probe() -> Containment:
 
 
 def parse_mounts(mountinfo: str) -> list[Mount]:
-    """The cgroup mounts of a `/proc/PID/mountinfo`, in its order; lines that cannot be understood are passed over."""
+    """The cgroup mounts of a `/proc/PID/mountinfo`, in its order; lines of another shape are skipped."""
     mounts = []
     for line in mountinfo.splitlines():
         left, separator, right = line.partition(" - ")
@@ -85,7 +85,7 @@ def parse_mounts(mountinfo: str) -> list[Mount]:
 
 
 def parse_own_groups(text: str) -> dict[str, str]:
-    """Own cgroup path by controller from a `/proc/PID/cgroup`; version 2 is under the empty name."""
+    """The cgroup paths of a `/proc/PID/cgroup` by controller; version 2 has the empty name."""
     groups = {}
     for line in text.splitlines():
         number, _, rest = line.partition(":")
@@ -97,7 +97,7 @@ def parse_own_groups(text: str) -> dict[str, str]:
 
 
 def visible_path(mount: Mount, own: str) -> str | None:
-    """Where `own` is found below the mount point, or None when that mount does not show it."""
+    """The path of the cgroup `own` below the mount point, or None when that mount does not show it."""
     root = mount.root.rstrip("/")
     # A bind mount or a container shows a part only; and "/../x" means a place outside of our cgroup namespace.
     if "/.." in own or not (own == root or own.startswith(f"{root}/")):
@@ -120,7 +120,7 @@ def _find_unified(mounts: list[Mount], own: dict[str, str]) -> tuple[str | None,
 
 
 def _try_leaf(base: str) -> str | None:
-    """None when a leaf can be made in `base` and processes can be moved into it; otherwise the reason."""
+    """Make and remove a leaf in `base`; None when that works and processes can be moved into it, else the reason."""
     # Moving a process also needs write permission on cgroup.procs of the common ancestor, which is `base`.
     if not os.access(base, os.W_OK | os.X_OK) or not os.access(f"{base}/cgroup.procs", os.W_OK):
         return f"{base} is not writable for uid {os.geteuid()}"
@@ -141,7 +141,7 @@ def _try_leaf(base: str) -> str | None:
 
 
 def _find_controller(controller: str, mounts: list[Mount], own: dict[str, str]) -> str | None:
-    """A writable version 1 directory of ours with this controller, or None."""
+    """Our own version 1 cgroup of this controller, if it is writable, or None."""
     for mount in mounts:
         if mount.kind == "cgroup" and controller in mount.options and controller in own:
             path = visible_path(mount, own[controller])

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ..values.spec import RunSpec
 
-ANSWER_S = 5.0  # a guard that is well answers at once; one that does not within this time is stopped or stuck
+ANSWER_S = 5.0  # a guard that is well answers at once; a silent one is stopped or stuck
 _MARGIN_S = 3.0  # what a busy host may add to the end of a run
 _NOBODY = socket(AF_UNIX, SOCK_SEQPACKET)
 _NOBODY.close()

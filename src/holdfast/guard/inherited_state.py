@@ -1,8 +1,8 @@
-"""What a command inherits from us through its guard, as one value that can be compared.
+"""The state that a command inherits from this process through its guard, as one value that can be compared.
 
 A guard that is used again passes on what *it* inherited when it was started. So it is used again only while this
 process still looks the same: user, groups, capabilities, seccomp, umask, CPU affinity, priority and resource limits.
-The working directory is told to the guard each time. Namespaces and our own cgroup are not looked at: a program that
+The guard is told the working directory each time. Namespaces and our own cgroup are not compared: a program that
 changes those while it has runs should open a new Supervisor.
 """
 
@@ -20,7 +20,7 @@ Look = tuple[object, ...]
 
 
 def fingerprint() -> Look | None:
-    """The value; None when it cannot be told, and then nothing may be used again."""
+    """The look of this process now; None when it cannot be read, and then no guard may be used again."""
     try:
         fd = os.open("/proc/thread-self/status", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -28,7 +28,7 @@ def fingerprint() -> Look | None:
         finally:
             os.close(fd)
         if len(status) == _ROOM:
-            return None  # thousands of groups: it cannot be told from what was read
+            return None  # thousands of groups: what was read is not all of it
         return (
             _between(status, b"\nUmask:", b"\nState:"),
             _between(status, b"\nUid:", b"\nFDSize:"),
@@ -42,7 +42,7 @@ def fingerprint() -> Look | None:
 
 
 def descriptor_limit() -> int:
-    """How many descriptors this process may have."""
+    """The number of descriptors that this process may have open."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from .inherited_state import Look
     from .pool import GuardPool, PooledGuard
 
-_NEXT_DESCRIPTORS = (FD_JOURNAL, FD_STDIN, FD_HEARTBEAT)  # those that a guard that is used again gets, if there are any
+_NEXT_DESCRIPTORS = (FD_JOURNAL, FD_STDIN, FD_HEARTBEAT)  # those of its next run that a used guard gets
 _ENDS_WITHIN_MS = 30_000
 LONGEST_RUN_ID = 20  # of a run that a used guard can show in its command line
 _ROOM_FOR_AN_ID = " " * LONGEST_RUN_ID  # where a guard that is used again shows which run it keeps
 
-# What the guard takes or waits for must not be ignored; the command's own dispositions the guard resets itself.
+# The guard waits for these signals, so they must not be ignored. It resets the dispositions of the command itself.
 _GUARD_SIGNALS = (1, 2, 15, 17)  # SIGHUP, SIGINT, SIGTERM, SIGCHLD
-_HELD_SIGNALS = (1, 2, 15)  # blocked from its first instruction on: to a guard they are requests, never its death
+_HELD_SIGNALS = (1, 2, 15)  # blocked from its first instruction on: they are requests to a guard and never kill it
 
 
 class GuardHandle(NamedTuple):
@@ -52,7 +52,7 @@ class GuardHandle(NamedTuple):
     trusted: int  # the journal up to here was written by us
     beginning: bytes  # and this is it, for a journal in memory
     first_run: str  # the first run of this guard, which gave its cgroup the name
-    look: Look | None = None  # of this process when it started a guard that can be used again, if that can be told
+    look: Look | None = None  # of this process when it started a guard that can be used again; see `inherited_state`
 
 
 def launch(
@@ -165,7 +165,7 @@ class _Launching:
                 guard.control.send(go(), MSG_DONTWAIT | MSG_NOSIGNAL)
                 return True
         except OSError:
-            pass  # it is gone after all, or the spec is too long for that
+            pass  # the guard is gone after all, or the spec is too long for a packet
         self.control, self.pid = None, 0
         self.descriptors.ours.pop()
         guard.end()
@@ -181,11 +181,11 @@ class _Launching:
     def _end_guard(self, control: socket) -> None:
         """End a guard that nobody will look after. If none was started, there is nothing to wait for."""
         try:
-            # Interrupted in the very call, we do not know its number, but what we send is there when it looks.
+            # Interrupted in the very call, we do not know its PID, but it finds our request when it first looks.
             control.send(stop(0, "user", "interrupted while it was started", now=True), MSG_DONTWAIT | MSG_NOSIGNAL)
-            control.shutdown(SHUT_WR)  # there will not be another run either, for which it would wait
+            control.shutdown(SHUT_WR)  # it does not wait for another run then
             gone = select.poll()
-            gone.register(control.fileno(), 0)  # only its end: the guard's words are of no interest
+            gone.register(control.fileno(), 0)  # hang-up only: what the guard says does not matter
             if not gone.poll(_ENDS_WITHIN_MS) and self.pid:
                 os.kill(self.pid, 9)  # it does not answer; it is our child and not reaped, so the number is its own
         except OSError:
@@ -196,7 +196,7 @@ class _Launching:
             try:
                 os.waitpid(self.pid, 0)
             except ChildProcessError:
-                pass  # somebody else's waitpid(-1)
+                pass  # a waitpid(-1) of the embedding program was faster
 
 
 def _look() -> Look | None:
@@ -206,8 +206,8 @@ def _look() -> Look | None:
 
 
 def _pidfd(pid: int) -> int:
-    # The guard is a child of ours that nobody has waited for, so the number is still its own. Should a foreign
-    # waitpid(-1) have been faster, there is nothing to reap and nothing to hold: -1.
+    # The guard is our child and nobody has waited for it, so the PID is still its own. If a waitpid(-1) of the
+    # embedding program was faster, there is nothing to reap and nothing to hold: -1.
     try:
         return os.pidfd_open(pid)
     except ProcessLookupError:

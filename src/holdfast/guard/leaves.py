@@ -1,4 +1,4 @@
-"""The cgroups of runs: who is in them, and which of them were left behind."""
+"""The cgroups of runs (leaves): find them, list their processes, remove the empty ones that were left behind."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _PREFIX = "holdfast-"
 
 
 class Leaf(NamedTuple):
-    """A cgroup that a run has, or left."""
+    """The cgroup of a run, live or over."""
 
     path: str
     run_id: str
 
 
 def find_leaves() -> list[Leaf]:
-    """The cgroups of runs in the places where we make them, and in those of the runs themselves; outer ones first."""
+    """Find the cgroups of runs, nested ones included; outer ones come first."""
     here = containment.probe()
     bases = dict.fromkeys(base for base in (here.cgroup_base, here.memory_base, here.pids_base) if base is not None)
     found: list[Leaf] = []
@@ -35,7 +35,7 @@ def find_leaves() -> list[Leaf]:
 
 
 def runs_by_member() -> dict[int, tuple[str, ...]]:
-    """For each process in such a cgroup the runs it is in, the outermost first."""
+    """For each process in the cgroup of a run: the ids of the runs it is in, the outermost first."""
     found: dict[int, tuple[str, ...]] = {}
     for leaf in find_leaves():
         for pid in members(leaf.path):
@@ -45,13 +45,13 @@ def runs_by_member() -> dict[int, tuple[str, ...]]:
 
 
 def find_empty(*, older_than_s: float = 60.0) -> list[Leaf]:
-    """Those that nothing is in. A run that is just starting has an empty one, too: so only old ones."""
+    """Find the cgroups without a process. Only old ones: a run that is just starting has an empty cgroup, too."""
     limit = time.time() - older_than_s
     return [leaf for leaf in find_leaves() if _made_at(leaf.path) < limit and not members(leaf.path)]
 
 
 def remove_empty(leaf: Leaf) -> bool:
-    """Remove it; False when something is in it again, or it may not be removed."""
+    """Remove an empty cgroup; False when a process is in it again, or the kernel refuses."""
     return not members(leaf.path) and remove_leaf(leaf.path)
 
 

@@ -1,10 +1,10 @@
-"""Ending what a dead guard left behind: by its cgroup, otherwise by the environment token checked against identity.
+"""Ending what a dead guard left of its run: by the run's cgroup, or else by the run id in the environment.
 
-The leader itself dies by its parent-death signal. Its descendants were the guard's to kill; when the guard was
-SIGKILLed, its owner does it. With a cgroup that is one write. Without one, the run's processes are those whose
-environment at exec carried this run's id: each is pinned by a pidfd *before* its environment is read a second time, so
-the process that is signalled is the process that was checked, never a stranger with its number. A process that cleared
-its environment is not found this way, therefore the answer is then "unknown", not "gone".
+The leader itself dies by its parent-death signal. The guard kills the leader's descendants; when the guard was
+SIGKILLed, its owner does. With a cgroup that is one write. Without one, the owner looks for processes whose environment
+at exec carried this run's id. It pins each by a pidfd *before* it reads the environment a second time. So the process
+that gets the signal is the process that was checked, never a stranger with the same number. A process that cleared its
+environment is not found this way, and therefore the answer is then "unknown", not "gone".
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _ENVIRON_MAX = 4 << 20  # more than ARG_MAX leaves room for
 
 
 class Cleaned(NamedTuple):
-    """How the tree ended: gone, survivors, or unknown because nothing could prove it."""
+    """How the tree of a run ended: gone, survivors, or unknown because nothing could prove it."""
 
     how: str
     survivors: tuple[int, ...] = ()
 
 
 def clean_up(run_id: str, cgroup: str | None, *, first_run: str | None = None, within_s: float = 5.0) -> Cleaned:
-    """Kill what is left of a run without a guard; blocks until it is gone or `within_s` is over. Never raises.
+    """Kill what is left of a run without a guard; blocks until it is gone or `within_s` has passed. Never raises.
 
-    `first_run` is the first one that guard kept, when it has kept several: their cgroup has its name.
+    `first_run` is the first run of that guard, when it has kept several: the cgroup of all of them has its name.
     """
     deadline = time.monotonic() + within_s
     if cgroup and os.path.basename(cgroup) == f"holdfast-{first_run or run_id}":  # never anything but our own leaf
@@ -41,7 +41,7 @@ def clean_up(run_id: str, cgroup: str | None, *, first_run: str | None = None, w
 
 
 def leaf_path(base: str | None, run_id: str) -> str | None:
-    """Where a run's cgroup is, in the place where cgroups are made; None when there is no such place."""
+    """The path of a run's cgroup below `base`; None when there is no cgroup to be had."""
     return None if base is None else f"{base}/holdfast-{run_id}"
 
 
@@ -68,7 +68,7 @@ def _clean_cgroup(leaf: str, deadline: float) -> Cleaned:
 def _clean_by_token(run_id: str, deadline: float) -> Cleaned:
     token = f"{RUN_ID}={run_id}\0".encode()
     found: tuple[int, ...] = ()
-    killed: dict[int, int] = {}  # pidfds: a process that is dying has no environment any more, and is still there
+    killed: dict[int, int] = {}  # by PID, their pidfds: a dying process has no environment any more, but is still there
 
     def none_left() -> bool:
         nonlocal found
@@ -86,7 +86,7 @@ def _clean_by_token(run_id: str, deadline: float) -> Cleaned:
 
 
 def _kill_if_marked(pid: int, token: bytes, killed: dict[int, int]) -> bool:
-    """Kill this process when it carries the token, and keep its pidfd in `killed`; True when that is not allowed."""
+    """Kill this process if it carries the token, and keep its pidfd in `killed`; True when we may not kill it."""
     if not _is_marked(pid, token):
         return False
     try:
@@ -94,7 +94,7 @@ def _kill_if_marked(pid: int, token: bytes, killed: dict[int, int]) -> bool:
     except OSError:
         return False
     try:
-        if _is_marked(pid, token):  # otherwise the number went to somebody else before we held it
+        if _is_marked(pid, token):  # otherwise the number went to another process before we held it
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             killed[pid] = pidfd
     except ProcessLookupError:
@@ -118,7 +118,7 @@ def _is_marked(pid: int, token: bytes) -> bool:
 
 
 def environment_of(pid: int) -> bytes:
-    """The environment a process had when it was started, with a NUL before each variable; empty when it is hidden."""
+    """The environment of a process at its exec, with a NUL before each variable; empty when we may not read it."""
     try:
         return b"\0" + _read_all(f"/proc/{pid}/environ", _ENVIRON_MAX)
     except OSError:
@@ -131,7 +131,7 @@ def _all_pids() -> list[int]:
 
 
 def remove_leaf(leaf: str) -> bool:
-    """Remove a cgroup and those inside it, which nested runs leave when they are killed; False when one is in use."""
+    """Remove a cgroup and the cgroups of killed nested runs inside it; False when one is in use."""
     for inner in inner_groups(leaf):
         remove_leaf(inner)
     try:
@@ -144,7 +144,7 @@ def remove_leaf(leaf: str) -> bool:
 
 
 def members(leaf: str) -> tuple[int, ...]:
-    """The processes in a cgroup and in those inside it; 0 stands for one that our PID namespace does not show."""
+    """The processes in a cgroup and in the cgroups inside it; 0 stands for one that our PID namespace hides."""
     try:
         found = [int(line) for line in _read_all(f"{leaf}/cgroup.procs").split()]
     except OSError:
@@ -155,7 +155,7 @@ def members(leaf: str) -> tuple[int, ...]:
 
 
 def inner_groups(group: str) -> list[str]:
-    """The cgroups directly inside this one; none when it is gone."""
+    """The cgroups directly inside this one; an empty list when it is gone."""
     try:
         with os.scandir(group) as entries:
             return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]

@@ -1,8 +1,8 @@
-"""The owner's side of the control socket: requests as packets, packets as answers and wakes.
+"""Packets of the control socket: requests to a guard, and the answers and wakes that it sends.
 
 One packet is one frame on a `SOCK_SEQPACKET` socket, so there is no framing to get wrong and no partial read. The
-frame's time field carries the caller's ticket; the guard's answer to a request carries the same one. Packets carry no
-check: they arrive whole from the kernel or not at all.
+frame's time field carries the caller's ticket, and the guard's answer carries the same one. Packets carry no check: the
+kernel delivers them whole or not at all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GIVE_INPUT = 68
 CLOSE_INPUT = 69
 HEARTBEAT = 70
 NEXT = 71
-HELLO = 72  # means nothing to a guard, which answers that, too
+HELLO = 72  # no request that a guard knows: it answers those, too
 GO = 73
 ANSWER = 80
 WAKE = 81
@@ -47,15 +47,15 @@ class Answer(NamedTuple):
 
 
 class Wake(NamedTuple):
-    """There is something new to read; the journal was this long."""
+    """There is something new to read: the journal was this long when the guard sent the wake."""
 
     journal_length: int
 
 
 def stop(ticket: int, cause: str, reason: str, *, now: bool, signal: int = 0) -> bytes:
-    """Ask for the end of the run; asked again it climbs to the next rung, `now` goes to the last one.
+    """Ask for the end of the run. Asked again, the guard climbs to the next rung; `now` goes to the last one.
 
-    `signal` is the one that made the caller ask. ValueError for a cause that is not in the contract.
+    `signal` is the signal that made the caller ask, if any. ValueError for a cause that is not in the contract.
     """
     text = reason.encode("utf-8", "replace")[:REASON_MAX].decode("utf-8", "ignore").encode()
     return _packet(STOP, _STOP.pack(CAUSES.number(cause), now, signal, 0) + text, ticket)
@@ -72,12 +72,12 @@ def extend(ticket: int, by_ns: int) -> bytes:
 
 
 def read(consumed: int, seen: int) -> bytes:
-    """Ask for one wake when there is output beyond `seen`; what is before `consumed` is not needed. Not answered."""
+    """Ask for one wake at output beyond `seen`. The guard may drop what is before `consumed`. Not answered."""
     return _packet(READ, _NUMBERS.pack(consumed, seen), 0)
 
 
 def release(consumed: int) -> bytes:
-    """Tell that what is before `consumed` is not needed any more, and ask for nothing. Not answered."""
+    """Let the guard drop what is before `consumed`, and ask for no wake. Not answered."""
     return _packet(READ, _NUMBERS.pack(consumed, _NO_WAKE), 0)
 
 
@@ -97,22 +97,22 @@ def heartbeat(ticket: int) -> bytes:
 
 
 def hello() -> bytes:
-    """Ask for nothing but an answer: whoever gets it was taken in, and is told of all that is recorded from then on."""
+    """Ask for nothing but an answer. The guard wakes the sender that gets it for everything recorded from then on."""
     return _packet(HELLO, b"", 0)
 
 
 def next_run(spec: bytes, descriptors: int) -> bytes:
-    """Give a guard that has ended a run another one; `descriptors`, one bit for each, come with it. Not answered."""
+    """Give an idle guard its next run; `descriptors` has one bit for each descriptor sent along. Not answered."""
     return _packet(NEXT, spec, descriptors)
 
 
 def go() -> bytes:
-    """Let it start that run. Not answered."""
+    """Let the guard start the run that it was given. Not answered."""
     return _packet(GO, b"", 0)
 
 
 def decode(packet: bytes) -> Answer | Wake | None:
-    """What a packet from the guard says; None for one this version does not know, which is skipped."""
+    """Decode a packet from the guard; None for a packet that this version does not know."""
     if len(packet) < FRAME_SIZE:
         return None
     mark, kind, _, _, length, _, ticket = FRAME.unpack_from(packet)

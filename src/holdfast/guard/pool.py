@@ -1,12 +1,12 @@
-"""Guards that have ended a run and can keep another: starting one costs as much as a short run itself.
+"""The pool of idle guards: guards that have ended a run and can keep another.
 
-A guard comes here only with its tree gone, and goes to a new run only while this process still is what the guard
-inherited from (see `inheritance`). Whoever holds them lets go of all of them before it is done; one whose owner dies
-sees its socket close and exits.
+Starting a guard costs as much as a short run itself. A guard comes into the pool only with its tree gone. It gets a new
+run only while this process still looks as it did when it started the guard (see `inherited_state`). The owner of a pool
+closes it when it is done; a guard whose owner dies sees its socket close and exits.
 
-After many runs at once there are many: as long as they are needed again and again they stay, up to `MOST_IDLE`, and up
-to a quarter of the descriptors this process may have, two for each. Those that a whole second goes by without are
-spare, and are ended down to the `KEPT`, which wait for as long as it takes.
+Many runs at once leave many idle guards. The pool holds at most `MOST_IDLE` of them, and at most so many that they take
+a quarter of the descriptors this process may have, two for each. Guards that nobody needed for a whole second are
+spare. The spare ones are ended, except for the last `KEPT`, which wait as long as the pool is open.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _GOES_WITHIN_S = 5.0
 
 
 class PooledGuard(NamedTuple):
-    """A guard without a run. It has a cgroup all the same: the one its runs were in, one after the other."""
+    """An idle guard. It still has the cgroup that all its runs were in, named after the first of them."""
 
     control: socket
     pidfd: int
@@ -43,12 +43,12 @@ class PooledGuard(NamedTuple):
     first_run: str
 
     def end(self, within_s: float = _GOES_WITHIN_S) -> None:
-        """End it and reap it: there is nothing that depends on it."""
-        self.control.close()  # it sees that, removes its cgroup and goes
+        """End the guard and reap it, and remove its cgroup."""
+        self.control.close()  # the guard sees that, removes its cgroup and exits
         if self.pidfd >= 0:
             self._reap(within_s)
             os.close(self.pidfd)
-        # One that was killed could not do that. The kernel refuses it when somebody is inside after all.
+        # A guard that was killed could not remove it. The kernel refuses when a process is inside after all.
         if (leaf := leaf_path(probe().cgroup_base, self.first_run)) is not None:
             remove_leaf(leaf)
 
@@ -56,7 +56,7 @@ class PooledGuard(NamedTuple):
         gone = select.poll()
         gone.register(self.pidfd, select.POLLIN)
         try:
-            if not gone.poll(within_s * 1000):  # somebody stopped it
+            if not gone.poll(within_s * 1000):  # it is stopped
                 signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
             os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED)
         except (ProcessLookupError, ChildProcessError):
@@ -64,27 +64,28 @@ class PooledGuard(NamedTuple):
 
 
 class GuardPool:
-    """Idle guards that were all started by a process that looked the same; once it looks otherwise they are closed.
+    """Idle guards that this process started while it looked the same. A change of its look needs a new pool.
 
-    A run keeps the set its guard belongs to, so a guard that was started before a change never gets into the next.
+    A run keeps the pool that its guard belongs to, so a guard that was started before a change never gets into the
+    pool that was made after it.
     """
 
     __slots__ = ("_fewest", "_guards", "_is_closed", "_look", "_most")
 
     def __init__(self, look: Look | None = None) -> None:
         self._guards: list[PooledGuard] = []
-        self._fewest = 0  # of them since the last look for spare ones
+        self._fewest = 0  # how few there were since the last look for spare ones
         self._look = look
         self._is_closed = look is None
-        self._most = min(MOST_IDLE, max(KEPT, descriptor_limit() // 8))  # a program that changes that looks otherwise
+        self._most = min(MOST_IDLE, max(KEPT, descriptor_limit() // 8))  # the limit is part of the look
 
     @property
     def is_current(self) -> bool:
-        """Whether this process still looks the same."""
+        """Whether this process still looks as it did when it started these guards."""
         return self._look is not None and self._look == fingerprint()
 
     def for_look(self, look: Look | None) -> GuardPool:
-        """Where a guard goes that was started by a process that looked like this: here, or to a new set instead."""
+        """The pool for a guard started by a process of this look: this pool, or a new one; then this one is closed."""
         if look is not None and look == self._look:
             return self
         self.close()
@@ -92,11 +93,15 @@ class GuardPool:
 
     @property
     def has_room(self) -> bool:
-        """Whether one more would be kept."""
+        """Whether the pool would keep one more guard."""
         return not self._is_closed and len(self._guards) < self._most
 
     def take(self) -> PooledGuard | None:
-        """One that passes on what a new one would, if the set is current: to be looked at before it starts anything."""
+        """Take an idle guard out of the pool; None when there is none.
+
+        The caller checks `is_current` before the guard starts anything: only then does the guard pass on to the command
+        what a new guard would.
+        """
         if not self._guards:
             return None
         guard = self._guards.pop()
@@ -104,16 +109,16 @@ class GuardPool:
         return guard
 
     def give(self, control: socket, pidfd: int, pid: int, first_run: str) -> None:
-        """Keep it for the next run; only while there is room."""
+        """Keep a guard for the next run. The caller has asked `has_room`."""
         self._guards.append(PooledGuard(control, pidfd, pid, first_run))
 
     @property
     def has_spare(self) -> bool:
-        """Whether there are more than are kept for long."""
+        """Whether there are more guards than the pool keeps when nobody needs them."""
         return len(self._guards) > KEPT
 
     def take_spare(self) -> list[PooledGuard]:
-        """Those that nobody needed since this was last asked, the longest idle first; not of those to keep."""
+        """Take out the guards that nobody needed since the last call, the longest idle first; `KEPT` of them stay."""
         count = max(0, self._fewest - KEPT)
         spare, self._guards = self._guards[:count], self._guards[count:]
         self._fewest = len(self._guards)
@@ -121,10 +126,10 @@ class GuardPool:
 
     @staticmethod
     def spec_for(spec: RunSpec) -> RunSpec | None:
-        """The spec as a guard can take it that was started earlier; None when it needs a new one.
+        """The spec for a guard that was started earlier; None when the run needs a new guard.
 
-        Such a guard is not where we are now, so it is told; and a terminal or a life beyond ours is for a guard of its
-        own.
+        Such a guard may be in another working directory, so the spec names ours. A run with a terminal, in a container,
+        or of a lifetime beyond ours needs a new guard.
         """
         if spec.pty or spec.in_container or spec.lifetime != "owner" or len(spec.run_id) > LONGEST_RUN_ID:
             return None
@@ -135,14 +140,14 @@ class GuardPool:
         return spec._replace(cwd=here if spec.cwd is None else os.path.join(here, spec.cwd))
 
     def close(self) -> None:
-        """End every one, and keep none from now on."""
+        """End every guard in the pool, and keep none from now on."""
         self._is_closed = True
         guards, self._guards = self._guards, []
         end_all(guards)
 
 
 def end_all(guards: Collection[PooledGuard]) -> None:
-    """End every one of them, side by side, and reap them."""
+    """End these guards side by side, and reap them."""
     for guard in guards:
         guard.control.close()
     end = time.monotonic() + _GOES_WITHIN_S

@@ -1,8 +1,8 @@
-"""A RunSpec as the guard reads it: PART_* frames, strings ending in NUL, times in nanoseconds.
+"""A RunSpec encoded for the guard: PART_* frames, strings ending in NUL, times in nanoseconds.
 
-These frames carry no check. A check tells a torn or damaged write from a whole one; the spec is written into a memfd
-with one call before the guard exists, so there is nothing to tell, and checking kilobytes of environment byte by byte
-in Python would cost more than starting the process.
+These frames carry no check. A check tells a torn or damaged write from a whole one. The spec is written into a memfd
+with one call before the guard exists, so it cannot be torn, and a check over kilobytes of environment in Python would
+cost more than starting the process.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def encode_spec(
     listens: bool = False,
     again: bool = False,
 ) -> bytes:
-    """All frames of the spec, in one piece. `again`: the guard may keep another run after this one.
+    """Encode all frames of the spec, in one piece. `again`: the guard may keep another run after this one.
 
-    SpecError, GuardError: it cannot be run in a container, see `inside`.
+    SpecError, GuardError: the run cannot take place in a container, see `container`.
     """
     global _known_parts
     known = _known_parts  # read once: another thread may replace it
@@ -80,7 +80,7 @@ def _unnamed_parts(spec: RunSpec, containment: Containment, flags: int, window_b
         _part(LADDER, b"".join(_RUNG.pack(rung.signal, 0, _ns(rung.wait_s)) for rung in spec.ladder)),
     ]
     if spec.in_container is not None:
-        return b"".join(parts)  # directory and cgroups are of this side
+        return b"".join(parts)  # directory and cgroups are outside the container
     if spec.cwd is not None:
         parts.append(_text(CWD, spec.cwd))
     if containment.cgroup_base is not None:
@@ -99,7 +99,7 @@ def _container_parts(spec: RunSpec) -> bytes:
     lines = command_lines(spec, guard_path())
     ladder = b"".join(_RUNG.pack(rung.signal, 0, _ns(rung.wait_s)) for rung in spec.ladder)
     inside = [
-        _part(LADDER, ladder),  # not climbed there: a spec has one
+        _part(LADDER, ladder),  # nobody climbs it in there, but every spec has one
         _text(RUN_ID, spec.run_id),
         _list(ARGV, spec.argv),
         _part(ENV, environment_block(variables(spec))),
@@ -155,12 +155,12 @@ def _flags(spec: RunSpec, containment: Containment, wake_output: bool, listens: 
 
 
 def keeps_input(spec: RunSpec) -> bool:
-    """Whether the guard holds a writing end of stdin for the next owner; a terminal it holds anyway."""
+    """Whether the guard keeps a writing end of stdin for the next owner. It keeps a terminal in any case."""
     return spec.lifetime != "owner" and spec.stdin == "pipe" and not spec.pty
 
 
 class _Known(NamedTuple):
-    """The last environment that was encoded: most runs of a program differ from the one before in their id only."""
+    """The last environment that was encoded: most runs of a program differ from the previous one only in their id."""
 
     base: object
     own: tuple[object, ...]

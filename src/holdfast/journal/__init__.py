@@ -1,5 +1,5 @@
-"""The journal: what a guard wrote down about one run, as frames in a file or a memfd.
+"""The journal: what a guard recorded about one run, as frames in a file or a memfd.
 
-`facts` is the table of what can be said, `codec` turns it into bytes and back, `reader` follows a journal while it
-grows. Nothing here decides what a fact means: that is `holdfast.outcome`.
+`facts` is the table of everything that can be recorded, `codec` turns facts into bytes and back, `reader` follows a
+journal while it grows, `beginning` writes its first frames. Nothing here decides what a fact means: `outcome` does.
 """

@@ -1,4 +1,4 @@
-"""What a journal begins with, written by whoever starts the guard: who, what and when."""
+"""The beginning of a journal, which the owner writes before it starts the guard: run id, spec and time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def beginning(spec: RunSpec) -> bytes:
-    """Preamble, header and the spec, without environment values."""
+    """Encode the preamble, the header and the spec, without environment values."""
     global _known_json
     known = _known_json  # read once: another thread may replace it
     key = shared_fields(spec)
@@ -38,7 +38,7 @@ _known_json: tuple[tuple[object, ...], bytes] | None = None
 def _unnamed_json(spec: RunSpec) -> bytes:
     public = public_spec(spec)
     del public["run_id"], public["argv"], public["queued_at"]
-    # What is not set is left out.
+    # Options that are not set are left out.
     is_set = {name: value for name, value in public.items() if value is not None and value is not False and value != []}
     return _json(is_set)
 
@@ -48,7 +48,7 @@ def _json(value: dict[str, Any]) -> bytes:
 
 
 def _json_encoder() -> Callable[[dict[str, Any], int], Iterable[str]]:
-    # The json package compiles regular expressions for its decoder; its encoder in C does without.
+    # Importing json compiles regular expressions for its decoder. The encoder in C needs none.
     try:
         from _json import encode_basestring_ascii, make_encoder
     except ImportError:

@@ -1,6 +1,6 @@
-"""Frames to bytes and back: a 24-byte header and a payload, as native/frame.h lays them out.
+"""The codec of frames: a 24-byte header and a payload to bytes and back, as native/frame.h lays them out.
 
-Everything that crosses the line between Python and the guard is made of these frames: journal, spec, control packets.
+Everything that passes between Python and the guard is made of these frames: journal, spec, control packets.
 The check is a CRC-32 of the header's other fields and, except for output, of the payload.
 """
 
@@ -20,8 +20,8 @@ FRAME = Struct("<IHBBIIQ")
 FRAME_SIZE = FRAME.size
 PREAMBLE_STRUCT = Struct("<8sII")
 PREAMBLE_SIZE = PREAMBLE_STRUCT.size
-# No frame is anywhere near this: the guard reads at most a pipe's worth, a spec is bounded by the kernel's limit on
-# arguments. More is a damaged length, and must not become an allocation.
+# No frame is nearly this long: the guard reads at most what a pipe holds, and the kernel's limit on arguments bounds a
+# spec. A longer length is damaged, and must not become an allocation.
 LARGEST_PAYLOAD = 64 << 20
 
 _FIELDS = Struct("<HBBI")
@@ -29,7 +29,7 @@ _TIME = Struct("<Q")
 
 
 class Frame(NamedTuple):
-    """A frame's header, its mark and check left out; `payload_offset` counts from where the buffer starts."""
+    """The header of a frame without mark and check; `payload_offset` counts from the start of the buffer."""
 
     type: int
     stream: int
@@ -40,12 +40,12 @@ class Frame(NamedTuple):
 
 
 def frame_check(fields: bytes, time: bytes, payload: bytes) -> int:
-    """The check over header bytes 4..12, 16..24 and the payload (empty for output)."""
+    """The check of a frame, over header bytes 4..12, 16..24 and the payload (empty for output)."""
     return crc32(fields + time + payload)
 
 
 def encode(type_: int, payload: bytes = b"", *, at_ns: int = 0, stream: int = 0, flags: int = 0) -> bytes:
-    """One whole frame. struct.error when a number does not fit its field."""
+    """Encode one whole frame. struct.error when a number does not fit its field."""
     fields = _FIELDS.pack(type_, stream, flags, len(payload))
     time = _TIME.pack(at_ns)
     check = frame_check(fields, time, b"" if type_ == OUTPUT else payload)
@@ -53,7 +53,7 @@ def encode(type_: int, payload: bytes = b"", *, at_ns: int = 0, stream: int = 0,
 
 
 def decode_header(buffer: bytes, offset: int = 0) -> Frame | None:
-    """The whole valid frame at `offset`; None when it is torn, or its mark or check is wrong."""
+    """Decode the header of the frame at `offset`; None when the frame is torn, or its mark or check is wrong."""
     if len(buffer) - offset < FRAME_SIZE:
         return None
     mark, type_, stream, flags, length, check, at_ns = FRAME.unpack_from(buffer, offset)
@@ -75,7 +75,7 @@ RECORDABLE = {
 
 
 def decode_fact(type_: int, at_ns: int, offset: int, payload: bytes) -> Fact | None:
-    """The fact; None for a type that is unknown or no fact about the run. ValueError when the payload is too short."""
+    """Decode a fact; None for an unknown type, header, spec or output. ValueError when the payload is too short."""
     layout = FACTS.get(type_) or OBSERVED_FACTS.get(type_)
     if layout is None or type_ in (HEADER, SPEC, OUTPUT):
         return None
@@ -91,7 +91,7 @@ def decode_fact(type_: int, at_ns: int, offset: int, payload: bytes) -> Fact | N
 
 
 def encode_fact(kind: str, detail: Mapping[str, Any], *, at_ns: int) -> bytes:
-    """The frame of one fact; ValueError for an unknown kind or word, KeyError for a missing field."""
+    """Encode one fact as a frame. ValueError for an unknown kind or word, KeyError for a missing field."""
     if kind not in RECORDABLE:
         raise ValueError(f"there is no fact {kind!r} to record: use one of {', '.join(RECORDABLE)}")
     type_, layout = RECORDABLE[kind]
@@ -104,9 +104,9 @@ def encode_fact(kind: str, detail: Mapping[str, Any], *, at_ns: int) -> bytes:
 
 
 def journal_preamble(run_id: str, boot_id: str, wall_ns: int, boottime_ns: int, spec_json: bytes) -> bytes:
-    """The beginning of a journal, up to the first fact of the guard. ValueError for an id that is no plain word."""
+    """Encode the frames before the first fact of the guard. ValueError for an id that is no plain word."""
     for word in (run_id, boot_id):
-        # Written by hand: importing json costs a third of an interpreter's start. Hence no quoting.
+        # The JSON is written by hand, because importing json costs a third of an interpreter's start. Hence no quoting.
         if not (word.isascii() and word.replace("-", "").replace("_", "").isalnum()):
             raise ValueError(f"{word!r} cannot be an id: use letters, digits, - and _")
     header = (

@@ -1,8 +1,8 @@
-"""What a journal can say: one table of facts, the Python half of native/frame.h (a test compares the two by name).
+"""The table of facts that a journal can hold: the Python half of native/frame.h (a test compares the two by name).
 
 A fact's payload is a little-endian struct, sometimes followed by text. Numbers that stand for words are decoded to the
-words of the public contract; a number this version does not know becomes `unknown:N`, never an error, because a newer
-guard may have more to say. Times stay in nanoseconds.
+words of the public contract. A number that this version does not know becomes `unknown:N`, never an error, because a
+newer guard may know more. Times stay in nanoseconds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STREAMS = {1: "stdout", 2: "stderr"}
 
 
 class Detail(_Fields):
-    """A mapping that cannot be changed, so that facts can be members of sets. TypeError on every attempt."""
+    """The fields of a fact, as a mapping that cannot be changed, so that facts can be in sets. TypeError on changes."""
 
     __slots__ = ()
 
@@ -47,7 +47,7 @@ class Detail(_Fields):
 
 
 class Fact(NamedTuple):
-    """Something that happened. `offset` is its place in the journal, -1 for a fact no journal holds."""
+    """Something that happened. `offset` is its place in the journal, -1 for a fact that no journal holds."""
 
     kind: str
     at_ns: int
@@ -56,18 +56,18 @@ class Fact(NamedTuple):
 
 
 class Words(NamedTuple):
-    """The words for one enum of frame.h: `prefix` is dropped from its names, the rest is in lower case."""
+    """The words for one enum of frame.h: its names without `prefix`, in lower case."""
 
     enum: str
     prefix: str
     words: dict[int, str]
 
     def word(self, number: int) -> str:
-        """The word; `unknown:N` for a number that is newer than this table."""
+        """The word for a number; `unknown:N` for a number that is newer than this table."""
         return self.words.get(number) or f"unknown:{number}"
 
     def number(self, word: str) -> int:
-        """The number; ValueError for a word that is not in the table."""
+        """The number for a word; ValueError for a word that is not in the table."""
         for number, known in self.words.items():
             if known == word:
                 return number
@@ -93,7 +93,7 @@ WORDS = (CAUSES, CONTAINMENTS, LIMITS, DRAIN_ENDS, TREE_ENDS, STRAGGLERS, SPAWN_
 
 
 def _text(payload: bytes) -> str | None:
-    # Whatever the bytes are, the evidence must be printable and valid JSON; nothing is dropped silently.
+    # The evidence must be printable and valid JSON, whatever the bytes are. Nothing is dropped silently.
     return payload.rstrip(b"\0").decode("utf-8", "backslashreplace") or None
 
 
@@ -102,7 +102,7 @@ def _text_bytes(value: str | None) -> bytes:
 
 
 def _survivors(payload: bytes) -> tuple[Detail, ...]:
-    """One per line `PID START_TICKS STATE WCHAN ERRNO`; a line of another shape is kept as `text`."""
+    """Decode lines of `PID START_TICKS STATE WCHAN ERRNO`; a line of another shape is kept as `text`."""
     return tuple(_survivor(line) for line in (_text(payload) or "").splitlines() if line)
 
 
@@ -128,7 +128,7 @@ def _survivor_line(survivor: Mapping[str, Any]) -> str:
 
 
 class TailField(NamedTuple):
-    """The part of a payload that follows the struct."""
+    """The field of a fact that follows the struct in the payload."""
 
     field: str
     decode: Callable[[bytes], Any]
@@ -136,7 +136,7 @@ class TailField(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """How one kind of fact is laid out. Reserved fields are padding here."""
+    """The layout of one kind of fact. Reserved fields are padding here."""
 
     name: str
     struct_name: str | None
@@ -196,13 +196,13 @@ FACTS: dict[int, Layout] = {
 }
 TYPES: dict[str, int] = {layout.name: number for number, layout in FACTS.items()}
 
-# Facts of a run that no guard writes, because they come before or after it. Their numbers begin far above a guard's.
+# Facts that no guard writes, because they come before or after it. Their numbers begin far above those of a guard.
 OBSERVED_FACTS: dict[int, Layout] = {128: _layout("queue_expired", None, "Q", "limit_ns")}
 OBSERVED: dict[str, tuple[str, ...]] = {layout.name: layout.fields for layout in OBSERVED_FACTS.values()}
 
 
 def make_fact(kind: str, at_ns: int, offset: int = -1, **detail: Any) -> Fact:
-    """A fact made by hand; ValueError for a kind or a field that is not in the table."""
+    """Make a fact that was not read from a journal. ValueError for a kind or a field that is not in the table."""
     known = _known_fields(kind)
     if unknown := detail.keys() - set(known):
         raise ValueError(f"a {kind} fact has no {', '.join(sorted(unknown))}: its fields are {', '.join(known)}")

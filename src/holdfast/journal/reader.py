@@ -1,14 +1,14 @@
-"""Follows one journal: facts as they appear, output as it is wanted.
+"""The reader of a journal, also while it grows: facts as they appear, output when the caller wants it.
 
-Theory of operation. A reader has one position, always at the start of a frame, and only moves forward: what lies before
-it may already have been given back to the kernel. Each call takes the journal's length once and handles the frames that
-are whole within it. Whatever is not whole (a short header, a mark of zero, a payload past the end) is a torn tail:
-that is normal, and means "nothing more yet". Small frames are read by the block; a large payload is read by itself, or
-stepped over when only facts are wanted, in which case its place is remembered for `collect`.
+Theory of operation. A reader has one position, always at the start of a frame, and only moves forward: the kernel may
+have got back what lies before it. Each call takes the journal's length once and handles the frames that are whole
+within it. A frame that is not whole (a short header, a mark of zero, a payload past the end) is a torn tail: that is
+normal, and means "nothing more yet". Small frames are read by the block. A large payload is read by itself; when only
+facts are wanted, the reader steps over it and remembers its place for `collect`.
 
-Invariants. A frame is used only when its mark and check are right; the first complete frame that is wrong ends the
+Invariants. A frame is used only when its mark and check are right. The first complete frame that is wrong ends the
 reading (`damage`), and the facts before it stand. Facts come in the journal's order and their times never run
-backwards, so a verdict once read cannot be overtaken by a frame read later.
+backwards, so no frame that is read later can come before a verdict that was read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _unpack_frame = FRAME.unpack_from
 
 
 class Chunk(NamedTuple):
-    """Bytes the run wrote. `late` ones came after the verdict and are no part of the result."""
+    """A piece of output. A `late` one came after the verdict and is not part of the result."""
 
     stream: str
     data: bytes
@@ -55,14 +55,14 @@ class Chunk(NamedTuple):
 
 
 class JournalReader:
-    """Reads the journal behind `fd`, which stays the caller's; works on files and memfds, also while they grow.
+    """Reads the journal behind `fd`, which stays the caller's: a file or a memfd, also while it grows.
 
-    Raises JournalDamagedError for a file that is no journal and JournalVersionError for one of another format version,
-    from `read` and `scan`. Frames that end before `trusted` were written by this very process and not checked again.
+    `read` and `scan` raise JournalDamagedError for a file that is no journal, and JournalVersionError for a journal of
+    another format version. Frames that end before `trusted` are not checked: this process wrote them itself.
     """
 
     def __init__(self, fd: int, *, trusted: int = 0, run_id: str | None = None, beginning: bytes = b"") -> None:
-        """`beginning` is what this process wrote there first: it is not read back, and looked into only when asked."""
+        """`beginning`: the first bytes, which this process wrote itself. They are decoded only on demand."""
         self.position = len(beginning)
         self._beginning = beginning
         self.facts: list[Fact] = []
@@ -83,16 +83,16 @@ class JournalReader:
 
     @property
     def header(self) -> dict[str, Any] | None:
-        """Run id, boot id and the two clock anchors; None as long as they are not there."""
+        """The header: run id, boot id and the two clock anchors; None as long as it is not there."""
         return self._decode_json(HEADER)
 
     @property
     def spec(self) -> dict[str, Any] | None:
-        """What was asked for, without environment values; None as long as it is not there."""
+        """The spec on record, without environment values; None as long as it is not there."""
         return self._decode_json(SPEC)
 
     def read(self, limit: int = 0) -> list[Chunk]:
-        """The output that is new, facts are appended to `facts`; stops after `limit` bytes or more when it is not 0.
+        """Read new output, and append new facts to `facts`. If `limit` is not 0, stop after about so many bytes.
 
         An empty list means that there is no more output for now.
         """
@@ -102,12 +102,12 @@ class JournalReader:
         return chunks
 
     def scan(self) -> None:
-        """Appends new facts to `facts` and steps over output, which `collect` can fetch later."""
+        """Append new facts to `facts` and step over the output, which `collect` can fetch later."""
         self._room = 1
         self._advance(None)
 
     def collect(self, stream: str) -> bytes:
-        """All bytes of `stream` from before the verdict, as far as `scan` has come; copied once."""
+        """All output of `stream` from before the verdict, as far as `scan` has come. It is copied once."""
         ranges = self._ranges.get(stream)
         if not ranges:
             return b""
@@ -122,9 +122,9 @@ class JournalReader:
         return whole.getvalue()
 
     def hand_over(self, stream: str, take: Callable[[memoryview], object], buffer: memoryview) -> None:
-        """Give `take` the bytes of `stream` that `collect` would return, and forget them; by the bufferful, in order.
+        """Give `take` the bytes that `collect` would return, one buffer after the other, and forget their place.
 
-        What is in the buffer is overwritten by the next. For output that is collected while it grows.
+        The next bytes overwrite the buffer. For output that is collected while it grows.
         """
         ranges = self._ranges.pop(stream, None) or ()
         for offset, length in zip(ranges[::2], ranges[1::2], strict=True):
@@ -162,7 +162,7 @@ class JournalReader:
 
     def _begin(self, end: int) -> bool:
         preamble = os.pread(self._fd, PREAMBLE_SIZE, 0)
-        if not preamble.strip(b"\0"):  # empty, or made longer before it was written
+        if not preamble.strip(b"\0"):  # the file is empty, or was made longer before it was written
             return False
         if not PREAMBLE.startswith(preamble[:8]):
             raise JournalDamagedError(
@@ -183,8 +183,8 @@ class JournalReader:
         return end > PREAMBLE_SIZE
 
     def _take(self, buffer: bytes, end: int, chunks: list[Chunk] | None) -> bool:
-        """Uses the whole frames at the front of `buffer`; False when there is nothing more to read now."""
-        # One long loop on purpose: it runs once per frame, and a call costs as much as the work of one step.
+        """Use the whole frames at the front of `buffer`; False when there is nothing more to read now."""
+        # One long loop on purpose: it runs once per frame, and a call would cost as much as the work for the frame.
         start, at, size = self.position, 0, len(buffer)
         self._block = _BLOCK
         while size - at >= FRAME_SIZE:
@@ -199,7 +199,7 @@ class JournalReader:
                 return False
             if type_ != OUTPUT and after > size:
                 if at:
-                    return True  # the next block begins with this frame
+                    return True  # the next block will begin with this frame
                 buffer = os.pread(self._fd, after, start)
                 size = len(buffer)
                 if after > size:
@@ -234,7 +234,7 @@ class JournalReader:
         if type_ in (HEADER, SPEC):
             self._json.setdefault(type_, payload)
             return True
-        # One writer stamps in order; should a clock ever step back, the order on record must still hold.
+        # One writer stamps in order. If a clock steps back all the same, the order on record must still hold.
         self._latest_ns = at_ns = max(at_ns, self._latest_ns)
         try:
             fact = decode_fact(type_, at_ns, offset, payload)
@@ -261,7 +261,7 @@ class JournalReader:
             self.late_bytes += length
 
     def _look_again(self, offset: int, what: str) -> bool:
-        """True when the frame turns out to be whole after all: it was read while it was being written."""
+        """Read a wrong frame again; True when it is whole now: the guard was just writing it. Else note the damage."""
         header = os.pread(self._fd, FRAME_SIZE, offset)
         if len(header) < FRAME_SIZE:
             return False
@@ -285,7 +285,7 @@ class JournalReader:
             return None
         if type_ in self._decoded:
             return self._decoded[type_]
-        import json  # late: costs more than reading the whole journal of a short run
+        import json  # here, because it costs more than reading the whole journal of a short run
 
         try:
             value = json.loads(self._json[type_])
@@ -297,7 +297,7 @@ class JournalReader:
                 run_id=self._run_id,
                 remedy="its facts can still be read; how the run was started cannot",
             )
-        self._decoded[type_] = value  # the first of its kind counts, so it never changes
+        self._decoded[type_] = value  # the first frame of this kind counts, so the value never changes
         return value
 
 

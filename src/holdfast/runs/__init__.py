@@ -1,1 +1,1 @@
-"""The library: one run as its owner sees it, blocking runs, and the supervisor of many."""
+"""Runs as their owner sees them: started, waited for, asked, and read to the end."""

@@ -1,8 +1,8 @@
-"""Blocking runs: no event loop, usable from any thread."""
+"""`holdfast.run`: one run in a blocking call, without an event loop, from any thread."""
 
 from __future__ import annotations
 
-import array  # noqa: F401 - the reader's, now that there are descriptors to load it with
+import array  # noqa: F401 - for the reader: loading it later may fail for want of a descriptor
 import select
 from io import BytesIO
 from typing import TYPE_CHECKING
@@ -37,13 +37,13 @@ def run(
     on_output: Callable[[Chunk], object] | None = None,
     **options: Unpack[SpecOptions],
 ) -> Result:
-    """Run a command to its very end and return its result; a command that fails is a result, not an exception.
+    """Run a command until it is settled and return its result. A command that fails is a result, not an exception.
 
-    `input` is written to the command's stdin, which is then closed. With `on_output` each piece of output is handed
-    over as it comes and not kept, so memory stays bounded; when it is slow, the command waits. The options are those of
-    `make_spec`. Any exception while waiting, KeyboardInterrupt included, kills the run first and is then raised again.
+    `input` is written to the command's stdin, which is then closed. `on_output` gets each piece of output as it comes;
+    the pieces are not kept, so memory stays bounded, and the command waits while `on_output` is slow. The options are
+    those of `make_spec`. An exception while waiting, KeyboardInterrupt included, kills the run and is raised again.
 
-    SpecError: the options are wrong. ResourceError, GuardError: the run could not be started; nothing is left of it.
+    SpecError: the options are wrong. ResourceError, GuardError: the run was not started, and nothing is left of it.
     """
     if input is not None:
         if not isinstance(input, (bytes, bytearray, memoryview)):
@@ -68,8 +68,8 @@ def run(
         _end(live)
         raise
     finally:
-        # Only now: the guard was exiting while we collected. After END nothing holds it up any more, and a guard that
-        # has closed its socket is exiting, too; for one that neither ended nor died we do not wait.
+        # Only now, because the guard was exiting while we collected the output. After END nothing holds it up, and a
+        # guard that has closed its socket is exiting, too. We do not wait for a guard that did neither.
         live.reap(wait=live.ended or _wait_gone(live, 0))
         live.close()
 
@@ -94,7 +94,7 @@ class _Waiting:
 
     def until_settled(self) -> None:
         while True:
-            ended = self.live.ended  # looked at first: what was recorded before the end is then in what is read next
+            ended = self.live.ended  # before the read: then the read finds everything that was recorded before the end
             more = self.deliver(ended)
             if ended and not more:
                 return
@@ -102,7 +102,7 @@ class _Waiting:
                 self.serve(more)
 
     def serve(self, more: bool) -> None:
-        """Wait for the guard, and for room in the command's stdin; not at all when there is more to deliver."""
+        """Wait for the guard, and for room in the command's stdin; only look when there is `more` to deliver."""
         live, control = self.live, self.live.control.fileno()
         events = self.poll.poll(0 if more else None if self.output else self.look_ms)
         for fd, _ in events:
@@ -114,7 +114,7 @@ class _Waiting:
             self.look()
 
     def look(self) -> None:
-        """Much output is gathered while the command still runs, on the other core; little is not worth waking for."""
+        """Gather much output while the command still runs on another core. For little output nobody wakes."""
         live = self.live
         live.refresh()
         if self.gathered is None and live.reader.stdout_bytes + live.reader.stderr_bytes >= CHUNKS_BYTES:
@@ -126,17 +126,17 @@ class _Waiting:
         return self.live.result(None if self.gathered is None else self.gathered.output())
 
     def feed(self, fd: int) -> None:
-        """Write some of the input; at its end, or when nobody reads it any more (which is no error), close it."""
+        """Write some of the input. Close it at its end, or when the command has closed its stdin, which is no error."""
         live = self.live
         written = live.write_input(self.data) if self.data else None
         if written is not None:
             self.data = self.data[written:]
         if written is None or not self.data:
-            self.poll.unregister(fd)  # a closed number would be polled as whatever is opened next
+            self.poll.unregister(fd)  # the number may be another file's when it is polled next
             live.close_input()
 
     def deliver(self, ended: bool) -> bool:
-        """Hand over some of the output that is there; True when there may be more."""
+        """Give some of the output to `on_output`; True when there may be more."""
         if self.output is None:
             return False
         if self.take(self.output):
@@ -145,7 +145,7 @@ class _Waiting:
         if ended:
             return False
         self.arm(self.output)
-        return self.take(self.output)  # once more after arming: it may be there already
+        return self.take(self.output)  # once more after arming: there may be output already
 
     def arm(self, output: JournalReader) -> None:
         if output.position != self.released or not self.live.conversation.is_armed:
@@ -162,10 +162,9 @@ class _Waiting:
 
 
 class _Gathered:
-    """Much output on its way into a result: taken over, and given back to the journal, while the command still runs.
+    """Much output, gathered while the command still runs; the journal's memory is given back meanwhile.
 
-    Memory that a process has not touched before is what costs most here. So every byte is kept once, and comes through
-    a buffer that is used again and again.
+    Touching new memory costs most here. So every byte is kept once, and is copied through one buffer.
     """
 
     __slots__ = ("buffer", "live", "size", "stderr", "stdout")
@@ -178,7 +177,7 @@ class _Gathered:
         self.size = 0
 
     def take(self) -> bool:
-        """Take over what the facts' reader has passed; whether there was something."""
+        """Take over the output that the facts' reader has passed; whether there was any."""
         live, before = self.live, self.size
         live.reader.hand_over("stdout", self.stdout.write, self.buffer)
         live.reader.hand_over("stderr", self.stderr.write, self.buffer)
@@ -193,29 +192,29 @@ class _Gathered:
 
 
 def _typed(data: bytes) -> bytes:
-    """Input as typed at a terminal: the end-of-file character ends a line that is under way, then the input."""
+    """The input as typed at a terminal: one end-of-file character ends an unfinished line, the next one the input."""
     return data + (b"\x04" if data.endswith(b"\n") else b"\x04\x04")
 
 
 def _end(live: LiveRun) -> None:
-    """End a run whose caller is going away, and wait until its guard is gone, which is bounded."""
+    """End a run whose caller raises, and wait until its guard is gone. The wait is bounded."""
     if live.ended:
         return
     try:
         live.ask_stop("user", "the caller was interrupted", now=True)
     except RequestError:
-        pass  # the guard is gone, or stopped: the wait below finds out
+        pass  # the guard is gone, or stopped: the wait below tells
     if not _wait_gone(live, live.settle_bound_s()):
         live.kill_guard()
         _wait_gone(live, _KILLED_S)
     try:
         live.hear_guard()
     except JournalError:
-        pass  # perhaps that is what ended the waiting
+        pass  # perhaps this is the error that the caller gets
 
 
 def _wait_gone(live: LiveRun, within_s: float) -> bool:
-    """Wait until the guard has closed its end of the socket, which it does by exiting."""
+    """Wait until the guard has closed its end of the socket, which it does when it exits."""
     poll = select.poll()
-    poll.register(live.control.fileno(), 0)  # hang-up only: what it still says does not matter any more
+    poll.register(live.control.fileno(), 0)  # hang-up only: what the guard says does not matter any more
     return bool(poll.poll(within_s * 1000))

@@ -1,4 +1,4 @@
-"""Runs with a directory: starting one, finding one again, and finishing one whose guard was lost."""
+"""Durable runs, which have a directory: starting one, adopting one, and finishing one whose guard was lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..values.identity import is_exiting
 from ..values.spec import spec_on_record
 from .live import LiveRun
 
-# Starting a run needs none of what reading one back needs; that is imported where it is used.
+# What only reading a run back needs is imported where it is used: `holdfast run` does without it.
 if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Callable
@@ -60,8 +60,8 @@ def launch_durable(
             check_open(state, spec.session, spec.run_id)
         return launch(spec, wake_output=wake_output, window_size=window_size, files=files)
     except HoldfastError as error:
-        # Only for what says that no guard was started. Interrupted in any other way there may be one: then the
-        # directory stays, and whoever reads it next finds out what became of the run.
+        # These errors say that no guard was started. After any other exception there may be one. Then the directory
+        # stays, and the next reader finds out what became of the run.
         run_directory.take_back(state, spec.run_id, prepared.path, error)
         raise
     finally:
@@ -69,7 +69,7 @@ def launch_durable(
 
 
 def adopt(state: StateDirectory, run_id: str) -> LiveRun:
-    """Become an owner of a run that somebody else started; one that is over is only read.
+    """Become an owner of a run that another process started. A run that is over is only read.
 
     RunNotFoundError: there is no such run. JournalError: its journal cannot be read.
     """
@@ -86,13 +86,13 @@ def adopt(state: StateDirectory, run_id: str) -> LiveRun:
             if control is not None or record.reader.ended or time.monotonic() > deadline:
                 spec = spec_on_record(run_id, record.reader.spec or {})
                 return _owner(state, spec, record, control or _closed_socket())
-        time.sleep(0.005)  # between the guard's start and its first word, or its end and its last: there is no event
+        time.sleep(0.005)  # a guard is starting or ending: there is no event to wait for
 
 
 def recover(state: StateDirectory, run_id: str, *, guard_pid: int = 0, within_s: float = 10.0) -> bool:
-    """See to it that this run's record has an end; waits (bounded) while somebody else is at it. False: it goes on.
+    """Finish the record of a run whose guard is gone; False when the guard lives. Waits while another reader does it.
 
-    `guard_pid`: for a run that may not have said it on record yet.
+    `guard_pid`: the guard's PID, if the caller knows it: perhaps it is not on record yet. The wait is bounded.
     """
     from ..state import recovery
     from ..state.record import RunRecord
@@ -109,7 +109,7 @@ def recover(state: StateDirectory, run_id: str, *, guard_pid: int = 0, within_s:
                     return False
         except RunNotFoundError:
             return True  # pruned: over, and its record gone
-        time.sleep(0.005)  # another reader holds the lock, or a guard is dying: there is nothing to wait on
+        time.sleep(0.005)  # another reader holds the lock, or the guard is dying: there is no event to wait for
 
 
 def _owner(state: StateDirectory, spec: RunSpec, record: RunRecord, control: socket) -> LiveRun:
@@ -126,7 +126,7 @@ def _recovery_in(state: StateDirectory) -> Callable[[LiveRun], tuple[Fact, ...]]
         if not recover(state, live.spec.run_id, guard_pid=live.guard_pid):
             remedy = "it has all the owners it can take: try again later"
             raise live.refused("goes on, but its guard has no room for us", errno.EUSERS, remedy)
-        return ()  # they are in its journal
+        return ()  # the journal has them
 
     return recover_lost
 
@@ -137,25 +137,25 @@ def _connect(record: RunRecord) -> socket | None:
     try:
         connected = run_directory.connect(record.path)
     except (FileNotFoundError, ConnectionRefusedError):
-        return None  # it ended between the two looks, or has not begun to listen
-    # What the guard recorded before it took us in wakes nobody, be it the verdict of a run that only unwinds. An answer
-    # to this does: whoever watches the socket reads then, and has missed nothing.
+        return None  # the guard ended between the two looks, or does not listen yet
+    # The guard does not wake us for what it recorded before it accepted us, be it the verdict of a run that only
+    # unwinds. But its answer to this packet does: the owner reads the journal then, and has missed nothing.
     try:
         connected.send(hello(), MSG_DONTWAIT | MSG_NOSIGNAL)
     except OSError:
-        pass  # gone meanwhile, or it takes no more owners: end of file tells
+        pass  # it is gone meanwhile, or takes no more owners: end of file tells us
     return connected
 
 
 def _goes_on(record: RunRecord, guard_pid: int) -> bool:
-    """Whether its guard lives, and not only its lock or its socket."""
-    # The lock is a guard's, or that of another reader who is finishing the record: only guards listen.
+    """Whether the guard lives, and not only its lock or its socket."""
+    # Either a guard holds the lock, or another reader that is finishing the record. Only guards listen.
     if record.guard == "gone" or not _is_listening(record):
         return False
-    # A guard that was killed is still listening for a moment after its owners were told of its end.
+    # A guard that was killed still listens for a moment after its owners have seen end of file.
     started = record.outcome.started
     exiting = is_exiting(guard_pid or (0 if started is None else int(started.detail["guard_pid"])))
-    # Not to be seen: it was reaped after we looked, and then nobody listens any more; or it is in another namespace.
+    # None: it was reaped after we looked, and then nobody listens any more; or it is in another PID namespace.
     return _is_listening(record) if exiting is None else not exiting
 
 
@@ -163,14 +163,14 @@ def _is_listening(record: RunRecord) -> bool:
     try:
         run_directory.connect(record.path).close()
     except BlockingIOError:
-        return True  # it is stopped, and its queue is full
+        return True  # the guard is stopped, and its queue is full
     except (FileNotFoundError, ConnectionRefusedError):
         return False
     return True
 
 
 def _closed_socket() -> socket:
-    """A control socket that says "gone" at once: what the reader finds is all there is."""
+    """A control socket at end of file, for a run without a guard: its journal has all there is."""
     ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC)
     theirs.close()
     return ours

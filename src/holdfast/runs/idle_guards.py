@@ -1,4 +1,4 @@
-"""The idle guards of one supervisor: the pool they wait in, and the task that ends those that nobody needs."""
+"""The idle guards of one supervisor: the pool they wait in, and the task that ends the spare ones."""
 
 from __future__ import annotations
 

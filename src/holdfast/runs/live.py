@@ -1,20 +1,22 @@
-"""One run as its owner sees it, without a scheduler: `sync` and `supervisor` wait, this takes in what is there.
+"""One live run as its owner sees it, without an event loop: what is known of it, and what can be asked of it.
+
+`blocking` and `supervisor` wait for the control socket; this module takes in what is there and never waits.
 
 Theory of operation. The guard writes facts to the journal and sends small packets on the control socket: wakes ("there
 is something to read") and answers. Packets decide nothing. Whatever arrives, `on_readable` empties the socket and then
 reads the journal, so a lost, doubled or reordered wake changes nothing but the moment.
 
-Races, and why they are none:
-- verdict against cancel: both are facts and the guard orders them; we read the order, we do not make it.
+Races, and why they do no harm:
+- verdict against cancel: both are facts and the guard orders them; we only read the order.
 - cancel before the start: the request is in the socket before the guard first looks, and it looks before it lets the
   command go.
 - guard death against END: end of file on the socket comes after the guard's last write. The journal is read once more
   after it; only if END is still missing is the guard lost.
-- release against read: bytes are given back to the kernel only up to where both the facts' reader and the consumer have
-  been, because a hole reads as zeros, and zeros mean "nothing more yet".
-- a fork of the embedding program holds copies of our descriptors: closing ours is then not end of file. The guard
-  watches `owner_pid` besides. Here, `close` and the finaliser only close; they never send, so a copy going away in a
-  forked child does nothing to the run.
+- release against read: the guard gives bytes back to the kernel only up to where both the facts' reader and the
+  consumer have read, because a hole reads as zeros, and zeros mean "nothing more yet".
+- a fork of the embedding program holds copies of our descriptors, so closing ours is no end of file for the guard. The
+  guard therefore watches `owner_pid` as well. `close` and the finaliser never send anything, so a copy that goes away
+  in a forked child does nothing to the run.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ STOP_CAUSES = tuple(CAUSES.words.values())
 
 
 class LiveRun:
-    """A guard's run: its descriptors, what is known of it, and what can be asked of it."""
+    """A run under its guard: its descriptors, what is known of it, and what can be asked of it."""
 
     __slots__ = (
         "_end_lost",
@@ -82,10 +84,10 @@ class LiveRun:
         wake_output: bool = False,
         windowed: bool = False,
     ) -> None:
-        """`end_lost` ends what a lost guard left, and returns the facts that are then on no record."""
+        """`end_lost` ends what a lost guard left, and returns the facts that no journal will hold."""
         self.spec = spec
         self._end_lost = end_lost
-        self.pool: GuardPool | None = None  # where its guard goes when it is over
+        self.pool: GuardPool | None = None  # where the guard goes when the run is over
         self.conversation = Conversation(spec.run_id, handle.control, guard_pid=handle.pid, is_armed=wake_output)
         self.journal = handle.journal
         self.pidfd = handle.pidfd
@@ -131,28 +133,28 @@ class LiveRun:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will be recorded: settled."""
+        """Whether the run is settled: nothing more will be recorded."""
         return self.reader.ended or bool(self._observed)
 
     def refresh(self) -> None:
         """Read the facts that are new. JournalError when the journal cannot be understood (any more)."""
         if self.journal < 0 or self.ended:
-            return  # closed, or nothing more to come; the number may be another file's by now
+            return  # nothing more comes; or the journal is closed, and the number may be another file's by now
         self.reader.scan()
-        if self.reader.damage is not None:  # a live run of ours: waiting for more would be waiting for ever
+        if self.reader.damage is not None:  # nothing behind the damage can be read, so waiting would last for ever
             message = f"the guard's record cannot be read on: {self.reader.damage}"
             remedy = "is it the guard of another version? (make guard, HOLDFAST_GUARD)"
             raise JournalDamagedError(message, run_id=self.spec.run_id, remedy=remedy)
 
     def on_readable(self) -> None:
-        """Take in all the guard has said; then the answers, `outcome`, `ended` and `guard_lost` are up to date."""
+        """Take in what the guard has said. Then the answers, `outcome`, `ended` and `guard_lost` are up to date."""
         is_open = self.conversation.take_in()
         self._take_input()
         self.refresh()
         self.guard_lost = not is_open and not self.reader.ended
 
     def hear_guard(self) -> None:
-        """Take in all the guard has said, and clean up if it is lost. JournalError as `refresh`, else as `clean_up`."""
+        """Take in what the guard has said, and clean up if it is lost. Raises as `refresh` and `clean_up` do."""
         self.on_readable()
         if self.guard_lost:
             self.clean_up()
@@ -174,13 +176,13 @@ class LiveRun:
     # What can be asked.
 
     def ask_input(self) -> int:
-        """Ask the guard for the command's stdin or terminal; `input` is set with the answer. RequestError as others."""
+        """Ask the guard for the command's stdin or terminal: it is in `input` after the answer. As `ask_signal`."""
         return self.conversation.ask_descriptor(packets.give_input)
 
     def ask_stop(self, cause: str = "user", reason: str = "", *, now: bool = False, signal: int = 0) -> int:
-        """Ask for the end; returns the ticket of the answer. RequestError when the guard cannot be asked.
+        """Ask for the end of the run; returns the ticket of the answer. RequestError when the guard cannot be asked.
 
-        `signal` is the one that made the caller ask, if it was one.
+        `signal` is the signal that made the caller ask, if there was one. SpecError: the cause or the reason is wrong.
         """
         if not isinstance(reason, str):
             raise SpecError(
@@ -208,10 +210,10 @@ class LiveRun:
         return self.conversation.ask(packets.close_input)
 
     def arm_output(self, seen: int, *, release: bool = False) -> None:
-        """Be woken as soon as there is output beyond `seen`, the journal offset up to which the consumer has read.
+        """Ask to be woken as soon as there is output beyond `seen`, the journal offset that the consumer has reached.
 
-        The request takes its time, and output may be recorded meanwhile: because the guard is told what was seen, it
-        wakes us for that, too. With `release` the consumer needs nothing before `seen` any more, in a windowed run.
+        Output may be recorded while the request is on its way. The guard knows from `seen` that we have not read it,
+        and wakes us for it, too. `release`: the consumer of a windowed run needs nothing before `seen` any more.
         """
         if self.conversation.is_armed and not release:
             return
@@ -223,17 +225,17 @@ class LiveRun:
             self.conversation.is_armed = True
 
     def release(self, consumed: int) -> None:
-        """Give the journal's memory back up to here; nothing before it is read again, by nobody."""
+        """Give the journal's memory back up to this offset. Nobody may read what is before it any more."""
         self.conversation.tell(packets.release(consumed))
 
     def refused(self, what: str, code: int, remedy: str | None = None) -> RequestError:
-        """The error for a request that was not done."""
+        """The error for a request that this run cannot do."""
         return RequestError(f"the run {what}: {os.strerror(code)}", errno=code, run_id=self.spec.run_id, remedy=remedy)
 
     # Input.
 
     def write_input(self, data: memoryview) -> int | None:
-        """Write what fits without waiting: the number of bytes, 0 when it is full, None when nobody reads any more."""
+        """Write what fits without waiting; returns how many bytes, 0 when it is full, None when nobody reads it."""
         if self.input < 0:
             return None
         try:
@@ -264,11 +266,11 @@ class LiveRun:
     # The end.
 
     def settle_bound_s(self) -> float:
-        """How long a run may take from being asked to stop until it is settled, when its guard is well."""
+        """How long the run may take from the request to stop until it is settled; see `conversation.settle_bound_s`."""
         return settle_bound_s(self.spec)
 
     def kill_guard(self) -> None:
-        """The last resort against a guard that does not answer; the run is then lost and has to be cleaned up."""
+        """Kill the guard: the last resort when it does not answer. The run is lost then, and the caller cleans up."""
         if self.pidfd >= 0:
             try:
                 signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
@@ -276,39 +278,39 @@ class LiveRun:
                 pass
 
     def clean_up(self) -> None:
-        """The guard is lost: end what it left, and record or observe that. Blocks for milliseconds, at most 10 s.
+        """End what a lost guard left, and note that as facts. Blocks for milliseconds, at most 10 s.
 
-        RequestError: it was only our connection that was lost. StateError, OSError: the end cannot be recorded.
+        RequestError: the guard lives, only our connection was lost. StateError, OSError: the end cannot be recorded.
         """
         self._observed = self._end_lost(self)
         self.refresh()
 
     def reap(self, *, wait: bool = False) -> bool:
-        """Take the guard's exit status off the kernel's hands; False while it has not exited yet."""
+        """Reap the guard; False while it has not exited yet."""
         if self.pidfd < 0:
             return True
         try:
             if os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | (0 if wait else os.WNOHANG)) is None:
                 return False
         except ChildProcessError:
-            pass  # somebody else's waitpid(-1), or SIGCHLD is ignored: it is reaped
+            pass  # a waitpid(-1) of the embedding program was faster, or SIGCHLD is ignored: it is reaped
         fd, self.pidfd = self.pidfd, -1
         os.close(fd)
         return True
 
     def report(self) -> dict[str, Any]:
-        """The report as far as the record was read; made once for each stretch of it."""
+        """The report as far as the journal was read. It is made again only when there is more."""
         seen = (self.reader.position, len(self._observed))
         if self._reported is None or self._reported[0] != seen:
-            from .result import report_of  # here, because most runs of the command line need none of it
+            from .result import report_of  # here, because `holdfast run` seldom needs a report
 
             self._reported = (seen, report_of(self.reader, self.facts))
         return dict(self._reported[1])
 
     def result(self, output: tuple[bytes, bytes] | None = None) -> Result:
-        """All of it, for a settled run. Collects the output unless the caller has it already.
+        """The result of a settled run. Collects the output unless the caller has it already.
 
-        In a windowed run the consumer has had it, and it is gone.
+        In a windowed run the consumer has taken the output, and the result has none.
         """
         from .result import Result
 
@@ -319,7 +321,7 @@ class LiveRun:
 
     @property
     def guard_is_reusable(self) -> bool:
-        """Whether the guard waits for another run, which it does when the tree is gone, and there is room for it."""
+        """Whether the guard can go to the pool: it waits for another run once its tree is gone, and there is room."""
         tree = self.outcome.tree
         return (
             self.pool is not None
@@ -330,13 +332,13 @@ class LiveRun:
         )
 
     def part_from_guard(self) -> None:
-        """The guard goes to the idle ones. What is known of the run stays."""
+        """Give the guard to the pool of idle guards. What is known of the run stays."""
         assert self.pool is not None
         self.pool.give(self.conversation.hand_over(), self.pidfd, self.guard_pid, self.first_run)
         self.pool, self.pidfd = None, -1
 
     def close_control(self) -> None:
-        """Close what only a live run needs; on a run that has not ended, the guard sees its owner go."""
+        """Close what only a live run needs. If the run has not ended, its guard sees that its owner is gone."""
         self.conversation.close()
         self.close_input()
         if self.heartbeat >= 0:
@@ -358,7 +360,7 @@ class LiveRun:
             os.close(fd)
 
     def check_open(self) -> None:
-        """HoldfastError when the journal was closed, so that its output cannot be read any more."""
+        """Check that the output can be read. HoldfastError: the journal was closed."""
         if self.journal < 0:
             message, remedy = "the run was closed", "ask for its output before close()"
             raise HoldfastError(message, run_id=self.spec.run_id, remedy=remedy)

@@ -1,4 +1,4 @@
-"""The output of a supervised run as it comes."""
+"""The output of a supervised run, as an asynchronous iterator of chunks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RunOutput:
-    """The chunks of one run in the order they were recorded: an asynchronous iterator with nothing to close."""
+    """The chunks of one run in the order in which they were recorded. There is nothing to close."""
 
     __slots__ = ("_late", "_live", "_reader", "_ready", "_watched")
 
@@ -40,12 +40,12 @@ class RunOutput:
         """Read on; False at the end."""
         await checkpoint()
         live = self._live
-        ended = live.ended  # looked at first: what was recorded before the end is then in what is read next
+        ended = live.ended  # before the read: then the read finds everything that was recorded before the end
         if not self._take():
             if ended:
                 return False
             live.arm_output(self._reader.position, release=live.windowed)
-            if not self._take():  # once more after arming: it may be there already
+            if not self._take():  # once more after arming: there may be output already
                 await self._watched.changed()
         elif live.windowed and not ended:
             live.arm_output(self._reader.position, release=True)

@@ -1,8 +1,8 @@
-"""One epoll set and the one task that waits for it, for all runs of a supervisor.
+"""The poller: one epoll set for all runs of a supervisor, and the one task that waits for it.
 
-Invariants. A descriptor is taken out of the set before it is closed, and a batch of events is handled without giving
-control away, so an event never meets a number that was closed and opened again. Nothing is unregistered in a finaliser:
-the set is shared with forked children of the embedding program, and their end must not change ours.
+Invariants. A descriptor is taken out of the set before it is closed, and a batch of events is handled without awaiting
+anything. So an event never meets a number that was closed and opened again. Finalisers unregister nothing: forked
+children of the embedding program share the set, and their end must not change ours.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ class Poller:
         except OSError as error:
             raise ResourceError.from_os_error(error, doing="open an epoll set") from None
         self._handlers: dict[int, Callable[[], None]] = {}
-        self._scope = anyio.CancelScope(shield=True)  # only `stop` ends the poller, whoever else is cancelled
+        self._scope = anyio.CancelScope(shield=True)  # only `stop` ends the poller, not the cancellation of the caller
         self._done = anyio.Event()
         self._idle: anyio.Event | None = None
 
     def watch(self, fd: int, handler: Callable[[], None]) -> None:
-        """Call `handler` from now on. OSError when the kernel has no room for it (fs.epoll.max_user_watches)."""
+        """Call `handler` whenever `fd` is readable. OSError: the kernel has no room (fs.epoll.max_user_watches)."""
         self._epoll.register(fd, select.EPOLLIN)
         self._handlers[fd] = handler
 
     def silence(self, fd: int) -> None:
-        """Do not call the handler any more, but go on counting the descriptor as watched."""
+        """Stop calling the handler, but count the descriptor as watched."""
         self._epoll.unregister(fd)
 
     def unwatch(self, fd: int) -> None:
-        """Forget the descriptor, before it is closed; one that is not watched is fine."""
+        """Forget a descriptor, before the caller closes it. A descriptor that is not watched is fine."""
         if self._handlers.pop(fd, None) is None:
             return
         try:
@@ -60,7 +60,7 @@ class Poller:
         return not self._handlers
 
     async def wait_idle(self, within_s: float) -> bool:
-        """True as soon as nothing is watched, False when that takes too long."""
+        """Wait until nothing is watched; False when that takes too long."""
         if self._handlers:
             self._idle = anyio.Event()
             with anyio.move_on_after(within_s):
@@ -80,17 +80,17 @@ class Poller:
             self._done.set()
 
     async def _run_on_asyncio(self) -> None:
-        """The loop calls us when the set is ready: a turn of the loop and two system calls less for every wake."""
+        """Let asyncio's loop call us when the set is ready: that saves a turn and two system calls for each wake."""
         import asyncio
 
         loop, fd = asyncio.get_running_loop(), self._epoll.fileno()
         try:
-            # The loop calls in no task, and without one anyio's own functions cannot tell where they are.
+            # The loop calls outside of tasks, and there anyio cannot tell which library runs.
             from sniffio import current_async_library_cvar
 
-            current_async_library_cvar.set("asyncio")  # in the context of our own task, which the reader is given
+            current_async_library_cvar.set("asyncio")  # in the context of our own task, in which the loop calls
         except ImportError:
-            pass  # then anyio asks for the running loop, which is there
+            pass  # then anyio asks asyncio for the running loop
         loop.add_reader(fd, self._handle)
         try:
             await anyio.sleep_forever()
@@ -100,7 +100,7 @@ class Poller:
     def _handle(self) -> None:
         handlers = self._handlers
         for ready, _ in self._epoll.poll(0):
-            # Not there: an earlier event of this batch ended it.
+            # Not there: the handler of an earlier event of this batch took it out.
             if (handler := handlers.get(ready)) is not None:
                 handler()
 

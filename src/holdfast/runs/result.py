@@ -1,4 +1,4 @@
-"""What a finished run gives back: outcome, output, and the report."""
+"""The result of a settled run: outcome, output, and the report."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Result:
         self.outcome = outcome
         self.stdout, self.stderr = output
         self.facts = facts  # the evidence: everything that was recorded, in order
-        self._reader = reader  # for what it has read; its descriptor may be closed by now
+        self._reader = reader  # only for what it has read: its descriptor may be closed by now
         self._report: dict[str, Any] | None = None
 
     @property
@@ -44,22 +44,22 @@ class Result:
 
     @property
     def cause(self) -> str:
-        """Why: `exit`, `signal`, `spawn`, `oom`, `limit`, `deadline`, `idle`, `user`, ... (see the status)."""
+        """The cause of the status: `exit`, `signal`, `spawn`, `oom`, `limit`, `deadline`, `idle`, `user`, ..."""
         return self.outcome.cause or "guard"
 
     @property
     def reason(self) -> str | None:
-        """More about the cause, for people."""
+        """The cause in a sentence, for people; None when there is no more to say."""
         return self.outcome.reason
 
     @property
     def exit_code(self) -> int | None:
-        """What the command exited with, also after a timeout; None when it died of a signal or was not seen to end."""
+        """The exit code of the command, also after a timeout; None when it died of a signal or nobody saw it end."""
         return self.outcome.exit_code
 
     @property
     def signal(self) -> int | None:
-        """The signal the command died of, whoever sent it."""
+        """The signal that the command died of, from any sender."""
         return self.outcome.signal
 
     @property
@@ -70,9 +70,9 @@ class Result:
         return self._report
 
     def check(self) -> Result:
-        """This result when the run succeeded; RunError, with the result in it, when it did not, or output is missing.
+        """Return this result if the run succeeded. RunError, with the result in it: it did not, or output is missing.
 
-        Missing because it could not be kept (a full disk, a limit on files), not because somebody chose to drop it.
+        Output is missing when it could not be kept (a full disk, a limit on files), not when the spec drops it.
         """
         lost = lost_output(self.facts)
         if self.status == "succeeded" and lost is None:
@@ -90,8 +90,8 @@ class Result:
 
 
 def report_of(reader: JournalReader, facts: tuple[Fact, ...]) -> dict[str, Any]:
-    """The report of what a reader has seen and of these facts."""
-    from ..projections.report import OutputSeen, report  # late: a run whose report nobody asks for does without
+    """Make the report from these facts and from what a reader has seen."""
+    from ..projections.report import OutputSeen, report  # here, because nobody asks for the report of most runs
 
     seen = OutputSeen(reader.stdout_bytes, reader.stderr_bytes, reader.late_bytes)
     return report(reader.header, reader.spec, facts, seen)

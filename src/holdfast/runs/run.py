@@ -30,7 +30,7 @@ _END_OF_FILE = b"\x04"
 
 
 class Run:
-    """A run, live or over. What is known stays known after the supervisor was left."""
+    """A run, live or over. What is known of it stays known when the supervisor's block has ended."""
 
     __slots__ = ("__weakref__", "_is_streamed", "_live", "_watched", "_writing", "ends_with_us", "run_id")
 
@@ -61,17 +61,17 @@ class Run:
 
     @property
     def status(self) -> str | None:
-        """The verdict; None before it."""
+        """The status of the outcome; None before the verdict."""
         return self.outcome.status
 
     @property
     def cause(self) -> str | None:
-        """Why; None before the verdict."""
+        """The cause of the outcome; None before the verdict."""
         return self.outcome.cause
 
     @property
     def pid(self) -> int | None:
-        """The command's process id; None before it was started. To signal it use `signal`, which is safe from reuse."""
+        """The command's process id; None before its start. To signal it use `signal`: the number may be reused."""
         started = self.outcome.started
         return None if started is None else int(started.detail["pid"])
 
@@ -82,7 +82,7 @@ class Run:
 
     @property
     def settle_bound_s(self) -> float:
-        """How long the run may take from being asked to stop until it is settled, when its guard is well."""
+        """How long the run may take from the request to stop until it is settled, when its guard is well."""
         return self._live.settle_bound_s()
 
     @property
@@ -92,29 +92,29 @@ class Run:
 
     @property
     def report(self) -> dict[str, Any]:
-        """The report as it is now, ready for JSON."""
+        """The report as of now, ready for JSON."""
         return self._up_to_date().report()
 
     @property
     def waiting_for_input(self) -> bool | None:
-        """Whether it has a pty or a stdin pipe and is blocked reading it now; None when that cannot be known."""
+        """Whether the command is blocked reading its pty or stdin pipe now; None when that cannot be known."""
         return self.input.is_waited_for()
 
     @property
     def takes_input(self) -> bool:
-        """Whether it was started with a pty or a stdin pipe; without a look at its record."""
+        """Whether it was started with a pty or a stdin pipe. This does not read the journal."""
         return self._live.spec.pty or self._live.spec.stdin == "pipe"
 
     @property
     def input(self) -> Stdin:
-        """What its command reads: a pty, a pipe, or nothing of ours."""
+        """What the command reads: a pty, a pipe, or nothing of ours."""
         live = self._up_to_date()
         return Stdin.of(live.reader.header, live.reader.spec, live.outcome)
 
     # Waiting.
 
     async def wait(self) -> Outcome:
-        """The outcome, as soon as it is decided; the tree may still be unwinding. JournalError: it cannot be read."""
+        """Wait for the verdict, and return the outcome. The tree may still be unwinding. JournalError: as `settled`."""
         if self._live.outcome.status is not None:
             await checkpoint()
         while self._live.outcome.status is None and not self._live.ended:
@@ -122,36 +122,36 @@ class Run:
         return self._live.outcome
 
     async def settled(self) -> dict[str, Any]:
-        """The final report, when the tree has ended and the output is drained. JournalError: it cannot be read."""
+        """Wait until the run is settled and return the final report. JournalError: it cannot be read."""
         await self._until_settled()
         return self.report
 
     async def result(self) -> Result:
-        """Outcome, output and report, when all is over. JournalError: it cannot be read."""
+        """Wait until the run is settled and return outcome, output and report. JournalError: it cannot be read."""
         await self._until_settled()
         self._live.check_open()
         reader = self._live.reader
         if not self._live.windowed and reader.stdout_bytes + reader.stderr_bytes > CHUNKS_BYTES:
-            return await anyio.to_thread.run_sync(self._live.result)  # copying a gigabyte takes a second
+            return await anyio.to_thread.run_sync(self._live.result)  # a thread: copying a gigabyte takes a second
         return self._live.result()
 
     async def started(self) -> None:
-        """Return when the command was started, or never will be. JournalError: it cannot be read."""
+        """Wait until the command was started, or never will be. JournalError: it cannot be read."""
         await checkpoint()
         while self._live.outcome.started is None and self._live.outcome.status is None and not self._live.ended:
             await self._watched.changed()
 
     async def more_output(self, seen: int) -> bool:
-        """Wait until there may be more in the journal than `seen` bytes, or anything else changed; False at the end.
+        """Wait until the journal may hold more than `seen` bytes, or anything else changed; False at the end.
 
-        For whoever reads the journal with a reader of its own: read, wait, read again; after False once more.
+        For a caller with its own journal reader: read, wait, read again; after False read once more.
         """
         await checkpoint()
         live = self._live
         if live.ended:
             return False
         live.arm_output(seen)
-        live.refresh()  # after arming: what was recorded before that wakes nobody
+        live.refresh()  # after arming: the guard wakes nobody for what it recorded before
         if live.reader.position <= seen and not live.ended:
             await self._watched.changed()
         return not live.ended
@@ -159,7 +159,7 @@ class Run:
     def output(self, *, late: bool = False) -> RunOutput:
         """The output as it comes, from the beginning, also when the run is over.
 
-        With `late`, what came after the verdict as well. HoldfastError when the run was closed, or was started with
+        With `late`, the output after the verdict as well. HoldfastError: the run was closed; or it was started with
         `keep_output=False` and has a consumer already.
         """
         self._live.check_open()
@@ -172,7 +172,7 @@ class Run:
     # Asking.
 
     async def cancel(self, reason: str = "", *, cause: str = "user", now: bool = False) -> None:
-        """Ask the run to end and return when that is recorded; asked again it climbs, `now` kills at once.
+        """Ask the run to end and return when that is recorded. Asked again, it climbs the ladder; `now` kills at once.
 
         Does nothing when the run is over. RequestError when the guard does not take the request.
         """
@@ -182,11 +182,11 @@ class Run:
         try:
             await self._watched.answered(self._live.ask_stop(cause, reason, now=now))
         except RequestError as error:
-            if error.errno != errno.ESRCH:  # too late is fine: it ends already
+            if error.errno != errno.ESRCH:  # ESRCH: it is over, or about to end
                 raise
 
     async def extend(self, seconds: Duration) -> None:
-        """Move the deadline; RequestError when it has passed, there is none, or that goes over the ceiling."""
+        """Move the deadline by this much. RequestError: it has passed, there is none, or that is over the ceiling."""
         try:
             await self._watched.done(lambda: self._live.ask_extend(seconds))
         except RequestError as error:
@@ -201,7 +201,7 @@ class Run:
         await self._watched.done(lambda: self._live.ask_signal(number, tree=tree))
 
     async def write_stdin(self, data: bytes) -> bool:
-        """Write to the command's stdin and return when all is taken; False when it was closed, by us or the command.
+        """Write to the command's stdin and return when all is written; False when we or the command have closed it.
 
         RequestError when the run has no stdin to write to.
         """
@@ -212,7 +212,7 @@ class Run:
         if self._writing is None:
             self._writing = anyio.Lock()
         left = memoryview(data)
-        async with self._writing:  # two writers: whole pieces, one after the other
+        async with self._writing:  # the pieces of two writers are not mixed
             while left:
                 written = live.write_input(left)
                 if written is None:
@@ -223,7 +223,7 @@ class Run:
         return True
 
     async def close_stdin(self) -> None:
-        """End the command's stdin; on a terminal this types the end-of-file character. Once more does no harm."""
+        """End the command's stdin; on a terminal this types the end-of-file character. Twice does no harm."""
         if self._live.spec.pty:
             await self.write_stdin(_END_OF_FILE)
             return
@@ -233,7 +233,7 @@ class Run:
             try:
                 await self._watched.answered(self._live.ask_close_input())
             except RequestError as error:
-                # The run is over, or its stdin was closed before: what was asked for is so.
+                # The run is over, or its stdin was closed before: that is what the caller wants.
                 if self._live.spec.stdin != "pipe" or error.errno not in (errno.ESRCH, errno.ENOENT):
                     raise
 
@@ -243,24 +243,24 @@ class Run:
         self._live.resize(rows, columns)
 
     def close(self) -> None:
-        """Give the descriptors of a settled run back; HoldfastError when it is not settled. The outcome stays."""
+        """Close the descriptors of a settled run. The outcome stays. HoldfastError: the run is not settled."""
         if not self._live.ended and not self._watched.has_failed:
             raise HoldfastError("the run is not settled", run_id=self.run_id, remedy="cancel it and await settled()")
-        self._live.close_journal()  # the others are closed by now, or belong to the poller until the guard is reaped
+        self._live.close_journal()  # the other ones are closed by now, or the poller has them until the guard is reaped
 
     def start_task(self, task: Callable[..., Coroutine[Any, Any, None]], *arguments: object, name: str) -> None:
         """Start a task in the supervisor's task group: it outlives the caller's scope and ends with the supervisor."""
         self._watched.group.start_soon(task, *arguments, name=name)
 
     async def take_input(self) -> None:
-        """Get the command's stdin or terminal from its guard, for a run that was adopted; one without has none."""
+        """Get the command's stdin or terminal from the guard of an adopted run, if it has one."""
         live = self._live
         if live.ended or live.spec.stdin != "pipe":
             return
         try:
             await self._watched.answered(live.ask_input())
         except RequestError:
-            pass  # it was closed, or the run is over: then there is nothing to write to, and writing says so
+            pass  # it was closed, or the run is over: a later write says that there is nothing to write to
 
     async def _room_in_stdin(self) -> bool:
         """Wait until stdin takes more; False when it was closed meanwhile."""

@@ -1,4 +1,4 @@
-"""Many runs at once under asyncio or trio.
+"""`holdfast.Supervisor`: many runs at once under asyncio or trio.
 
 One epoll set holds all control sockets of a supervisor, and one task, the poller, waits for that set. So a run is three
 descriptors and a few small objects: no task, no thread, no lock. The guard keeps every promise by itself, so nothing
@@ -7,7 +7,7 @@ here is urgent: a blocked event loop learns of a verdict late, it does not delay
 
 from __future__ import annotations
 
-import array  # noqa: F401 - the reader's, now that there are descriptors to load it with
+import array  # noqa: F401 - for the reader: loading it later may fail for want of a descriptor
 from typing import TYPE_CHECKING
 
 import anyio
@@ -42,13 +42,13 @@ _IN_ORDER_S = 2.0
 
 
 class Supervisor:
-    """Starts runs and looks after them; leaving the `async with` ends what is left, newest first, and waits for it.
+    """Starts runs and looks after them. When the `async with` block ends, it ends its live runs and waits for them.
 
-    With a `state_dir` its runs have directories there: they can be found again, by other programs and after a crash,
-    and those whose lifetime is `session` or `detached` go on when the supervisor is left. Without one, guards whose run
-    is over are used again for the next, which makes short runs cheaper.
+    With a `state_dir` each run has a directory there, where other programs find it, also after a crash. A run whose
+    lifetime is `session` or `detached` then goes on when the block ends. Without a `state_dir` the supervisor uses the
+    guards of ended runs again, which makes short runs cheaper.
 
-    Not for several threads or event loops: each takes its own.
+    A supervisor belongs to one thread and one event loop.
     """
 
     def __init__(self, *, state_dir: Text | None = None, reuse_guards: bool = True) -> None:
@@ -59,8 +59,8 @@ class Supervisor:
         self._state = None if state_dir is None else _open_state(state_dir)
         self._reuses_guards = state_dir is None and reuse_guards
         self._idle: IdleGuards | None = None
-        self._runs: dict[WatchedRun, Run] = {}  # those that are not settled, oldest first
-        self._run_ids: set[str] = set()  # theirs
+        self._runs: dict[WatchedRun, Run] = {}  # the runs that are not settled, oldest first
+        self._run_ids: set[str] = set()  # of these runs
         self._poller: Poller | None = None
         self._group: TaskGroup | None = None
         self._is_closing = False
@@ -73,7 +73,7 @@ class Supervisor:
             raise HoldfastError("this supervisor was used before", remedy="make a new one for each `async with`")
         self._poller = Poller()
         self._group = await anyio.create_task_group().__aenter__()
-        self._group.start_soon(self._poller.run, name="holdfast pump")
+        self._group.start_soon(self._poller.run, name="holdfast poller")
         if self._reuses_guards:
             self._idle = IdleGuards(self._poller, self._group)
         if self._state is not None:
@@ -93,8 +93,8 @@ class Supervisor:
             with anyio.CancelScope(shield=True):
                 await self._end_all(self._poller)
         finally:
-            # No shield holds against asyncio's own Task.cancel(), asked a second time. Closing the sockets is then the
-            # last thing to do: the guards see their owner go and end what is left.
+            # No shield holds against a second Task.cancel() of asyncio. Closing the sockets is then the last thing to
+            # do: the guards see that their owner is gone and end their runs.
             for watched in tuple(self._runs):
                 watched.abandon()
             if self._idle is not None:
@@ -102,7 +102,7 @@ class Supervisor:
             self._sweeping.cancel()
             with anyio.CancelScope(shield=True):
                 await self._poller.stop()
-        # The group holds our own tasks only; the caller's exception is not its business and must not come out wrapped.
+        # The group holds only our own tasks, so the caller's exception must not come out wrapped in a group.
         await self._group.__aexit__(None, None, None)
 
     @property
@@ -111,7 +111,7 @@ class Supervisor:
         return tuple(self._runs.values())
 
     def leave_with(self, cause: str, reason: str) -> None:
-        """What the runs that are left are told when the `async with` is left; `shutdown` unless said otherwise."""
+        """Set the stop cause for runs that are still alive when the `async with` block ends; else it is `shutdown`."""
         self._leaving = (cause, reason)
 
     async def start(
@@ -125,9 +125,9 @@ class Supervisor:
         """Start a run. The options are those of `make_spec`; `window_size` is (rows, columns) of a pty.
 
         With `keep_output=False` the output has one consumer, is forgotten as it is consumed, and the command waits
-        when the consumer falls behind: memory stays bounded, and somebody has to read.
+        when the consumer falls behind. So memory stays bounded, but the caller has to read the output.
 
-        SpecError: the options are wrong. ResourceError, GuardError: it could not be started; nothing is left of it.
+        SpecError: the options are wrong. ResourceError, GuardError: the run was not started, and nothing is left of it.
         """
         return await self.start_spec(new_spec(argv, options), keep_output=keep_output, window_size=window_size)
 
@@ -135,7 +135,7 @@ class Supervisor:
         self, spec: RunSpec, *, keep_output: bool = True, window_size: tuple[int, int] | None = None
     ) -> Run:
         """Start a run whose spec was made before. Otherwise as `start`."""
-        # Before the launch: a cancellation that arrives here finds nothing started. After it nothing is awaited.
+        # Here, before the launch, a cancellation finds nothing started. After the launch nothing is awaited.
         await checkpoint_if_cancelled()
         if self._poller is None or self._group is None or self._is_closing:
             raise HoldfastError("this supervisor is not open", remedy="start runs inside `async with Supervisor()`")
@@ -160,10 +160,10 @@ class Supervisor:
         return live
 
     async def adopt(self, run_id: str) -> Run:
-        """Go on with a run of this state directory that somebody else started, or read one that is over.
+        """Go on with a run of this state directory that another process started, or read one that is over.
 
-        Its output is there from the beginning, its clocks and its ladder have gone on. It is not ended when this
-        supervisor is left. RunNotFoundError: there is no such run. JournalError: it cannot be read.
+        Its output is there from the beginning; its clocks and its ladder have gone on. The end of this supervisor's
+        block does not end it. RunNotFoundError: there is no such run. JournalError: it cannot be read.
         """
         if self._poller is None or self._group is None or self._is_closing or self._state is None:
             raise HoldfastError("this supervisor cannot adopt", remedy="open it with a state_dir")
@@ -184,7 +184,7 @@ class Supervisor:
         return run
 
     async def _sweep(self, state: StateDirectory) -> None:
-        """A long-lived owner looks after the whole directory: what others left behind is finished, twice a minute."""
+        """Look after the whole state directory while we live: finish what other processes left behind."""
         from ..state.upkeep.sweep import INTERVAL_S, Sweeper
 
         with self._sweeping:
@@ -205,13 +205,13 @@ class Supervisor:
                 watched.let_go()
         for watched in reversed(tuple(self._runs)):
             bound_s = max(bound_s, watched.begin_shutdown(*self._leaving))
-            # The next one only when this one's first signal is out, so that newest first holds for those who get them,
-            # and not only for the asking. A guard that does not answer cannot hold the others up for long.
+            # Ask the next run only when this one is stopping, so that the runs get their signals newest first, not only
+            # our requests. A guard that does not answer cannot hold the others up for long.
             with anyio.move_on_after(in_order_until - anyio.current_time()):
                 await watched.shutdown_begun()
         if await poller.wait_idle(bound_s):
             return
-        # A guard that is stopped or stuck. Without it the run ends as lost, which is at least true.
+        # The guards that are left are stopped or stuck. Without them their runs end as lost, which is at least true.
         for watched in self._runs:
             watched.live.kill_guard()
         await poller.wait_idle(_FORCED_END_S)

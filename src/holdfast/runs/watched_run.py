@@ -159,7 +159,7 @@ class WatchedRun:
         return self.live.settle_bound_s()
 
     async def shutdown_begun(self) -> None:
-        """Wait until the run is stopping, for whatever reason."""
+        """Wait until the run is stopping, for any reason."""
         live = self.live
         while live.outcome.status is None and not live.ended and not self.has_failed:
             await self.changed()
@@ -171,7 +171,7 @@ class WatchedRun:
         self._announce()
 
     def let_go(self) -> None:
-        """Leave a run alone that does not end with its supervisor: it goes on."""
+        """Stop watching a run that does not end with its supervisor. The run goes on."""
         self._poller.unwatch(self.live.control.fileno())
         self._close()
         self._error = HoldfastError(
