@@ -211,23 +211,24 @@ static void client_left(struct run *run) {
 }
 
 /* Then the last output is still in the container, and the fence comes with the drain. */
-static bool output_is_on_its_way(const struct run *run) {
+static bool container_output_is_on_its_way(const struct run *run) {
     return run->phase == PHASE_LINGERING && !run->agent.client_left;
 }
 
-static enum containment containment(const struct run *run) {
+static enum containment container_containment(const struct run *run) {
     (void)run;
     return CONTAINMENT_CONTAINER;
 }
 
-static void release(struct run *run) {
+static void container_release(struct run *run) {
     run->agent.state = AGENT_RUNNING;
     agent_link_send(&run->agent, NOTE_GO, 0, 0);
 }
 
-static void check_exec(struct run *run) { (void)run; } /* such a client has ended: conclude() sees that */
+/* A client that could not be executed has ended: container_conclude() sees that. */
+static void container_check_exec(struct run *run) { (void)run; }
 
-static void child_changed(struct run *run, pid_t pid, int wait_status, const struct rusage *usage) {
+static void container_child_changed(struct run *run, pid_t pid, int wait_status, const struct rusage *usage) {
     (void)usage; /* that of a client; the agent tells the command's */
     if (!WIFEXITED(wait_status) && !WIFSIGNALED(wait_status))
         return;
@@ -236,7 +237,7 @@ static void child_changed(struct run *run, pid_t pid, int wait_status, const str
         run->leader = 0; /* the attaching client; the agent tells how the command ended */
 }
 
-static void conclude(struct run *run, bool leader_has_left) {
+static void container_conclude(struct run *run, bool leader_has_left) {
     (void)leader_has_left; /* below, the client counts as gone also when it left before the agent was met */
     const bool undecided = run_may_begin_stop(run) || run->phase == PHASE_HELD;
     take_notes(run);
@@ -274,12 +275,16 @@ void container_overdue(struct run *run) {
 
 /* ── signals ──────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static bool is_reachable(const struct run *run) { return agent_link_is_reachable(&run->agent); }
+static bool container_is_reachable(const struct run *run) { return agent_link_is_reachable(&run->agent); }
 
 /* The guard records a signal when the agent answers. */
-static void ask(struct run *run, int signal, size_t rung) { agent_link_send(&run->agent, NOTE_ASK, signal, (int)rung); }
+static void container_ask(struct run *run, int signal, size_t rung) {
+    agent_link_send(&run->agent, NOTE_ASK, signal, (int)rung);
+}
 
-static void kill_tree(struct run *run) { agent_link_send(&run->agent, NOTE_KILL, SIGKILL, (int)run->spec.rungs - 1); }
+static void container_kill(struct run *run) {
+    agent_link_send(&run->agent, NOTE_KILL, SIGKILL, (int)run->spec.rungs - 1);
+}
 
 static void kill_clients(struct run *run) {
     agent_link_kill_clients(&run->agent);
@@ -288,48 +293,48 @@ static void kill_clients(struct run *run) {
 }
 
 /* The agent repeats SIGKILL in the container. While it does, the clients must live to bring us the end. */
-static uint64_t kill_again(struct run *run) {
+static uint64_t container_kill_again(struct run *run) {
     if (!agent_link_is_reachable(&run->agent))
         kill_clients(run);
     return CLIENTS_PASS_NS;
 }
 
-static void give_up(struct run *run) {
+static void container_give_up(struct run *run) {
     kill_clients(run);
     agent_link_close(&run->agent); /* orders the agent, should it wake up, to end everything */
     run_begin_drain(run, agent_link_tree(&run->agent));
 }
 
-static int survivors(const struct run *run, char *text, size_t size, size_t *length) {
+static int container_survivors(const struct run *run, char *text, size_t size, size_t *length) {
     (void)text; /* their PIDs mean nothing on the host */
     (void)size;
     *length = 0;
     return run->agent.survivors;
 }
 
-static int send_signal(struct run *run, int signal, enum signal_scope scope) {
+static int container_signal(struct run *run, int signal, enum signal_scope scope) {
     if (run->agent.unanswered >= AGENT_UNANSWERED_MAX)
         return EAGAIN;
     agent_link_send(&run->agent, scope == SCOPE_TREE ? NOTE_SIGNAL : NOTE_SIGNAL_ONE, signal, -1);
     return agent_link_is_reachable(&run->agent) ? 0 : ESRCH;
 }
 
-static void warn(struct run *run, int signal) { agent_link_send(&run->agent, NOTE_WARN, signal, 0); }
+static void container_warn(struct run *run, int signal) { agent_link_send(&run->agent, NOTE_WARN, signal, 0); }
 
 const struct location container_location = {
-    .containment = containment,
-    .release = release,
-    .check_exec = check_exec,
-    .child_changed = child_changed,
-    .conclude = conclude,
-    .output_is_on_its_way = output_is_on_its_way,
-    .is_reachable = is_reachable,
-    .ask = ask,
-    .kill = kill_tree,
+    .containment = container_containment,
+    .release = container_release,
+    .check_exec = container_check_exec,
+    .child_changed = container_child_changed,
+    .conclude = container_conclude,
+    .output_is_on_its_way = container_output_is_on_its_way,
+    .is_reachable = container_is_reachable,
+    .ask = container_ask,
+    .kill = container_kill,
     .first_pass_ns = CLIENTS_PASS_NS,
-    .kill_again = kill_again,
-    .give_up = give_up,
-    .survivors = survivors,
-    .signal = send_signal,
-    .warn = warn,
+    .kill_again = container_kill_again,
+    .give_up = container_give_up,
+    .survivors = container_survivors,
+    .signal = container_signal,
+    .warn = container_warn,
 };

@@ -16,11 +16,11 @@
 
 /* ── the start ────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static enum containment containment(const struct run *run) {
+static enum containment host_containment(const struct run *run) {
     return run->cgroup.unified.leaf >= 0 ? CONTAINMENT_CGROUP : CONTAINMENT_SUBREAPER;
 }
 
-static void release(struct run *run) {
+static void host_release(struct run *run) {
     (void)run;
     spawn_release(); /* if the child is dead already, its SIGCHLD is on the way, and its end will be recorded */
 }
@@ -34,7 +34,7 @@ static bool exec_has_failed(struct run *run) {
     return true;
 }
 
-static void check_exec(struct run *run) { exec_has_failed(run); }
+static void host_check_exec(struct run *run) { exec_has_failed(run); }
 
 /* ── children ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
@@ -84,7 +84,7 @@ static void add_usage(struct fact_end *total, const struct rusage *usage) {
         total->max_rss_kib = usage->ru_maxrss;
 }
 
-static void child_changed(struct run *run, pid_t pid, int wait_status, const struct rusage *usage) {
+static void host_child_changed(struct run *run, pid_t pid, int wait_status, const struct rusage *usage) {
     if (WIFEXITED(wait_status) || WIFSIGNALED(wait_status))
         add_usage(&run->usage, usage);
     if (pid == run->leader)
@@ -115,21 +115,21 @@ static void leader_left(struct run *run) {
     }
 }
 
-static void conclude(struct run *run, bool leader_has_left) {
+static void host_conclude(struct run *run, bool leader_has_left) {
     if (run->phase == PHASE_RUNNING && leader_has_left)
         leader_left(run);
     else if (run->children_gone && (run->phase == PHASE_STOPPING || run->phase == PHASE_LINGERING))
         run_begin_drain(run, TREE_GONE);
 }
 
-static bool output_is_on_its_way(const struct run *run) {
+static bool host_output_is_on_its_way(const struct run *run) {
     (void)run;
     return false; /* the command writes into our pipes itself */
 }
 
 /* ── signals ──────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static bool is_reachable(const struct run *run) {
+static bool host_is_reachable(const struct run *run) {
     (void)run;
     return true;
 }
@@ -139,20 +139,20 @@ static void record_signalled(struct run *run, int number, int rung, struct reach
     journal_fact(&run->journal, FACT_SIGNALLED, &signalled, sizeof signalled);
 }
 
-static void ask(struct run *run, int number, size_t rung) {
+static void host_ask(struct run *run, int number, size_t rung) {
     record_signalled(run, number, (int)rung, tree_ask(number));
 }
 
 static void collect(void *run) { run_collect(run); }
 
-static void kill_tree(struct run *run) {
+static void host_kill(struct run *run) {
     struct reach reach = {.reached = cgroup_kill(&run->cgroup)};
     if (reach.reached < 0)
         reach = tree_kill(collect, run);
     record_signalled(run, SIGKILL, (int)run->spec.rungs - 1, reach);
 }
 
-static uint64_t kill_again(struct run *run) {
+static uint64_t host_kill_again(struct run *run) {
     cgroup_kill(&run->cgroup);
     if (tree_kill(collect, run).found_new)
         run->pass_ns = 0; /* a storm of forks: again at once, after a look at clocks and owners */
@@ -161,14 +161,14 @@ static uint64_t kill_again(struct run *run) {
     return run->pass_ns;
 }
 
-static void give_up(struct run *run) { run_begin_drain(run, TREE_SURVIVORS); }
+static void host_give_up(struct run *run) { run_begin_drain(run, TREE_SURVIVORS); }
 
-static int survivors(const struct run *run, char *text, size_t size, size_t *length) {
+static int host_survivors(const struct run *run, char *text, size_t size, size_t *length) {
     (void)run;
     return tree_survivors(text, size, length);
 }
 
-static int send_signal(struct run *run, int number, enum signal_scope scope) {
+static int host_signal(struct run *run, int number, enum signal_scope scope) {
     struct reach reach = {0};
     if (scope == SCOPE_TREE)
         reach = tree_signal(number);
@@ -180,25 +180,25 @@ static int send_signal(struct run *run, int number, enum signal_scope scope) {
     return reach.reached == 0 && reach.refused > 0 ? EPERM : 0;
 }
 
-static void warn(struct run *run, int number) {
+static void host_warn(struct run *run, int number) {
     struct fact_warned warned = {.signal = number, .reached = tree_warn(number).reached};
     journal_fact(&run->journal, FACT_WARNED, &warned, sizeof warned);
 }
 
 const struct location host_location = {
-    .containment = containment,
-    .release = release,
-    .check_exec = check_exec,
-    .child_changed = child_changed,
-    .conclude = conclude,
-    .output_is_on_its_way = output_is_on_its_way,
-    .is_reachable = is_reachable,
-    .ask = ask,
-    .kill = kill_tree,
+    .containment = host_containment,
+    .release = host_release,
+    .check_exec = host_check_exec,
+    .child_changed = host_child_changed,
+    .conclude = host_conclude,
+    .output_is_on_its_way = host_output_is_on_its_way,
+    .is_reachable = host_is_reachable,
+    .ask = host_ask,
+    .kill = host_kill,
     .first_pass_ns = FIRST_PASS_NS,
-    .kill_again = kill_again,
-    .give_up = give_up,
-    .survivors = survivors,
-    .signal = send_signal,
-    .warn = warn,
+    .kill_again = host_kill_again,
+    .give_up = host_give_up,
+    .survivors = host_survivors,
+    .signal = host_signal,
+    .warn = host_warn,
 };
