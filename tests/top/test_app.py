@@ -174,10 +174,10 @@ async def test_tree_filter_and_sort(state: StateDirectory) -> None:
             await top.press("a")
             await top.until(lambda screen: "other: sh" not in screen and "parent: sh" in screen)
             await top.press("question_mark")
-            await top.until_text("it is asked to end", "no run ends by that")
+            await top.until_text("ask the run to end", "the runs go on")
             await top.press("space")
             await top.press("enter")
-            screen = await top.until(lambda screen: "no run ends by that" not in screen and "STATE" not in screen)
+            screen = await top.until(lambda screen: "the runs go on" not in screen and "STATE" not in screen)
             assert "log of" in screen
             await top.press("escape")
             await top.until_text("STATE")

@@ -1,1 +1,1 @@
-"""The command line: one file per command. Nothing is imported before it is known to be needed."""
+"""The command line `holdfast`. A command imports only the parts that it needs."""

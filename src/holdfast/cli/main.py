@@ -1,4 +1,4 @@
-"""`holdfast`: finds the command, and turns every failure of our own into one line and exit code 125."""
+"""The entry point of `holdfast`: find the command, and turn a failure of Holdfast into one line and exit code 125."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import gc
 import os
 import sys
 
-# The C half: the signal module builds enums, and this comes before anything that may take time.
+# The C half of `signal`, which builds no enums: signals must be held back before anything that takes time.
 from _signal import SIG_BLOCK, pthread_sigmask  # type: ignore[import-not-found,unused-ignore]
 
-TYPE_CHECKING = False  # as in holdfast/__init__.py: `typing` is imported where it is needed
+TYPE_CHECKING = False  # as in holdfast/__init__.py: importing `typing` takes too long
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import NoReturn
 
-OWN_FAILURE = 125  # of projections/exit_code.py, which a plain --help need not import
-# SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP: what people and machines send to end or to stop a program.
+OWN_FAILURE = 125  # as in projections/exit_code.py, which --help need not import
+# SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP: the signals that end or suspend a program.
 _HELD = (1, 2, 3, 15, 20)
 
 _HELP = """\
@@ -34,7 +34,7 @@ Exit code 125 means that Holdfast itself failed; `holdfast run --help` lists the
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit code; never raises for what a user can do wrong."""
+    """Run one command line and return its exit code. A mistake of the user never raises."""
     if words is None:
         _leave(main(sys.argv[1:]))
     arguments = list(words)
@@ -62,11 +62,11 @@ def _command(name: str, arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    # Held back until somebody is there to take them: a Ctrl-C while we import must neither print a traceback nor be
-    # lost. `SignalPipe` lets them through; the guard and the command start with an empty mask anyway.
+    # Held back until the signal pipe takes them: a Ctrl-C while we import must neither print a traceback nor be lost.
+    # `SignalPipe` unblocks them; the guard and the command start with an empty mask anyway.
     pthread_sigmask(SIG_BLOCK, _HELD)
     _fill_standard_descriptors()
-    gc.disable()  # what we import stays: looking through it for garbage takes a tenth of the start
+    gc.disable()  # imported modules stay alive, and a collection takes a tenth of the start-up time
     from .commands.run import run
 
     gc.freeze()
@@ -118,7 +118,7 @@ def _guarded(command: Callable[[], int]) -> int:
         from .printing.messages import say
 
         say(f"cannot go on: {error.strerror or error}")
-    except Exception:  # noqa: BLE001 - whatever it is, it is not the command's exit code 1
+    except Exception:  # noqa: BLE001 - a defect must not look like exit code 1 of the command
         import traceback
 
         from .printing.messages import say_defect
@@ -128,10 +128,10 @@ def _guarded(command: Callable[[], int]) -> int:
 
 
 def _leave(code: int) -> NoReturn:
-    """End the program without taking the interpreter apart: that takes milliseconds and frees what the kernel frees."""
+    """Exit without the clean-up of the interpreter: it takes milliseconds, and the kernel frees the memory anyway."""
     for stream in (sys.stdout, sys.stderr):
         try:
-            if stream is not None:  # the descriptor was closed when we started
+            if stream is not None:  # None: the descriptor was closed when we started
                 stream.flush()
         except OSError:
             pass
@@ -139,12 +139,12 @@ def _leave(code: int) -> NoReturn:
 
 
 def _fill_standard_descriptors() -> None:
-    """Started with 0, 1 or 2 closed, the next file we open would get that number and take the command's output."""
+    """Open /dev/null for each closed standard descriptor. Else our next file would get its number, and the output."""
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one
 
 
 if __name__ == "__main__":

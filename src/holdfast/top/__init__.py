@@ -1,1 +1,1 @@
-"""`holdfast top`: every run in a terminal, with its log and its evidence. Needs textual (`holdfast[top]`)."""
+"""The application `holdfast top`: every run live in a terminal. It needs textual (`holdfast[top]`)."""

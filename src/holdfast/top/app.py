@@ -1,9 +1,9 @@
-"""`holdfast top` itself: a table of runs above, one of them below, and keys.
+"""The screen of `holdfast top`: a table of runs above, the details of the selected run below, and the keys.
 
-One worker follows the source's changes and looks at the runs again, one follows the output of the selected run; both
-show what went wrong and go on. Everything that comes from a run is escaped (wording/plain.py, log_text.py) and given to
-textual as `Text` or with `markup=False`: neither markup nor a control sequence can get in. The terminal's own colours
-are used and only repeat what words say; with NO_COLOR there are none, and the cursor is reversed text.
+One worker follows the changes of the source and reads the runs again; another follows the output of the selected run.
+Both show an error and go on. Text from a run is escaped (wording/plain.py, log_text.py) and given to textual as `Text`
+or with `markup=False`, so neither markup nor a control sequence gets in. The screen uses the terminal's own colours,
+which only repeat what the words say. With NO_COLOR there are no colours, and the cursor is reversed text.
 """
 
 from __future__ import annotations
@@ -37,38 +37,38 @@ if TYPE_CHECKING:
     from .run_source import Report, RunSource
 
 _PARTS = 5
-_LEAST_S = 0.1  # between two looks, however much happens
+_LEAST_S = 0.1  # the shortest time between two looks
 _HELP = """\
 up, down, j, k    choose a run       tab   to the lower part and back
 l  its log        e  its evidence    i  its report
-f  follow the log, or not            enter  the lower part larger, or not
+f  follow the log, or not            enter  enlarge the lower part
 
-c  cancel it: it is asked to end     C  cancel now: it is killed
+c  cancel: ask the run to end        C  cancel now: kill the run
 x  move its deadline
 
 /   filter: words, or status:failed,lost cause:user state:running
-    session:NAME name:NAME label:NAME=VALUE; escape takes it away
+    session:NAME name:NAME label:NAME=VALUE; escape removes it
 s   sort by the next of: newest, oldest, state, time, output, name
-t   nested runs below the run that started them, or not
-a   with the runs that ended, or without
+t   show nested runs below the run that started them, or not
+a   show ended runs, or not
 
-q   quit; no run ends by that"""
+q   quit; the runs go on"""
 
 
 class _DetailText(Static):
-    """Tells when its size is another: only then is its end where one can scroll to."""
+    """The text of the lower part. It tells when its size has changed, because only then can one scroll to its end."""
 
     def __init__(self, resized: Callable[[], None]) -> None:
         super().__init__(id="text", markup=False)
         self._resized = resized
 
     def on_resize(self) -> None:
-        """It was laid out, whenever that was: a scroll that was asked for at the change may have come before."""
+        """Scroll again after the layout: a scroll at the time of the change may have come too early."""
         self._resized()
 
 
 class Top(App[None]):
-    """The application. It closes nothing of the source's: whoever opened that does."""
+    """The application. The caller opens and closes the source."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -83,7 +83,7 @@ class Top(App[None]):
     .large #runs { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        # In the footer, as many as 80 columns have room for; all of them are in the help.
+        # The footer shows as many keys as 80 columns have room for; the help lists all.
         ("question_mark", "keys", "Help"),
         ("q", "quit", "Quit"),
         ("c", "cancel(False)", "Cancel"),
@@ -114,7 +114,7 @@ class Top(App[None]):
         self._logged: tuple[str, bytes] | None = None
 
     def compose(self) -> ComposeResult:
-        """The parts, from above."""
+        """The parts of the screen, from the top down."""
         yield Static(id="head", markup=False)
         yield Static(id="note", markup=False)
         yield Input(id="filter", compact=True, placeholder="words, status:failed, session:NAME")
@@ -125,7 +125,7 @@ class Top(App[None]):
         yield Footer(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Focus the table, and start to read the runs."""
         self.query_one("#runs").focus()
         self.run_worker(self._look_on(), group="runs")
         self.set_interval(1.0, self._draw)
@@ -167,7 +167,7 @@ class Top(App[None]):
 
     @property
     def _is_there(self) -> bool:
-        """Whether there is anything to draw on: workers go on for a moment while the parts are taken away."""
+        """Whether the parts of the screen exist: workers go on for a moment while textual removes the parts."""
         stack = self.screen_stack
         return bool(stack) and len(stack[0].query("#head, #note, #runs, #title, #text")) == _PARTS
 
@@ -199,7 +199,7 @@ class Top(App[None]):
         self.keep_to_end()
 
     def keep_to_end(self) -> None:
-        """While the log is followed, its end is what is seen."""
+        """Scroll to the end of the log, if the user follows it."""
         if self._is_there and self.shows == "log" and self.follows:
             self.screen_stack[0].query_one("#detail", VerticalScroll).scroll_end(animate=False)
 
@@ -209,13 +209,13 @@ class Top(App[None]):
 
     @property
     def report(self) -> Report | None:
-        """That of the selected run."""
+        """The report of the selected run."""
         return next((one for one in self.snapshot.runs if one["run_id"] == self.selected), None)
 
     # Choosing.
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
-        """The cursor has moved."""
+        """Select the run under the cursor."""
         self._select(event.row_key.value)
 
     def _select(self, run_id: str | None) -> None:
@@ -233,66 +233,66 @@ class Top(App[None]):
         self._draw_detail()
 
     def on_data_table_row_selected(self) -> None:
-        """Enter."""
+        """Enlarge the lower part, or shrink it again (Enter)."""
         self.screen.toggle_class("large")
         if self.screen.has_class("large"):
             self.query_one("#detail").focus()
 
     def action_show(self, what: str) -> None:
-        """What the lower part shows."""
+        """Choose what the lower part shows: log, evidence or report."""
         self.shows = what
         self.query_one("#detail", VerticalScroll).scroll_home(animate=False)
         self._begin_detail()
 
     def action_follow(self) -> None:
-        """Stay at the end of the log, or not."""
+        """Follow the end of the log, or stop following it."""
         self.follows = not self.follows
         self._logged = None
         self._begin_detail()
 
     def action_sort(self) -> None:
-        """The next order."""
+        """Sort by the next order."""
         self.view = self.view._replace(sort=SORTS[(SORTS.index(self.view.sort) + 1) % len(SORTS)])
         self._draw()
 
     def action_tree(self) -> None:
-        """Nested, or flat."""
+        """Show nested runs below their parents, or a flat list."""
         self.view = self.view._replace(tree=not self.view.tree)
         self._draw()
 
     def action_ended(self) -> None:
-        """With those that ended, or without."""
+        """Show ended runs, or hide them."""
         self.view = self.view._replace(ended=not self.view.ended)
         self._draw()
 
     def action_down(self) -> None:
-        """As the arrow."""
+        """Move the cursor down, as the arrow key does."""
         self._table.action_cursor_down()
 
     def action_up(self) -> None:
-        """As the arrow."""
+        """Move the cursor up, as the arrow key does."""
         self._table.action_cursor_up()
 
     def action_filter(self) -> None:
-        """Type one."""
+        """Open the field for a filter."""
         field = self.query_one("#filter", Input)
         field.display = True
         field.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Each key narrows it."""
+        """Apply the filter after each key."""
         if event.input.id == "filter":
             self.view = self.view._replace(text=event.value)
             self._draw()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Enter: keep it, and back to the table."""
+        """Keep the filter, and go back to the table (Enter)."""
         if event.input.id == "filter":
             event.input.display = bool(event.value)
             self._table.focus()
 
     def action_reset(self) -> None:
-        """Escape: no filter, and small again."""
+        """Remove the filter, and shrink the lower part again (Escape)."""
         field = self.query_one("#filter", Input)
         field.value = ""
         field.display = False
@@ -302,12 +302,12 @@ class Top(App[None]):
     # Asking.
 
     def action_cancel(self, now: bool) -> None:
-        """Ask for its end, after a yes."""
+        """Cancel the selected run, after a yes."""
         report = self.report
         if report is None or report.get("state") == "settled":
             self.notify("This run is over: there is nothing to cancel.", markup=False)
             return
-        how = "Its processes are killed at once." if now else "It is asked to end, and has its grace for that."
+        how = "Its processes are killed at once." if now else "It is asked to end, and has its grace to do so."
         name = f" ({plain(report['name'])})" if report.get("name") else ""
         question = f"Cancel {'now ' if now else ''}run {report['run_id']}{name}?\n{how}"
         run_id = report["run_id"]
@@ -319,7 +319,7 @@ class Top(App[None]):
         self.push_screen(QuestionDialog(question), answered)
 
     def action_extend(self) -> None:
-        """Move its deadline."""
+        """Ask for a duration, and move the deadline of the selected run."""
         run_id = self.selected
         if run_id is None:
             return
@@ -346,5 +346,5 @@ class Top(App[None]):
         await self._look()
 
     def action_keys(self) -> None:
-        """The help."""
+        """Show all keys."""
         self.push_screen(HelpDialog(_HELP))

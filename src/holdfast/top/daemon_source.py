@@ -1,8 +1,8 @@
-"""A daemon as the source: its public API, and its event stream instead of looking again and again.
+"""The runs of `top` from a daemon: its HTTP API for the list, and its event stream for the changes.
 
-The runs are listed once and then kept up to date from the events, which carry reports. They are listed again every few
-seconds, for what has no events: runs that somebody else started in the same directory, and how much was written. When
-the daemon does not answer, the runs go on without it, and so does this: from the state directory, with a note.
+The source lists the runs once and then updates them from the events, which carry reports. It lists them again every few
+seconds, because some changes have no event: runs that another process started in the same directory, and the size of
+the output. If the daemon does not answer, the source reads the state directory instead, and a note says so.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _GONE = "no daemon answers: this is the state directory; queued runs are not sho
 
 
 async def find_daemon(state: StateDirectory) -> DaemonSource | None:
-    """The daemon of this state directory, if one answers."""
+    """The daemon of this state directory as a source; None when no daemon answers."""
     source = DaemonSource(state)
     try:
         await source.client.health()
@@ -47,7 +47,7 @@ async def find_daemon(state: StateDirectory) -> DaemonSource | None:
 
 
 class DaemonSource:
-    """Asks a daemon. To be closed."""
+    """Reads runs from a daemon and sends it requests. The caller closes it."""
 
     def __init__(self, state: StateDirectory) -> None:
         self.where = f"daemon {state.path}"
@@ -107,7 +107,7 @@ class DaemonSource:
     async def _signals(
         self, take: Callable[[Event], None], lost: Callable[[], None], **wanted: Unpack[EventFilters]
     ) -> AsyncGenerator[None, None]:
-        """An item after events, however many they were, and one after so long without any; without an end."""
+        """Yield once after new events, however many, and once after a while without any; never end."""
         news = asyncio.Event()
 
         async def listen() -> None:
@@ -129,7 +129,7 @@ class DaemonSource:
                 try:
                     await asyncio.wait_for(news.wait(), wait_s)
                 except TimeoutError:
-                    # At first soon and often: nobody says when the stream has begun, and what came before it is lost.
+                    # At first soon and often: nothing tells when the stream has begun, and events before that are lost.
                     lost()
                     wait_s = min(wait_s * 2, _LIST_S)
                 news.clear()
@@ -159,7 +159,7 @@ class DaemonSource:
             await self.client.extend(run_id, seconds)
         except DaemonUnreachableError:
             await self._directory.extend(run_id, seconds)
-        self._lost()  # the new deadline is in its evidence, of which no event tells
+        self._lost()  # no event tells of the new deadline, so list the runs again
 
     async def close(self) -> None:
         """As RunSource.close."""

@@ -1,4 +1,4 @@
-"""Questions in front of everything else: yes or no, one line of text, and the help."""
+"""The dialogs of `top`: a yes-or-no question, one line of text, and the help."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QuestionDialog, TextDialog, HelpDialog { align: center middle; background: trans
 
 
 class QuestionDialog(ModalScreen[bool]):
-    """Yes only by `y`: a key that was meant for something else is a no, or nothing."""
+    """A yes-or-no question. Only `y` means yes, so a stray key cancels nothing."""
 
     CSS = _CSS
     BINDINGS: ClassVar[list[BindingType]] = [("y", "answer(True)"), ("n,escape,q", "answer(False)")]
@@ -32,17 +32,17 @@ class QuestionDialog(ModalScreen[bool]):
         self._text = text
 
     def compose(self) -> ComposeResult:
-        """The text, and what can be pressed."""
+        """The question and its keys."""
         with Vertical(classes="dialog"):
             yield Static(f"{self._text}\n\n  y  yes      n  no", markup=False)
 
     def action_answer(self, yes: bool) -> None:
-        """It is answered."""
+        """Close the dialog with the answer."""
         self.dismiss(yes)
 
 
 class TextDialog(ModalScreen[str]):
-    """A line of text; empty when it was given up."""
+    """A field for one line of text; Escape returns an empty text."""
 
     CSS = _CSS
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "give_up")]
@@ -52,22 +52,22 @@ class TextDialog(ModalScreen[str]):
         self._text, self._value = text, value
 
     def compose(self) -> ComposeResult:
-        """The text and a field."""
+        """The prompt and the field."""
         with Vertical(classes="dialog"):
             yield Static(self._text, markup=False)
             yield Input(self._value, compact=True)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Enter."""
+        """Close the dialog with the text (Enter)."""
         self.dismiss(event.value.strip())
 
     def action_give_up(self) -> None:
-        """Escape."""
+        """Close the dialog without a text (Escape)."""
         self.dismiss("")
 
 
 class HelpDialog(ModalScreen[None]):
-    """Every key. Any key closes it."""
+    """The list of all keys. Any key closes it."""
 
     CSS = _CSS
 
@@ -76,10 +76,10 @@ class HelpDialog(ModalScreen[None]):
         self._text = text
 
     def compose(self) -> ComposeResult:
-        """The text."""
+        """The text of the help."""
         with Vertical(classes="dialog"):
             yield Static(self._text, markup=False)
 
     def on_key(self) -> None:
-        """Close it."""
+        """Close the help."""
         self.dismiss(None)

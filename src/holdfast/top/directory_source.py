@@ -1,7 +1,7 @@
-"""The state directory itself as the source: no daemon is needed, and none is asked.
+"""The runs of `top` from the state directory itself, without a daemon.
 
-Nothing tells of changes here, so it looks: once a second, and never for more than a fifth of the time, however many
-runs there are. All reading is done on one thread, because the index is a SQLite file of that thread.
+The directory does not report changes, so this source looks once a second. With many runs it looks less often: it spends
+at most a fifth of the time on reading. One thread does all reading, because the SQLite index belongs to its thread.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SHARE = 5
 
 
 class _TailReader(JournalReader):
-    """Steps over the output of a run and knows where its end is."""
+    """Scans the journal of a run, and remembers where the last output is."""
 
     def __init__(self, fd: int, run_id: str) -> None:
         super().__init__(fd, run_id=run_id)
@@ -54,7 +54,7 @@ class _TailReader(JournalReader):
 
 
 class DirectorySource:
-    """Reads and asks on the state directory. To be closed."""
+    """Reads runs from the state directory and asks their guards. The caller closes it."""
 
     def __init__(self, state: StateDirectory) -> None:
         self.state = state
@@ -72,7 +72,9 @@ class DirectorySource:
         began = time.monotonic()
         live = self._index.refresh()
         found = {entry.run_id: entry for entry in live[:MOST_LIVE]}
-        found |= {entry.run_id: entry for entry in self._index.list(limit=MOST_ENDED).entries}  # ended meanwhile
+        found |= {
+            entry.run_id: entry for entry in self._index.list(limit=MOST_ENDED).entries
+        }  # a run that ended meanwhile counts as ended
         runs = [entry.shown() for entry in found.values()]
         note = self._index.warnings.pop() if self._index.warnings else ""
         if len(live) > MOST_LIVE:

@@ -1,4 +1,4 @@
-"""One run in words: its title, its evidence as `holdfast why` tells it, and the fields of its report."""
+"""The details of one run in `top`: its title, its evidence as in `holdfast why`, and the fields of its report."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _FIELDS = (
 
 
 def title(report: Report) -> str:
-    """The run in one line."""
+    """The id and the state of the run, in one line."""
     return f"{report['run_id']}  {state_cell(report).text}"
 
 
 def evidence(report: Report) -> Text:
-    """What happened, when, and what decided."""
+    """The timeline of the run, with its verdict above."""
     text = Text()
     if report.get("status") is not None:
         text.append(f"{report['status']}, cause {report['cause']}: {plain(report['reason'])}\n\n")
@@ -42,7 +42,7 @@ def evidence(report: Report) -> Text:
 
 
 def fields(report: Report) -> Text:
-    """The report for people."""
+    """The fields of the report, one line each."""
     lines = [("command", command_line(report.get("argv")))]
     lines += [("labels", ", ".join(f"{plain(k)}={plain(v)}" for k, v in (report.get("labels") or {}).items()))]
     lines += [(name.replace("_", " "), plain(report[name])) for name in _FIELDS if report.get(name) is not None]

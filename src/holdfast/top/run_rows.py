@@ -1,4 +1,4 @@
-"""Which runs are shown, in which order, and as which cells. Pure: reports in, rows out."""
+"""The rows of the table in `top`: filter, sort and nest the runs. Pure: reports in, rows out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ORDER = {"running": 0, "stopping": 1, "starting": 2, "queued": 3, "settled": 4}
 
 
 class ViewSettings(NamedTuple):
-    """What the user wants to see."""
+    """Which runs the user wants to see, and in which order."""
 
     text: str = ""
     sort: str = "newest"
@@ -30,14 +30,14 @@ class ViewSettings(NamedTuple):
 
 
 class RunRow(NamedTuple):
-    """One line of the table: the run, and its cells in the order of COLUMNS."""
+    """One row of the table: the run id, and the cells in the order of COLUMNS."""
 
     run_id: str
     cells: tuple[Cell, ...]
 
 
 def rows(reports: Iterable[Report], view: ViewSettings, now_s: float | None = None) -> list[RunRow]:
-    """The rows of the runs that are wanted."""
+    """The rows of the runs that the view shows."""
     now_s = time.time() if now_s is None else now_s
     wanted = [report for report in reports if _is_wanted(report, view)]
     wanted.sort(key=_begun, reverse=True)
@@ -48,7 +48,7 @@ def rows(reports: Iterable[Report], view: ViewSettings, now_s: float | None = No
 
 
 def counts(reports: Iterable[Report]) -> str:
-    """How many there are of each kind, in words."""
+    """The number of runs in each state, in words."""
     found = dict.fromkeys(("running", WAITING, "stopping", "starting", "queued"), 0)
     for report in reports:
         state = WAITING if report.get("waiting_for_input") else report.get("state")
@@ -59,7 +59,7 @@ def counts(reports: Iterable[Report]) -> str:
 
 
 def elapsed_s(report: Report, now_s: float) -> float | None:
-    """How long it took, or has taken so far; for a queued run, how long it has waited."""
+    """The duration of a run so far; of a queued run, the time it has waited."""
     if report.get("duration_s") is not None or report.get("state") in ("settled", None):
         duration: float | None = report.get("duration_s")
         return duration
@@ -74,7 +74,7 @@ def _is_wanted(report: Report, view: ViewSettings) -> bool:
 
 
 def _matches(report: Report, word: str) -> bool:
-    """A word of the filter: `status:failed,lost`, or any part of what is shown of the run."""
+    """Whether a run matches one word of the filter: `status:failed,lost`, or any part of its shown text."""
     field, colon, wanted = word.partition(":")
     if colon and field in _FIELDS:
         return any(value.startswith(one) for value in _values(report, field) for one in wanted.split(","))

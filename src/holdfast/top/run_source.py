@@ -1,4 +1,4 @@
-"""Where `top` gets what it shows from: a small protocol, and two who keep it (directory.py, daemon.py)."""
+"""The source of the runs that `top` shows: a protocol, kept by directory_source.py and daemon_source.py."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ TAIL_BYTES = 64 << 10
 
 
 class Snapshot(NamedTuple):
-    """The runs as they are now, newest first; `note` is what people should know about where this comes from."""
+    """The runs as they are now, newest first; `note` tells the user about the source, such as a daemon that left."""
 
     runs: list[Report]
     note: str = ""
 
 
 class LogTail(NamedTuple):
-    """The end of what a run wrote; `cut`: there is more before it."""
+    """The last output of a run; `cut`: there is more before it."""
 
     data: bytes
     cut: bool
 
 
 class RunSource(Protocol):
-    """What can be seen and asked. Every method may raise HoldfastError, which is shown and does not end anything."""
+    """Runs to read and requests to send. Every method may raise HoldfastError; `top` shows it and goes on."""
 
     where: str
 
     async def runs(self) -> Snapshot:
-        """Live runs, and those that ended last."""
+        """The live runs, and the runs that ended last."""
         ...
 
     def changes(self) -> AsyncGenerator[None, None]:
-        """An item whenever the runs should be looked at again; without an end."""
+        """Yield whenever the runs should be read again; never end."""
         ...
 
     async def tail(self, run_id: str) -> LogTail:
-        """The end of its output. Empty when it has none yet."""
+        """The last output of a run; empty when it has none yet."""
         ...
 
     def output_changes(self, run_id: str) -> AsyncGenerator[None, None]:
-        """An item whenever it may have written something; without an end."""
+        """Yield whenever the run may have new output; never end."""
         ...
 
     async def cancel(self, run_id: str, *, now: bool) -> None:
-        """Ask it to end; returns when that is on record."""
+        """Ask a run to end; return when the request is on record."""
         ...
 
     async def extend(self, run_id: str, seconds: float) -> None:
-        """Move its deadline."""
+        """Move the deadline of a run."""
         ...
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close files, connections and threads."""
         ...

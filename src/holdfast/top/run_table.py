@@ -1,4 +1,4 @@
-"""The table of runs: what has changed is drawn again, and the cursor stays with its run."""
+"""The table widget of `top`: redraw only changed cells, and keep the cursor on its run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STYLES = {"good": "green", "bad": "red", "busy": "yellow", "dim": "dim", "": ""
 
 
 class RunTable(DataTable[Text]):
-    """Rows are given as a whole, again and again. Texts are made here, so that nothing is taken for markup."""
+    """Takes all rows at each change. It makes the texts itself, so that textual reads no markup in them."""
 
     DEFAULT_CSS = """
     RunTable { scrollbar-size-horizontal: 0; }
@@ -32,7 +32,7 @@ class RunTable(DataTable[Text]):
             self.add_column(Text(name), key=name)
 
     def show(self, rows: list[RunRow], selected: str | None) -> str | None:
-        """Show these; the run that is selected then: the same if it is there, or its neighbour."""
+        """Show these rows, and return the selected run: the same as before if it is there, else its neighbour."""
         before, self._shown = self._shown, rows
         ids = [row.run_id for row in rows]
         if ids == [row.run_id for row in before]:

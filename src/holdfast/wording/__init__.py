@@ -1,1 +1,1 @@
-"""A run, a fact, an outcome as text for people: rows, timelines and text that is safe to show."""
+"""A run, a fact or an outcome as text for people: sentences, rows, timelines, and text that is safe to show."""

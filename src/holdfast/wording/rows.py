@@ -1,4 +1,4 @@
-"""A run as one row of a table, from its report: its state in words, and its place below the run that started it."""
+"""A run as one row of a table: the cell of its state, and its place below the run that started it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 T = TypeVar("T")
-WAITING = "waiting for input"  # said instead of `running`
+WAITING = "waiting for input"  # shown in place of `running`
 _TONES = {"succeeded": "good", "failed": "bad", "timed_out": "bad", "cancelled": "dim", "lost": "bad"}
 
 
 class Cell(NamedTuple):
-    """Text with a meaning: `good`, `bad`, `busy`, `dim` or none. Colour only repeats what the text says."""
+    """The text of a cell and its tone: `good`, `bad`, `busy`, `dim` or none. Colour only repeats what the text says."""
 
     text: str
     tone: str = ""
 
 
 def state_cell(report: Mapping[str, Any]) -> Cell:
-    """The state, or how it ended."""
+    """The state of a live run, or the status and cause of an ended one."""
     if report.get("state") is None:
         return Cell("unreadable", "bad")
     if report["status"] is None:
@@ -30,7 +30,7 @@ def state_cell(report: Mapping[str, Any]) -> Cell:
 
 
 def nested(runs: Iterable[T], report_of: Callable[[T], Mapping[str, Any]]) -> list[tuple[T, str]]:
-    """Each run below the run it was started in, with its indent; one whose parent is not there stands by itself."""
+    """Each run with its indent, below the run it is nested in; a run whose parent is not listed stands at the top."""
     listed = {report_of(run)["run_id"]: run for run in runs}
     below: dict[str | None, list[T]] = {}
     for run_id, run in listed.items():
@@ -42,5 +42,5 @@ def nested(runs: Iterable[T], report_of: Callable[[T], Mapping[str, Any]]) -> li
         run, depth = left.pop()
         rows.append((run, "  " * (depth - 1) + "└ " if depth else ""))
         left += [(child, depth + 1) for child in reversed(below.pop(report_of(run)["run_id"], []))]
-    # Ids are given by users: two runs can name each other. They are shown all the same.
+    # Users choose ids, so two runs can name each other as parent. Show them all the same.
     return rows + [(run, "") for rest in below.values() for run in rest]

@@ -1,4 +1,4 @@
-"""The evidence of a run as a story: one event per fact, in plain words, and where the output came in between."""
+"""The timeline of a run: one event for each fact, in plain words, and the output in between."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TimelineEvent(NamedTuple):
-    """Something that happened, `at_s` after the run was begun. `mark`: what `decided`, what was `late`, or nothing."""
+    """One event, `at_s` seconds after the run began. `mark` is `decided`, `late` (too late to count), or empty."""
 
     at_s: float | None
     fact: str
@@ -28,7 +28,7 @@ class TimelineEvent(NamedTuple):
 
 
 class OutputPeriod:
-    """Output of one stream that came without anything else in between, or at least without a verdict."""
+    """The output of one stream before the verdict, or after it: when it came, and how many bytes."""
 
     def __init__(self, stream: str, late: bool, at_ns: int) -> None:
         self.stream, self.late = stream, late
@@ -37,7 +37,7 @@ class OutputPeriod:
 
     @property
     def words(self) -> str:
-        """What came, and until when."""
+        """The bytes and the time they took, in words."""
         lasted_s = (self.last_ns - self.first_ns) / 1e9
         until = f", over {span(lasted_s)}" if lasted_s >= 0.001 else ""
         return f"output on {self.stream}: {size(self.bytes)}{until}" + (
@@ -46,7 +46,7 @@ class OutputPeriod:
 
 
 def output_periods(chunks: Iterable[Chunk]) -> list[OutputPeriod]:
-    """The output by stream, what came after the verdict apart."""
+    """The output of each stream, before and after the verdict."""
     found: dict[tuple[str, bool], OutputPeriod] = {}
     for chunk in chunks:
         period = found.setdefault((chunk.stream, chunk.late), OutputPeriod(chunk.stream, chunk.late, chunk.at_ns))
@@ -58,7 +58,7 @@ def output_periods(chunks: Iterable[Chunk]) -> list[OutputPeriod]:
 def timeline(
     header: Mapping[str, Any] | None, facts: Iterable[Fact], outcome: Outcome, output: Iterable[OutputPeriod]
 ) -> list[TimelineEvent]:
-    """Every event in order. A fact that could have decided and came too late is marked as late."""
+    """Every event in order. A decisive fact that came after the verdict is marked `late`."""
     begin_ns = (header or {}).get("boottime_ns")
 
     def at_s(at_ns: int) -> float | None:
@@ -72,7 +72,7 @@ def timeline(
     ]
     for period in output:
         event = TimelineEvent(at_s(period.first_ns), "output", period.words, "late" if period.late else "")
-        # Late output was read after the verdict; at equal times it goes behind it.
+        # The guard read late output after the verdict; at equal times it follows the verdict.
         events.append((period.first_ns, 2 if period.late else 0, event))
     return [event for _, _, event in sorted(events, key=lambda item: item[:2])]
 
@@ -85,9 +85,9 @@ def _mark(fact: Fact, outcome: Outcome) -> str:
 
 
 def words(fact: Fact, around: Mapping[str, Fact] | None = None) -> str:
-    """One fact in plain words; one this version does not know by its name and fields.
+    """One fact in plain words; a fact that this version does not know by its name and fields.
 
-    `around` are the facts of the run by their kinds: some of them change what can be said of others.
+    `around` holds the facts of the run by their kinds: some facts change the words for others.
     """
     tell = _WORDS.get(fact.kind)
     around = around or {}

@@ -1,1 +1,1 @@
-"""The commands, one file each. `cli/main.py` imports the one that was asked for."""
+"""The commands of `holdfast`, one file each; `cli/main.py` imports the one that the user gave."""

@@ -1,4 +1,4 @@
-"""`holdfast attach`: our terminal, or our stdin and stdout, connected to a live run."""
+"""`holdfast attach`: connect our terminal, or our stdin and stdout, to a live run."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ def act(given: CommandLine) -> int:
         if attachment.left_by is None:
             return exit_code(followed.outcome)
     if os.isatty(2):
-        write_all(2, b"\n")  # the cursor is wherever the command left it
+        write_all(2, b"\n")  # the command may have left the cursor in the middle of a line
     messages.say(f"detached by {attachment.left_by}; the run goes on: run {run_id}")
     return 0
 
 
 COMMAND = Command(
     "attach [OPTIONS] ID",
-    "Connect to a live run: its output to us; our keys to its terminal, or our stdin to its pipe.",
+    "Connect to a live run: show its output, and send our keys to its terminal, or our stdin to its pipe.",
     (
-        Option("--detach-key", "KEY", "leave the run alone and return: ctrl-] or another, or none (default ctrl-])"),
-        Option("--replay", "SIZE", "so much of what it wrote before is shown first (default 16K)"),
+        Option("--detach-key", "KEY", "this key detaches from the run: ctrl-] or another, or none (default ctrl-])"),
+        Option("--replay", "SIZE", "first show this much of its earlier output (default 16K)"),
     ),
     act,
-    "A run with a terminal (started with --pty): every key goes there, Ctrl-C too; the detach key leaves; it gets the\n"
-    "size of our window. A run with a pipe (--detach --stdin pipe): our stdin goes there, its end closes the pipe.\n"
-    "Without a terminal, Ctrl-C detaches. Neither ends the run: that is what cancel is for.\n"
+    "A run with a terminal (started with --pty) gets every key, Ctrl-C too, and the size of our window; the detach\n"
+    "key leaves it. A run with a pipe (--detach --stdin pipe) gets our stdin; the end of our stdin closes the pipe.\n"
+    "Without a terminal, Ctrl-C detaches. Detaching does not end the run: use cancel for that.\n"
     "Exit codes: 0 after detaching; when the run ends, those of `holdfast run`.\n",
 )

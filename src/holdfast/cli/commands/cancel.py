@@ -1,4 +1,4 @@
-"""`holdfast cancel`: end runs, and say what was confirmed."""
+"""`holdfast cancel`: end runs, and say of each whether its processes are confirmed gone."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def act(given: CommandLine) -> int:
     state = open_state(given)
     run_ids, complete = find_all(state, given.words)
     if selects:
-        # Those in the queue first: nothing shall begin while the others end. Then the newest first: what a run
-        # started goes before the run itself.
+        # Queued runs first, so that none begins while the others end. Then live runs, newest first: a nested run ends
+        # before the run that started it.
         filters = filters_of(given)
         run_ids = [entry.run_id for entry in queued_entries(state, filters)]
         run_ids += [entry.run_id for entry in live_entries(state, filters) if entry.run_id not in run_ids]
@@ -60,7 +60,7 @@ def act(given: CommandLine) -> int:
 
 
 def _take_out(state: StateDirectory, run_ids: list[str], reason: str, given: CommandLine) -> list[StopResult]:
-    """Through the daemon: it alone knows runs that have not begun. What it does not do is told, and left out."""
+    """Cancel queued runs through the daemon, which alone knows them. A refusal is printed, and its run left out."""
     if not run_ids:
         return []
     from ..lookup.queued_runs import cancel_queued, stopped
@@ -70,18 +70,18 @@ def _take_out(state: StateDirectory, run_ids: list[str], reason: str, given: Com
     for run_id in run_ids:
         try:
             found.append(stopped(cancel_queued(state, run_id, reason, now=now, wait=wait)))
-        except HoldfastError as error:  # the others are to end all the same
+        except HoldfastError as error:  # the other runs must end all the same
             messages.say(f"run {run_id} is not cancelled: {error}")
     return found
 
 
 def _finish(state: StateDirectory, run_ids: list[str]) -> None:
-    """A journal that is none is finished first, which ends what is left of its run."""
+    """Finish a journal that is damaged from its start: that ends the processes that are left of its run."""
     for run_id in run_ids:
         try:
             read_record(state, run_id).close()
         except JournalError:
-            pass  # told with its result
+            pass  # the result of this run says it
 
 
 def _ask_only(

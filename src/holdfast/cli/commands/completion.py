@@ -1,4 +1,4 @@
-"""`holdfast completion`: a script for a shell, made from the same tables that the commands are parsed by."""
+"""`holdfast completion`: print a completion script for a shell, made from the option tables of the commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..parsing.options import CommandLine, Option
 
 _TAKE_IDS = ("show", "why", "logs", "wait", "cancel", "extend", "signal", "attach")
-# Ids are looked up when Tab is pressed; the newest are the ones that are meant.
+# The script looks up ids when the user presses Tab. It offers the newest: users mostly mean these.
 _IDS = "holdfast ps --all --limit 50 2>/dev/null | awk 'NR > 1 { print $1 }'"
 _BASH = """\
 # Completion of holdfast for bash: eval "$(holdfast completion bash)"
@@ -73,7 +73,7 @@ def act(given: CommandLine) -> int:
 
 
 def tables() -> dict[str, tuple[Option, ...]]:
-    """The options of every command that is there."""
+    """The options of every installed command."""
     found: dict[str, tuple[Option, ...]] = {}
     for name in COMMANDS:
         if find_spec(f"holdfast.cli.commands.{name}") is None:

@@ -1,4 +1,4 @@
-"""`holdfast config`: the settings of the daemon that are in force, and where each comes from."""
+"""`holdfast config`: show the daemon's settings in force, and the source of each."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def _text(found: Effective) -> str:
 
 COMMAND = Command(
     "config [OPTIONS]",
-    "Show every setting of the daemon: its value, and where that comes from.",
+    "Show every setting of the daemon: its value, and where the value comes from.",
     (JSON, *setting_options()),
     act,
-    "A flag counts before a HOLDFAST_* variable, that before the file, that before the default. The same options can\n"
-    "be given to `holdfast serve`; here they show what they would do. Exit code 125 when there are mistakes.\n",
+    "A flag wins over a HOLDFAST_* variable, a variable over the file, the file over the default. `holdfast serve`\n"
+    "takes the same options; here they show what they would do. Exit code 125 when there are mistakes.\n",
 )

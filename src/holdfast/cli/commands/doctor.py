@@ -1,4 +1,4 @@
-"""`holdfast doctor`: look for what is wrong, and with `--reap` do something about it."""
+"""`holdfast doctor`: examine the host and the state directory, and with `--reap` repair what it finds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def act(given: CommandLine) -> int:
         done = diagnosis.repairs
     elif given.has("--reap") and diagnosis.repairs:
         done = carry_out(open_for_repair(path), diagnosis.repairs)
-        diagnosis = examine(path, trial=False)  # what is true now; the guard was tried a moment ago
+        diagnosis = examine(path, trial=False)  # after the repairs; the trial of the guard was a moment ago
     _tell(diagnosis, done, given)
     return 0 if diagnosis.healthy else NOT_HEALTHY
 
@@ -77,10 +77,10 @@ def _summary(diagnosis: Diagnosis) -> str:
 
 COMMAND = Command(
     "doctor [--reap [--dry-run]] [OPTIONS]",
-    "Look for what is wrong: with this host, the state directory, its runs, and processes that nobody looks after.",
+    "Look for problems: of this host, the state directory and its runs, and for processes that no guard looks after.",
     (
-        Option("--reap", None, "finish lost records, kill orphans, remove what was left behind"),
-        Option("--dry-run", None, "with --reap: only say what would be done"),
+        Option("--reap", None, "finish lost records, kill orphans, remove leftover files and cgroups"),
+        Option("--dry-run", None, "with --reap: only say what it would do"),
         JSON,
     ),
     act,

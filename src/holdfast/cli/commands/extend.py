@@ -1,4 +1,4 @@
-"""`holdfast extend`: a later deadline for a live run."""
+"""`holdfast extend`: move the deadline of a live run."""
 
 from __future__ import annotations
 

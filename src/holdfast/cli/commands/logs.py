@@ -1,4 +1,4 @@
-"""`holdfast logs`: what a run wrote, as it wrote it, while it lives and afterwards."""
+"""`holdfast logs`: print the output of a run, byte for byte, while it lives and afterwards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..parsing.options import CommandLine
 
 _STREAMS = {"stdout": 1, "stderr": 2}
-_LONGEST = 64 << 10  # of a line that has no end yet: after this it is printed and continued below
+_LONGEST = 64 << 10  # bytes of an unfinished line, after which it is printed and continued on the next line
 
 
 def act(given: CommandLine) -> int:
@@ -63,17 +63,17 @@ def act(given: CommandLine) -> int:
 
 
 class LogPrinter:
-    """Sends output where it belongs: each stream to its own, or all of it as lines with the time."""
+    """Writes each stream of a run to the same stream here, or all output to stdout as lines with their time."""
 
     def __init__(self, given: CommandLine, since_ns: int | None) -> None:
         self.stream = given.last("--stream")
         self.since_ns = since_ns
         self.late = not given.has("--no-late")
         self.lines = LogLines() if given.has("--timestamps") else None
-        self.offset_ns = 0  # from the journal's clock to wall time
+        self.offset_ns = 0  # add it to the journal's clock to get wall time
 
     def take_all(self, reader: JournalReader) -> None:
-        """Print everything there is to read now."""
+        """Print all output that the journal has now."""
         while chunks := reader.read(CHUNKS_BYTES):
             for chunk in chunks:
                 self._take(chunk)
@@ -87,11 +87,11 @@ class LogPrinter:
         if self.lines is not None:
             put(self.lines.add(chunk, wall_ns))
         else:
-            # One stream alone is what was asked for, and that goes to stdout, whichever it is.
+            # With --stream the user asked for this stream alone, so it goes to stdout.
             put(chunk.data, 1 if self.stream else _STREAMS[chunk.stream])
 
     def end(self) -> None:
-        """Print the lines that have no end."""
+        """Print the unfinished lines."""
         if self.lines is not None:
             put(self.lines.rest())
 
@@ -106,7 +106,7 @@ class LogLines:
         self._open: dict[str, tuple[bytes, bytes]] = {}
 
     def add(self, chunk: Chunk, wall_ns: int) -> bytes:
-        """The lines that are complete with this chunk."""
+        """The lines that this chunk completes."""
         head, text = self._open.pop(chunk.stream, (b"", b""))
         fresh = f"{format_timestamp(wall_ns)} {chunk.stream}{' late' if chunk.late else ''}  ".encode()
         *lines, rest = (text + chunk.data).split(b"\n")
@@ -120,14 +120,14 @@ class LogLines:
         return done
 
     def rest(self) -> bytes:
-        """The lines that never ended, as lines."""
+        """The unfinished lines, each ended here."""
         left = b"".join(head + text + b"\n" for head, text in self._open.values())
         self._open.clear()
         return left
 
 
 def _follow(state: StateDirectory, run_id: str, reader: JournalReader, printer: LogPrinter) -> None:
-    """Until the end: arm, look, and only then wait; what came in between is not left lying."""
+    """Print until the run ends. The guard is armed before each look, so output between look and wait wakes us."""
     with FollowedRun(state, run_id) as followed:
         while True:
             ended = followed.ended
@@ -139,9 +139,9 @@ def _follow(state: StateDirectory, run_id: str, reader: JournalReader, printer: 
 
 
 def since(text: str | None) -> int | None:
-    """A moment in wall-clock nanoseconds: a duration is that long ago, a time without a zone is local.
+    """`--since` in wall-clock nanoseconds: a duration means that long ago, a time without a zone is local.
 
-    UsageError when it is neither.
+    UsageError when the text is neither.
     """
     if text is None:
         return None
@@ -164,15 +164,15 @@ def _wall_offset(header: dict[str, int] | None) -> int:
 
 COMMAND = Command(
     "logs [OPTIONS] ID",
-    "Print what a run wrote, byte for byte, stdout to stdout and stderr to stderr; also of runs that ended.",
+    "Print the output of a live or ended run, byte for byte: its stdout to stdout, its stderr to stderr.",
     (
         Option("--follow", None, "go on until the run ends; also -f"),
         Option("-f", None, "the same"),
-        Option("--stream", "STREAM", "only stdout, or only stderr; it goes to stdout"),
-        Option("--since", "WHEN", "only what came since: 10m ago, or 2026-01-31T12:00:00Z"),
-        Option("--timestamps", None, "all of it as lines on stdout, each with its time and stream"),
-        Option("--no-late", None, "without what came after the verdict"),
+        Option("--stream", "STREAM", "print only stdout, or only stderr; either goes to stdout"),
+        Option("--since", "WHEN", "print only output since then: 10m (ago), or 2026-01-31T12:00:00Z"),
+        Option("--timestamps", None, "print all output as lines on stdout, each with its time and stream"),
+        Option("--no-late", None, "leave out the output that came after the verdict"),
     ),
     act,
-    "With --timestamps a line is printed when it is complete, or at the end.\n",
+    "With --timestamps a line is printed when it is complete, or when the output ends.\n",
 )

@@ -1,4 +1,4 @@
-"""`holdfast mcp`: runs as tools of the Model Context Protocol."""
+"""`holdfast mcp`: serve runs as tools of the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -53,9 +53,7 @@ def _address(text: str | None) -> tuple[str, int] | None:
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > _MOST_PORT:
-        raise UsageError(
-            f"{text!r} is no address", remedy="write --http 127.0.0.1:8808, or port 0 for any that is free"
-        )
+        raise UsageError(f"{text!r} is no address", remedy="write --http 127.0.0.1:8808, or port 0 for any free port")
     if host not in _LOOPBACK:
         remedy = "use 127.0.0.1 or [::1], and a tunnel or a proxy for other hosts"
         raise UsageError(f"{host!r} is not this machine only", remedy=remedy)
@@ -70,7 +68,7 @@ def _more_than_nothing(value: float, text: str) -> float:
 
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= 100_000):
-        raise UsageError(f"--max-runs {text!r} is no number of runs", remedy="write a number from 1 on")
+        raise UsageError(f"--max-runs {text!r} is no number of runs", remedy="write a number from 1 to 100000")
     return int(text)
 
 
@@ -80,11 +78,11 @@ COMMAND = Command(
     (
         Option("--http", "HOST:PORT", "streamable HTTP on the loopback interface instead; token in STATE/token"),
         Option("--allow-dir", "PATH", "where commands may start (default: the current directory)", many=True),
-        Option("--max-timeout", "TIME", "the longest timeout, and that of runs that ask for none (default: 1h)"),
-        Option("--max-output", "SIZE", "how much a run may write (default: 64M)"),
-        Option("--max-runs", "N", "how many may be live at once (default: 16)"),
-        Option("--session", "NAME", "the session of its runs (default: one of its own)"),
-        Option("--detached", None, "leave runs alone when the server ends"),
+        Option("--max-timeout", "TIME", "the longest timeout of a run, and the default one (default: 1h)"),
+        Option("--max-output", "SIZE", "the most output of one run (default: 64M)"),
+        Option("--max-runs", "N", "the most live runs at once (default: 16)"),
+        Option("--session", "NAME", "the session of its runs (default: a new one)"),
+        Option("--detached", None, "let runs go on when the server ends"),
     ),
     act,
     "Runs end with the server, unless --detached. Ids stay valid after a restart. Exit codes: 0 ended, 125 failed.\n",

@@ -1,4 +1,4 @@
-"""`holdfast open`: a link to the dashboard that logs the browser in, once."""
+"""`holdfast open`: print and open a link to the dashboard that logs a browser in, once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..parsing.options import Option
 if TYPE_CHECKING:
     from ..parsing.options import CommandLine
 
-# What must be there for a browser to appear: a display, or another system's way to open links.
+# A browser can appear only with one of these: a display, or the link opener of another system.
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME", "BROWSER")
 
 
@@ -31,7 +31,7 @@ def act(given: CommandLine) -> int:
 
 
 def _open(url: str) -> None:
-    """As well as it goes: the link is printed already, and whoever has no browser here takes it elsewhere."""
+    """Open a browser if there is one. The link is printed already, so the user can open it elsewhere."""
     import webbrowser
 
     try:
@@ -43,7 +43,7 @@ def _open(url: str) -> None:
 COMMAND = Command(
     "open [--print] [OPTIONS]",
     "Print a link to the daemon's dashboard that logs a browser in, once and within five minutes, and open it.",
-    (Option("--print", None, "only print it"), JSON),
+    (Option("--print", None, "only print the link"), JSON),
     act,
-    "The daemon needs --listen; from another host, forward its port: ssh -L 7300:127.0.0.1:7300 HOST.\n",
+    "The daemon needs --listen. From another host, forward its port: ssh -L 7300:127.0.0.1:7300 HOST.\n",
 )

@@ -1,4 +1,4 @@
-"""`holdfast prune`: remove old runs."""
+"""`holdfast prune`: remove old runs with their output."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def _runs(count: int) -> str:
 
 COMMAND = Command(
     "prune [OPTIONS]",
-    "Remove ended runs with their output: those that any bound below names. Never one that lives.",
+    "Remove ended runs with their output when they pass any bound below. A live run is never removed.",
     (
-        Option("--older-than", "DURATION", "begun longer ago than this"),
-        Option("--keep", "COUNT", "all but so many of the newest"),
-        Option("--max-size", "SIZE", "the oldest, until the rest takes no more than this on disk"),
-        Option("--dry-run", None, "only say what would go"),
+        Option("--older-than", "DURATION", "remove runs that began longer ago than this"),
+        Option("--keep", "COUNT", "keep this many of the newest runs, remove the others"),
+        Option("--max-size", "SIZE", "remove the oldest runs until the rest takes no more than this on disk"),
+        Option("--dry-run", None, "only say which runs would be removed"),
         JSON,
     ),
     act,

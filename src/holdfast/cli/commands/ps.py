@@ -1,4 +1,4 @@
-"""`holdfast ps`: the runs there are."""
+"""`holdfast ps`: list the runs, live ones or all, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _check_words(given: CommandLine, flag: str, known: Collection[str]) -> None:
 
 
 class _Query(NamedTuple):
-    """What to list."""
+    """Which runs to list: the filters, the most ended runs, and whether ended runs are wanted."""
 
     filters: Filters
     limit: int
@@ -72,7 +72,7 @@ def _list(given: CommandLine, query: _Query) -> list[RunSummary]:
     state = _state(given)
     if state is None:
         return []
-    queued = queued_entries(state, query.filters)  # before the runs: what begins in between is then in both
+    queued = queued_entries(state, query.filters)  # before the runs: a run that begins in between is then in both lists
     found = _history(state, query) if query.ended else _live(state, query.filters)
     return newest_first([*found, *(entry for entry in queued if not state.has(entry.run_id))])
 
@@ -99,7 +99,10 @@ def _history(state: StateDirectory, query: _Query) -> list[RunSummary]:
 
 
 def _state(given: CommandLine) -> StateDirectory | None:
-    """None: nobody has started a run here yet, which is an empty list. One that was named has to be there."""
+    """The state directory; None when the default one does not exist, because then there are no runs.
+
+    StateError when a directory named with --state-dir does not exist.
+    """
     if given.has("--state-dir") or os.path.lexists(default_path()):
         return open_state(given)
     return None
@@ -157,7 +160,7 @@ def _watch(given: CommandLine, query: _Query) -> int:
             try:
                 entries = _list(given, query)
             except StateError as error:
-                messages.say(str(error))  # said, and looked at again: it may be busy for a moment
+                messages.say(str(error))  # then look again: the index may be busy for a moment
                 entries = []
             if os.isatty(1):
                 put(_CLEAR)
@@ -169,18 +172,18 @@ def _watch(given: CommandLine, query: _Query) -> int:
 
 COMMAND = Command(
     "ps [OPTIONS]",
-    "List the runs that are not over, newest first; with --all, those that are, too.",
+    "List live and queued runs, newest first; with --all, ended runs too.",
     (
-        Option("--all", None, "also the runs that ended"),
+        Option("--all", None, "list ended runs too"),
         SESSION,
-        Option("--status", "STATUS", f"ended like this: {', '.join(STATUSES)}", many=True),
-        Option("--cause", "CAUSE", "ended for this cause: exit, deadline, user, ...", many=True),
+        Option("--status", "STATUS", f"only runs with this status: {', '.join(STATUSES)}", many=True),
+        Option("--cause", "CAUSE", "only runs that ended for this cause: exit, deadline, user, ...", many=True),
         LABEL,
-        Option("--name", "NAME", "the runs of this name"),
-        Option("--limit", "COUNT", f"at most so many ended runs, 0 is all (default {_LIMIT})"),
-        Option("--tree", None, "runs started inside a run below it"),
-        Option("--watch", None, "again and again, until Ctrl-C"),
-        Option("--interval", "DURATION", "how often --watch looks (default 1s)"),
+        Option("--name", "NAME", "only runs of this name"),
+        Option("--limit", "COUNT", f"list at most this many ended runs; 0 lists all (default {_LIMIT})"),
+        Option("--tree", None, "show nested runs below the run that started them"),
+        Option("--watch", None, "list again and again, until Ctrl-C"),
+        Option("--interval", "DURATION", "the time between two looks of --watch (default 1s)"),
         JSON,
     ),
     act,

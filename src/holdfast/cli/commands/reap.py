@@ -1,4 +1,4 @@
-"""`holdfast reap --session`: close a session for good."""
+"""`holdfast reap --session`: close a session for good, and end its runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def act(given: CommandLine) -> int:
     session = given.last("--session")
     if session is None:
         raise UsageError("no session was given", remedy="write holdfast reap --session NAME")
-    # Made when it is missing: a session can be closed before its first run, which is then refused.
+    # The directory is made when it is missing: a session can be closed before its first run, which is then refused.
     state = open_state(given, create=True)
     closing = close(state, session, reason=given.last("--reason") or "", now=given.has("--now"))
     runs = [*closing.runs, *_queued(state, session, given)]
@@ -37,7 +37,7 @@ def act(given: CommandLine) -> int:
 
 
 def _queued(state: StateDirectory, session: str, given: CommandLine) -> list[StopResult]:
-    """Take its runs out of the queue, after the mark is made: from then on none of them begins, daemon or not."""
+    """Take the runs of the session out of the queue. The session is marked as closed already, so none begins."""
     if not has_daemon(state):
         return []
     from ..lookup.queued_runs import close_session

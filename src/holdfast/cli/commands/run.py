@@ -1,4 +1,4 @@
-"""`holdfast run`: a command in the foreground."""
+"""`holdfast run`: run a command in the foreground, from its start to its exit code."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Exit codes: the command's own; 124 timed out; 125 Holdfast failed, or the run wa
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command and return the exit code. HoldfastError when it could not be started."""
+    """Run the command line after `run` and return the exit code. HoldfastError when the command cannot be started."""
     given = parse(OPTIONS, arguments)
     if given.has("--help"):
         from ..printing.messages import show
@@ -70,14 +70,14 @@ def _report_file(given: CommandLine) -> ReportFile | None:
 
 
 def _say(text: str) -> None:
-    """One line to stderr. Most runs say nothing, and so do not import the messages."""
+    """Print one line to stderr. The messages are imported here, because most runs say nothing."""
     from ..printing.messages import say
 
     say(text)
 
 
 def _is_plain_end(outcome: Outcome) -> bool:
-    """Whether the exit code says everything. Most runs end so, and do not import the sentences."""
+    """Whether the exit code says everything about the end. Then the sentences need not be imported."""
     gone = outcome.tree is not None and outcome.tree.detail["how"] == "gone"
     return outcome.cause in ("exit", "signal") and outcome.stragglers is None and gone
 
@@ -114,7 +114,7 @@ class _ForegroundCommand:
         return start(self.given, self.spec, window_size())
 
     def _never_start(self, number: int) -> int:
-        """A stop that was asked before the start: the command is never executed."""
+        """A signal asked for the end before the start: the command is never executed, and the run is cancelled."""
         from ...journal.unstarted import facts_of, signalled
 
         facts = facts_of(signalled(number))
@@ -148,7 +148,7 @@ class _ForegroundCommand:
         return foreground
 
     def _tell(self, live: LiveRun, foreground: ForegroundLoop) -> int:
-        """Say how it ended when the exit code alone does not, and return that code."""
+        """Say how the run ended, if its exit code does not say it, and return the exit code."""
         broken = {name: writer.broken for name, writer in foreground.writers.items() if writer.broken}
         reader_gone = any(number in (errno.EPIPE, errno.EIO) for number in broken.values())
         failures = [f"{name}: {os.strerror(number)}" for name, number in broken.items()]

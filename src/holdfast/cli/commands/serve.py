@@ -1,4 +1,4 @@
-"""`holdfast serve`: the daemon of a state directory."""
+"""`holdfast serve`: be the daemon of a state directory."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def act(given: CommandLine) -> int:
 
 COMMAND = Command(
     "serve [OPTIONS]",
-    "Be the daemon of a state directory: queue, run and keep what is posted to STATE/holdfast.sock.",
+    "Be the daemon of a state directory: queue, run and keep the runs that are posted to STATE/holdfast.sock.",
     setting_options(),
     act,
-    more="SIGTERM or SIGINT drains: no more runs are taken, those there are may end within --drain; a second one\n"
-    "cancels them, a third leaves them to their guards. SIGHUP reads the settings again.\n",
+    more="SIGTERM or SIGINT drains: the daemon takes no more runs, and its runs may end within --drain. A second\n"
+    "signal cancels them, a third leaves them to their guards. SIGHUP reads the settings again.\n",
 )

@@ -1,4 +1,4 @@
-"""`holdfast show`: the report of one run."""
+"""`holdfast show`: print the report of one run, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def _output(output: dict[str, Any]) -> str:
 
 COMMAND = Command(
     "show ID [--json]",
-    "Show what is known of a run: its report.",
+    "Show the report of a run.",
     (JSON,),
     act,
-    "The beginning of an id is enough when it is the only one.\n",
+    "The beginning of an id is enough when no other id begins so.\n",
 )

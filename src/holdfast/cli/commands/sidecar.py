@@ -1,4 +1,4 @@
-"""`holdfast sidecar`: the library for programs in other languages."""
+"""`holdfast sidecar`: serve the library to a program in another language, on stdin and stdout."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def act(given: CommandLine) -> int:
 
 COMMAND = Command(
     "sidecar [OPTIONS]",
-    "Serve one program in another language: JSON-RPC 2.0, one JSON per line, on stdin and stdout.",
-    (Option("--schema", None, "print the schema of the protocol, and end"),),
+    "Serve one program in another language: JSON-RPC 2.0 on stdin and stdout, one JSON text per line.",
+    (Option("--schema", None, "print the JSON schema of the protocol, and exit"),),
     act,
     "Logs go to stderr. Runs end with the program that started the sidecar, unless their lifetime says otherwise.\n",
 )

@@ -1,4 +1,4 @@
-"""`holdfast signal`: one signal to a live run."""
+"""`holdfast signal`: send one signal to a live run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def act(given: CommandLine) -> int:
 
 COMMAND = Command(
     "signal [--tree] ID SIGNAL",
-    "Send a signal to the command of a live run. To end a run use cancel: it sees to it that all of it ends.",
-    (Option("--tree", None, "to every process of the run"),),
+    "Send a signal to the command of a live run. To end a run use cancel: it ends every process of the run.",
+    (Option("--tree", None, "send it to every process of the run"),),
     act,
 )

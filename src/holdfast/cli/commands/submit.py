@@ -1,4 +1,4 @@
-"""`holdfast submit`: a command for the daemon's queue."""
+"""`holdfast submit`: queue a command with the daemon, and print the id of its run."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from ...client.posting import SubmitOptions
     from ...state.directory import StateDirectory
 
-_WITHIN_S = 30.0  # a full disk or a long queue may take its time; after this it is not known whether it was taken
-# What is about somebody who stays, and what a daemon decides.
+_WITHIN_S = 30.0  # a slow disk or a long queue takes time; after this, nobody knows whether the daemon took it
+# Options for a caller that stays in the foreground, and options that the daemon decides.
 _NOT_HERE = ("--detach", "--lifetime", "--late", "--no-pty", "--report", "--quiet", "--state-dir", "--help")
 _OWN = (
-    Option("--priority", "NUMBER", "higher ones begin first, from -1000 to 1000 (default 0)"),
-    Option("--queue-timeout", "DURATION", "give up when it has not begun after this long"),
-    Option("--concurrency-key", "KEY", "counts with the others of this key (default: none)"),
-    Option("--on-verdict", "URL", "where to post the report at the verdict"),
-    Option("--idempotency-key", "KEY", "the same key and command again: the same run"),
-    Option("--wait", None, "wait for its end, and exit as `holdfast run` does"),
+    Option("--priority", "NUMBER", "runs with a higher priority begin first: -1000 to 1000 (default 0)"),
+    Option("--queue-timeout", "DURATION", "give up if it has not begun after this long"),
+    Option("--concurrency-key", "KEY", "the daemon bounds the runs of this key together (default: none)"),
+    Option("--on-verdict", "URL", "post the report there at the verdict"),
+    Option("--idempotency-key", "KEY", "the same key with the same command gives the same run"),
+    Option("--wait", None, "wait until the run ends, and exit as `holdfast run` does"),
     JSON,
 )
 _QUEUE = {"--queue-timeout": "queue_timeout", "--concurrency-key": "concurrency_key", "--on-verdict": "on_verdict"}
@@ -37,7 +37,7 @@ OPTIONS = (
     *(option for option in OPTIONS_OF_RUN if option.flag not in _NOT_HERE),
     *_OWN,
     STATE_DIR,
-    Option("--help", None, "this text"),
+    Option("--help", None, "print this text"),
 )
 _HEAD = """\
 Queue a command with the daemon of the state directory, and print the id of its run.
@@ -46,21 +46,21 @@ usage: holdfast submit [OPTIONS] [--] COMMAND [ARG]...
 
 """
 _TAIL = """
-It runs where you are now (or in --cwd), with the daemon's environment and what --env adds to it; your own environment
-stays here. With --wait, Ctrl-C ends the waiting and not the run.
+The command runs in your current directory (or in --cwd), with the daemon's environment and the variables of --env; it
+does not get your own environment. With --wait, Ctrl-C ends the waiting and not the run.
 
-Exit codes: 0 queued; 125 it was not. With --wait those of `holdfast run`.
+Exit codes: 0 queued; 125 not queued. With --wait the exit codes of `holdfast run`.
 """
 
 
 class SubmitCommand:
-    """As `Command`, but options end where the command begins."""
+    """As `Command`, but the options end where the command to run begins."""
 
     usage = "submit [OPTIONS] [--] COMMAND [ARG]..."
     table = OPTIONS
 
     def run(self, arguments: list[str]) -> int:
-        """Parse, queue it, and return the exit code. HoldfastError when it was not queued."""
+        """Parse the arguments, queue the command, and return the exit code. HoldfastError when it is not queued."""
         given = parse(OPTIONS, ["--help" if word == "-h" else word for word in arguments[:1]] + arguments[1:])
         if given.has("--help"):
             put(usage(_HEAD, OPTIONS, _TAIL))
@@ -80,7 +80,7 @@ class SubmitCommand:
 
 
 def submit_options(given: CommandLine) -> SubmitOptions:
-    """What is posted for this command line. UsageError names what is wrong."""
+    """The options to post for this command line. UsageError names the wrong option."""
     detached = CommandLine({**given.values, "--detach": [""]}, given.words)
     options: dict[str, Any] = {name: value for name, value in options_of(detached).items() if value}
     if "in_container" not in options:
@@ -101,7 +101,7 @@ def _number(text: str) -> int:
 
 
 def _state(given: CommandLine) -> StateDirectory:
-    """That of the daemon. It is not made here: without it there is no daemon."""
+    """The state directory of the daemon. It is not made here: without it there is no daemon."""
     path = os.path.abspath(given.last("--state-dir") or default_path())
     if not os.path.lexists(path):
         raise DaemonUnreachableError(f"no daemon answers at {path}: there is no such directory", remedy=_REMEDY)

@@ -1,4 +1,4 @@
-"""`holdfast top`: every run in a terminal, live, with its log and its evidence."""
+"""`holdfast top`: show every run live in this terminal, with its log and its evidence."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 def act(given: CommandLine) -> int:
     no_words(given, "top")
-    if not (os.isatty(0) and os.isatty(2)):  # what textual reads, and what it draws on
+    if not (os.isatty(0) and os.isatty(2)):  # textual reads from the one and draws on the other
         raise HoldfastError("top needs a terminal", remedy="use holdfast ps, or holdfast ps --watch")
     try:
         import asyncio
 
-        import textual  # noqa: F401 - its absence is said before anything else
+        import textual  # noqa: F401 - say that it is missing before anything else
     except ModuleNotFoundError:
         raise HoldfastError("this needs textual", remedy="pip install 'holdfast[top]'") from None
     state = open_state(given, create=not given.has("--state-dir"))
@@ -41,7 +41,7 @@ async def _run(state: StateDirectory, *, direct: bool) -> None:
     try:
         app = Top(source)
         for number in (signal.SIGTERM, signal.SIGHUP):
-            # Not the default: the terminal has to be put back first.
+            # The default action would end us before the terminal is restored.
             asyncio.get_running_loop().add_signal_handler(number, app.exit)
         await app.run_async()
     finally:
@@ -55,7 +55,7 @@ async def _source(state: StateDirectory, *, direct: bool) -> RunSource:
         try:
             from ...top.daemon_source import find_daemon
         except HoldfastError:
-            pass  # without an HTTP library the directory is all there is
+            pass  # no HTTP library is installed: read the directory
         else:
             if (daemon := await find_daemon(state)) is not None:
                 return daemon
@@ -64,8 +64,8 @@ async def _source(state: StateDirectory, *, direct: bool) -> RunSource:
 
 COMMAND = Command(
     "top [OPTIONS]",
-    "Show every run in this terminal: a live table with nested runs, and the log or the evidence of one of them.",
-    (Option("--no-daemon", None, "read the state directory itself, also when there is a daemon"),),
+    "Show every run in this terminal: a live table with nested runs, and the log or the evidence of one run.",
+    (Option("--no-daemon", None, "read the state directory itself, even when there is a daemon"),),
     act,
-    "Press ? there for the keys. Nothing ends when it is left. Needs the extra holdfast[top].\n",
+    "Press ? in it for the keys. No run ends when you leave it. It needs the extra holdfast[top].\n",
 )

@@ -1,13 +1,13 @@
-"""`holdfast unit`: a systemd unit for the daemon, made for the settings in force.
+"""`holdfast unit`: print a systemd unit for the daemon, made for the settings in force.
 
-What is in it and why; the rest is left to the administrator.
+The lines that need a reason; the rest is left to the administrator.
 
 - KillMode=process. systemd ends the daemon and nothing else. Every run has a guard that keeps its deadline, its ladder
-  and its record by itself: after a crash, and with `handoff`, the next daemon adopts the runs that are there. With
+  and its record without the daemon: after a crash, and with `handoff`, the next daemon adopts the live runs. With
   `control-group` or `mixed` systemd would kill guards and runs together, and nobody could tell how they ended.
 - OOMPolicy=continue. A command that the kernel kills for memory is that run's outcome, and not the end of the service.
-- No sandbox is switched on. What a unit takes away it takes away from every command that is run: sudo (NoNewPrivileges,
-  and all that imply it), containers, /tmp, packages. The lines that are worth a thought are there as comments.
+- No sandbox is switched on. A sandbox of the unit would hold for the command of every run: no sudo (NoNewPrivileges,
+  and every option that implies it), containers, /tmp, packages. The options worth considering are there as comments.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ NotifyAccess=main
 ExecStart={start}
 ExecReload=/bin/kill -HUP $MAINPID
 {identity}
-# The daemon alone: runs have guards of their own, and outlive it when they are meant to.
+# Only the daemon: each run has its own guard, and may outlive the daemon.
 KillMode=process
 KillSignal=SIGTERM
-# More than the drain ({drain:g} s) and the end of what is cancelled after it; while it drains, it asks for more.
+# Longer than the drain ({drain:g} s) and the end of the runs cancelled after it; a draining daemon asks for more.
 TimeoutStopSec={stop}
 TimeoutStartSec={begin}
 WatchdogSec={watchdog}
@@ -71,10 +71,10 @@ RestartSec=1
 Delegate=yes
 TasksMax=infinity
 LimitNOFILE=16384:524288
-# A command that used up its memory is the outcome of its run, not the end of the service.
+# When the kernel kills a command for memory, its run ends, not the service.
 OOMPolicy=continue
 
-# Whatever is set here, every run inherits. Take what your commands can live with:
+# Every run inherits these. Choose what your commands can live with:
 #NoNewPrivileges=yes
 #PrivateTmp=yes
 #ProtectSystem=full
@@ -98,7 +98,7 @@ def act(given: CommandLine) -> int:
 
 
 def unit_text(given: CommandLine, config: Config, *, system: bool) -> str:
-    """The unit for these settings; what was given as a flag is a flag of the daemon, too."""
+    """The unit for these settings; the flags given here become flags of the daemon."""
     stop_s = config.drain_s + config.default_grace_s + _KILL_WAIT_S + config.default_drain_s + _MARGIN_S
     return _UNIT.format(
         head=_SYSTEM_HEAD if system else _USER_HEAD,
@@ -119,7 +119,7 @@ def _command(given: CommandLine) -> str:
         if flag in ("--user", "--system", "--help"):
             continue
         for value in values:
-            # A path is taken from here: the unit starts somewhere else.
+            # A relative path is relative to here: the unit starts in another directory.
             text = os.path.abspath(value) if flag in ("--state-dir", CONFIG.flag) else value
             words += [flag, text] if text else [flag]
     return " ".join(_quoted(word) for word in words)
@@ -141,12 +141,12 @@ def _system_identity(given: CommandLine) -> str:
 
 def _user_identity() -> str:
     path = os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin")
-    why = "# Where your commands are; a service does not read your shell's profile."
+    why = "# The directories of your commands: a service does not read your shell's profile."
     return f"{why}\nEnvironment={_quoted(f'PATH={path}', variables=False)}\n"
 
 
 def _quoted(word: str, *, variables: bool = True) -> str:
-    """A word as systemd reads it: % begins a specifier, in commands $ a variable, and a backslash an escape."""
+    """Quote a word for systemd: % begins a specifier, in commands $ a variable, and a backslash an escape."""
     text = word.replace("\\", "\\\\").replace("%", "%%")
     text = text.replace("$", "$$") if variables else text
     plain = text and not any(character.isspace() or character in "\"';" for character in text)
@@ -162,5 +162,5 @@ COMMAND = Command(
         *setting_options(),
     ),
     act,
-    "The time limits of the unit follow the settings in force; options of `holdfast serve` become its options.\n",
+    "The time limits of the unit follow the settings in force. It passes on options of `holdfast serve`.\n",
 )

@@ -1,8 +1,4 @@
-"""`holdfast wait`: until runs are decided or settled, with their exit code.
-
-Of many runs the worst gives the exit code: a lost one before a failed one, then timed out, cancelled, succeeded; of
-several that are equally bad the first that was named (or begun).
-"""
+"""`holdfast wait`: wait until runs are decided or settled, and exit with the exit code of the worst."""
 
 from __future__ import annotations
 
@@ -51,16 +47,18 @@ def _is_quiet(given: CommandLine) -> bool:
 
 COMMAND = Command(
     "wait [OPTIONS] ID...",
-    "Wait for runs to end, and exit with their exit code; of several, with that of the worst.",
+    "Wait for runs to end, and exit with their exit code; of several runs the worst counts.",
     (
         SESSION,
         LABEL,
-        Option("--until", "MOMENT", "verdict (the outcome is decided) or settled (all is gone; the default)"),
-        Option("--timeout", "DURATION", "wait no longer than this: then exit code 125; the runs go on"),
-        Option("--quiet", None, "no line for each run"),
+        Option(
+            "--until", "MOMENT", "verdict (the outcome is decided) or settled (the record is complete; the default)"
+        ),
+        Option("--timeout", "DURATION", "wait no longer than this, then exit with 125; the runs go on"),
+        Option("--quiet", None, "print no line for each run"),
         JSON,
     ),
     act,
-    "Exit codes are those of `holdfast run`. The worst: lost, failed, timed out, cancelled, succeeded, in this order;\n"
-    "among equals the first that was named. 125 also when a run was not found or the time to wait is over.\n",
+    "The exit codes are those of `holdfast run`. From worst to best: lost, failed, timed out, cancelled, succeeded;\n"
+    "of equally bad runs the first one named counts. 125 also when a run is not found or the time to wait is over.\n",
 )

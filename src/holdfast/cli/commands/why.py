@@ -1,4 +1,4 @@
-"""`holdfast why`: the evidence of a run, and what in it decided."""
+"""`holdfast why`: tell what happened to a run as a timeline, and which fact decided its outcome."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def act(given: CommandLine) -> int:
             put(_text(record, events))
 
     def tell_queued(report: dict[str, Any]) -> None:
-        """Nothing has happened to it yet, and that is the answer."""
+        """A queued run has no facts yet: say since when it is queued."""
         if given.has("--json"):
             show_json(_told(report["run_id"], report, []))
         else:
@@ -43,7 +43,7 @@ def act(given: CommandLine) -> int:
 
 
 def _output(record: RunRecord) -> Iterator[Chunk]:
-    """All output up to where the facts were read, a piece at a time: a journal can be larger than memory."""
+    """The output of a run, a piece at a time, because a journal can be larger than memory."""
     reader = JournalReader(record.fd, run_id=record.run_id)
     while chunks := reader.read(CHUNKS_BYTES):
         yield from chunks
@@ -89,8 +89,8 @@ def _at(event: TimelineEvent) -> str:
 
 COMMAND = Command(
     "why ID [--json]",
-    "Tell what happened to a run, when, and what of it decided the outcome.",
+    "Tell what happened to a run and when, and which fact decided the outcome.",
     (JSON,),
     act,
-    "Times count from the moment the run was asked for.\n",
+    "Times count from the moment the caller asked for the run.\n",
 )

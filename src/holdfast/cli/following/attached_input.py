@@ -1,4 +1,4 @@
-"""Our stdin to a run that somebody else started: keys until the detach key, or bytes until their end."""
+"""The input of `holdfast attach`: our keys up to the detach key, or the bytes of our stdin up to its end."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _SOURCE = 0
 
 
 def parse_key(text: str) -> bytes:
-    """`ctrl-]` as the byte it sends; empty for `none`. UsageError for what is no such key."""
+    """The byte that a key such as `ctrl-]` sends; empty for `none`. UsageError when there is no such key."""
     name = text.lower()
     if name == "none":
         return b""
     letter = name.removeprefix("ctrl-").removeprefix("^")
     if len(letter) == 1 and len(name) > 1 and letter in "abcdefghijklmnopqrstuvwxyz[\\]^_":
         return bytes((ord(letter.upper()) & 0x1F,))
-    raise UsageError(f"--detach-key {text!r} is no key", remedy="write ctrl-] or another letter after ctrl-, or none")
+    raise UsageError(f"--detach-key {text!r} is no key", remedy="write ctrl- and a letter, or none")
 
 
 class AttachedInput(TerminalInput):
-    """Passes stdin on. `detached` when the detach key was pressed; the end of the input closes a pipe.
+    """Passes our stdin to the run until the user presses the detach key (`detached`); its end closes a pipe.
 
-    A run without a terminal leaves ours as it is: it is read by the line, and Ctrl-C is ours.
+    For a run without a terminal our own terminal keeps its modes: we read it by the line, and Ctrl-C is for us.
     """
 
     def __init__(self, live: LiveRun, key: bytes) -> None:
@@ -44,7 +44,7 @@ class AttachedInput(TerminalInput):
     def _read(self) -> None:
         super()._read()
         if not self._open:
-            # Our end is not the command's: a terminal gets no Ctrl-D, because somebody else may attach next.
+            # Our input ended, not the command's: its terminal gets no Ctrl-D, because others may attach next.
             self._pending = b""
             if not self.live.spec.pty:
                 self._close_pipe()
@@ -54,12 +54,12 @@ class AttachedInput(TerminalInput):
 
     def _close_pipe(self) -> None:
         try:
-            self.live.ask_close_input()  # the guard has a copy, which would keep it open
+            self.live.ask_close_input()  # the guard has a copy that would keep the pipe open
         except RequestError:
-            pass  # it is over
+            pass  # the run is over
         self.live.close_input()
 
 
 def _is_meant() -> bool:
-    """Whether somebody wants to send something: not when our stdin is /dev/null, whose end would close the pipe."""
+    """Whether our stdin has input to send. /dev/null has none, and its end must not close the run's pipe."""
     return os.isatty(_SOURCE) or not stat.S_ISCHR(os.fstat(_SOURCE).st_mode)

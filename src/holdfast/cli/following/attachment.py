@@ -1,6 +1,6 @@
-"""The loop of `holdfast attach`: the output of a live run to us, our input to it, until it ends or we leave.
+"""The loop of `holdfast attach`: relay output and input of a live run until it ends or the user detaches.
 
-One thread, one poll, as in `foreground`, with one difference in everything: the run is not ours. A signal to us, a
+One thread and one poll, as in the foreground loop. The difference: another process owns the run. A signal to us, a
 reader that goes away, or a terminal that hangs up ends the attachment and not the run.
 """
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from .followed_run import FollowedRun
 
 _ROOM = 1 << 20
-_LOOK_S = 0.25  # how soon a background job notices that it is in the foreground
+_LOOK_S = 0.25  # how often a background job looks whether it is in the foreground
 
 
 class Attachment:
-    """One attachment, from just after the connection. `journal` stays the caller's."""
+    """One attachment to a run, from just after the connection. The caller closes `journal`."""
 
     def __init__(self, followed: FollowedRun, journal: int, signals: SignalPipe, key: bytes) -> None:
         self.followed = followed
@@ -41,7 +41,7 @@ class Attachment:
         self._read_all = False
 
     def skip(self, keep_bytes: int) -> None:
-        """Go past the output there is so far, except for its last bytes."""
+        """Skip the output that the run has written so far, except for its last bytes."""
         kept: deque[Chunk] = deque()
         size = 0
         while chunks := self.output.read(CHUNKS_BYTES):
@@ -56,7 +56,7 @@ class Attachment:
             size -= min(cut, len(chunk.data))
 
     def until_over(self) -> None:
-        """Return when the run is settled and its output is written, or somebody left: `left_by` says how."""
+        """Return when the run is settled and its output is written, or when the user leaves: `left_by` says how."""
         self._ask_input()
         try:
             while self.left_by is None and not (self.followed.ended and self._read_all and not self._waiting()):
@@ -100,7 +100,7 @@ class Attachment:
         return dict(poll.poll(min(bounds) * 1000 if bounds else None))
 
     def _ask_input(self) -> None:
-        """The command's terminal or stdin, if it has one that can be written to."""
+        """Ask the guard for the command's terminal or stdin, if there is one to write to."""
         self.input = None
         if self.followed.ended:
             return
@@ -108,7 +108,7 @@ class Attachment:
         try:
             live.wait_answered(live.ask_input())
         except RequestError:
-            return  # it has none, is over, or its guard does not answer: the output can still be read
+            return  # the run has no input, is over, or its guard does not answer: its output can still be read
         self.input = AttachedInput(live, self.key)
         self._resize(self.input)
         self.input.enter()
@@ -143,10 +143,10 @@ class Attachment:
         try:
             source.resize()
         except RequestError:
-            pass  # its terminal is gone: the end comes
+            pass  # its terminal is gone: the run is about to end
 
     def _relay(self) -> None:
-        """Pass on what there is; arm before the last look."""
+        """Pass on the output that the journal has; arm the guard before the last look."""
         self._flush()
         while self._waiting() < _ROOM:
             ended = self.followed.ended

@@ -1,4 +1,4 @@
-"""A run that somebody else started, followed to its end: reconnected as long as its guard lives, finished when not."""
+"""A run of another process, followed to its end: reconnect while its guard lives, finish its record when not."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from ...runs.live import LiveRun
     from ...state.directory import StateDirectory
 
-_AGAIN_S = 0.25  # a guard has room for fifteen followers; who finds none looks again this often
+_AGAIN_S = 0.25  # a guard takes fifteen followers; the next one tries again this often
 
 
 class FollowedRun:
-    """One run; `poll` on `fd` for at most `timeout_s`, then call `on_ready`. Use as a context manager.
+    """One followed run: poll `fd` for at most `timeout_s`, then call `on_ready`. Use as a context manager.
 
     RunNotFoundError: there is no such run. JournalError: its journal cannot be read.
     """
@@ -27,33 +27,34 @@ class FollowedRun:
     def __init__(self, state: StateDirectory, run_id: str) -> None:
         self.state = state
         self.run_id = run_id
-        read_record(state, run_id).close()  # a journal that is none is finished first: there is nobody to connect to
+        # Finish a record without a guard first: there is no guard to connect to.
+        read_record(state, run_id).close()
         self.live: LiveRun = adopt(state, run_id)
         self._again_at: float | None = None
         self.live.refresh()
 
     @property
     def outcome(self) -> Outcome:
-        """The outcome as far as it was read."""
+        """The outcome as far as the journal was read."""
         return self.live.outcome
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will be recorded."""
+        """Whether the journal has its END."""
         return self.live.ended
 
     @property
     def fd(self) -> int:
-        """What to poll for input; -1 while there is no connection."""
+        """The descriptor to poll for input; -1 while there is no connection."""
         return -1 if self._again_at is not None else self.live.control.fileno()
 
     @property
     def timeout_s(self) -> float | None:
-        """After how long to call `on_ready` in any case; None: never."""
+        """The longest wait until the next `on_ready`; None without a bound."""
         return None if self._again_at is None else max(0.0, self._again_at - time.monotonic())
 
     def on_ready(self) -> None:
-        """Take in what is new; a lost connection is made again, a lost guard's record is finished."""
+        """Read what is new. Make a lost connection again, and finish the record of a lost guard."""
         if self._again_at is None:
             try:
                 self.live.hear_guard()
@@ -71,7 +72,7 @@ class FollowedRun:
         self.live.refresh()
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Wait for news and take it in."""
+        """Wait for news, then call `on_ready`."""
         bounds = [bound for bound in (timeout_s, self.timeout_s) if bound is not None]
         poll = select.poll()
         if self.fd >= 0:
@@ -80,11 +81,11 @@ class FollowedRun:
         self.on_ready()
 
     def report(self) -> dict[str, Any]:
-        """Its report, as far as it was read."""
+        """The report of the run, as far as its journal was read."""
         return {**self.live.report(), "run_id": self.run_id}
 
     def close(self) -> None:
-        """Let go of it. The run goes on."""
+        """Close the connection. The run goes on."""
         self.live.close()
 
     def __enter__(self) -> FollowedRun:

@@ -1,4 +1,4 @@
-"""A run in the daemon's queue, followed until it begins, and from then on in its directory."""
+"""A queued run, followed through the daemon until it begins, and from then on in its run directory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AGAIN_S = 1.0
 
 
 def wait_begun(state: StateDirectory, run_id: str) -> None:
-    """Until the run has written something, or is over. DaemonUnreachableError: the daemon is gone for good."""
+    """Wait until a queued run has written output, or is over. DaemonUnreachableError: the daemon does not come back."""
     since = time.monotonic()
     while not state.has(run_id):
         try:
@@ -37,9 +37,9 @@ def wait_begun(state: StateDirectory, run_id: str) -> None:
 
 
 class QueuedRun:
-    """A queued run for `wait`: like `FollowedRun`, which it becomes as soon as the run has come far enough.
+    """A queued run for `wait`, used like `FollowedRun`; when the run has begun, it passes all calls on to one.
 
-    `on_ready` raises DaemonUnreachableError when the daemon is gone for good and the run has not begun.
+    `on_ready` raises DaemonUnreachableError when the daemon does not come back and the run has not begun.
     """
 
     def __init__(self, state: StateDirectory, run_id: str, *, settled: bool) -> None:
@@ -55,30 +55,30 @@ class QueuedRun:
 
     @property
     def outcome(self) -> Outcome:
-        """Nothing is known before it has begun."""
+        """The outcome as far as it is known; empty before the run begins."""
         return decide(()) if self.followed is None else self.followed.outcome
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will be recorded."""
+        """Whether the journal has its END."""
         return self.followed is not None and self.followed.ended
 
     @property
     def fd(self) -> int:
-        """What to poll for input; -1 while there is nobody to ask."""
+        """The descriptor to poll for input; -1 while no daemon answers."""
         if self.followed is not None:
             return self.followed.fd
         return -1 if self._request is None else self._request.fd
 
     @property
     def timeout_s(self) -> float | None:
-        """After how long to call `on_ready` in any case; None: never."""
+        """The longest wait until the next `on_ready`; None without a bound."""
         if self.followed is not None:
             return self.followed.timeout_s
         return None if self._again_at is None else max(0.0, self._again_at - time.monotonic())
 
     def on_ready(self) -> None:
-        """Take in what is new."""
+        """Read what is new; ask the daemon again when its answer is there or the pause is over."""
         if self.followed is not None:
             self.followed.on_ready()
         elif self._request is None:
@@ -88,11 +88,11 @@ class QueuedRun:
             self._read(self._request)
 
     def report(self) -> dict[str, Any]:
-        """Its report, as it is now."""
+        """The report of the run, as it is now."""
         return queued_report(self.state, self.run_id) if self.followed is None else self.followed.report()
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connections. The run goes on."""
         if self._request is not None:
             self._request.close()
         if self.followed is not None:
@@ -120,9 +120,9 @@ class QueuedRun:
             return
         self._drop()
         if time.monotonic() - self._asked_at < _AGAIN_S and not self.state.has(self.run_id):
-            self._again_at = time.monotonic() + _AGAIN_S  # a daemon that is about to leave answers at once
+            self._again_at = time.monotonic() + _AGAIN_S  # a daemon that is shutting down answers at once
         else:
-            self._ask()  # it has come far enough and has a directory; or it is asked again
+            self._ask()  # follow its directory if it has one by now, else ask the daemon again
 
     def _nobody(self, error: DaemonUnreachableError) -> None:
         self._drop()

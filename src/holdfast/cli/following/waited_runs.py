@@ -1,4 +1,8 @@
-"""Several runs, followed side by side with one poll: the waiting of `wait` and `submit --wait`."""
+"""Several runs, followed side by side with one poll: the waiting of `wait` and `submit --wait`.
+
+The worst run gives the exit code: a lost run before a failed one, then timed out, cancelled, succeeded. Of equally bad
+runs the first one named counts, or with a filter the first one begun.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +28,20 @@ _BAD_FIRST = ("lost", "failed", "timed_out", "cancelled", "succeeded")
 
 
 class WaitedRuns:
-    """Several runs, followed side by side with one poll."""
+    """The runs to wait for. Add them, `run`, `tell`, and `close`."""
 
     def __init__(self, state: StateDirectory, *, settled: bool, deadline: float | None, quiet: bool) -> None:
         self.state = state
         self.settled = settled
         self.deadline = deadline
         self.quiet = quiet
-        self.complete = True  # no run that was asked for is missing
+        self.complete = True  # False when a run could not be found or read
         self.timed_out = False
         self.runs: dict[str, FollowedRun | QueuedRun] = {}
         self._done: set[str] = set()
 
     def add(self, run_ids: list[str]) -> None:
-        """Follow these, too; one that cannot be read is told and left out."""
+        """Follow these runs, too. A run that cannot be read is named on stderr and left out."""
         for run_id in run_ids:
             if run_id in self.runs:
                 continue
@@ -55,7 +59,7 @@ class WaitedRuns:
         return QueuedRun(self.state, run_id, settled=self.settled)
 
     def run(self) -> None:
-        """Wait until each has come as far as was asked for, or the time is over."""
+        """Wait until each run is decided, or settled, as the caller wants; or until the deadline."""
         self._note()
         while left := [run for run_id, run in self.runs.items() if run_id not in self._done]:
             poll = select.poll()
@@ -83,16 +87,16 @@ class WaitedRuns:
             self.runs.pop(run.run_id).close()
 
     def run_matching(self, filters: Filters) -> None:
-        """Wait for every run that matches, also those that ended, and those that begin while we wait."""
+        """Wait for every run that matches: ended runs count, and so do runs that begin while we wait."""
         if not self._add_matching(filters):
-            raise UsageError("no run matches", remedy="holdfast ps --all lists those there are")
+            raise UsageError("no run matches", remedy="holdfast ps --all lists all runs")
         while not self.timed_out:
             self.run()
             if not self._add_matching(filters):
                 return
 
     def _add_matching(self, filters: Filters) -> bool:
-        """Follow what matches now, also what ended between two looks; False when nothing is new."""
+        """Follow the runs that match now, including runs that ended between two looks; False when none is new."""
         queued = queued_entries(self.state, filters)
         with open_index(self.state) as index:
             live = [entry for entry in index.refresh() if filters.matches(entry) and entry.problem is None]
@@ -112,7 +116,7 @@ class WaitedRuns:
                     put(plain(text).rstrip() + "\n")
 
     def tell(self, *, as_json: bool) -> int:
-        """The exit code, after the reports or what is missing were told."""
+        """Print the reports and the runs that are missing, and return the exit code."""
         if as_json:
             show_json([run.report() for run in self.runs.values()])
         if self.timed_out:
@@ -125,6 +129,6 @@ class WaitedRuns:
         return OWN_FAILURE if worst.outcome.status is None else exit_code(worst.outcome)
 
     def close(self) -> None:
-        """Let go of all of them."""
+        """Close the connections to all runs."""
         for run in self.runs.values():
             run.close()

@@ -1,1 +1,1 @@
-"""Which runs a command line means, and where they are: in the state directory or in the queue of the daemon."""
+"""Find the runs that a command line names, in the state directory or in the daemon's queue."""

@@ -1,8 +1,8 @@
-"""The daemon of a state directory, asked from the command line: one question per connection, each with a bound.
+"""A request to the daemon of a state directory: one HTTP/1.0 request per connection, each with a bound.
 
-Not through an HTTP library: importing one takes longer than most commands, and on a Unix socket with a server of our
-own a request of HTTP/1.0 is a few lines. A daemon that is stopped still has its socket, and the kernel still connects
-to it; so nothing here waits for an answer without a bound, and commands that can do without go on without.
+Why no HTTP library: importing one takes longer than most commands, and on a Unix socket with a server of our own a
+request of HTTP/1.0 is a few lines. A stopped daemon still has its socket, and the kernel still connects to it. So
+nothing here waits for an answer without a bound, and commands that can do without the daemon go on without it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SOCK_CLOEXEC = 0o2000000
 
 
 def ask(state: StateDirectory, call: ClientCall, *, within_s: float = ANSWER_S) -> Any:
-    """The answer, or the error it stands for. DaemonUnreachableError when there is none within its time."""
+    """The daemon's answer, or the error it stands for. DaemonUnreachableError when no answer comes in time."""
     deadline = time.monotonic() + within_s + (call.patience_s or 0.0)
     with DaemonRequest(state, call) as request:
         while not request.done:
@@ -40,7 +40,7 @@ def ask(state: StateDirectory, call: ClientCall, *, within_s: float = ANSWER_S) 
 
 
 def drive(state: StateDirectory, asking: Generator[ClientCall, Any, T]) -> T:
-    """Send request after request until the caller has its answer."""
+    """Send the requests of a generator one by one, until it returns its result."""
     try:
         call = next(asking)
         while True:
@@ -51,9 +51,9 @@ def drive(state: StateDirectory, asking: Generator[ClientCall, Any, T]) -> T:
 
 
 class DaemonRequest:
-    """One that was sent. `poll` on `fd` for input and call `on_ready`, or call `wait`; then `answer` when `done`.
+    """A request that was sent: poll `fd` for input and call `on_ready`, or call `wait`; when `done`, call `answer`.
 
-    DaemonUnreachableError: nobody takes it.
+    DaemonUnreachableError: no daemon takes it.
     """
 
     def __init__(self, state: StateDirectory, call: ClientCall) -> None:
@@ -62,7 +62,7 @@ class DaemonRequest:
         self._answer = bytearray()
         self._socket = socket(AF_UNIX, SOCK_STREAM | _SOCK_CLOEXEC)
         try:
-            self._socket.settimeout(ANSWER_S)  # for sending a body; connecting does not wait in any case
+            self._socket.settimeout(ANSWER_S)  # for sending a body; connecting never waits
             _connect(self._socket, state.path)
             self._socket.sendall(_request(call))
             self._socket.setblocking(False)
@@ -72,18 +72,18 @@ class DaemonRequest:
 
     @property
     def fd(self) -> int:
-        """What to poll."""
+        """The descriptor to poll for input."""
         return self._socket.fileno()
 
     @property
     def has_body(self) -> bool:
-        """Whether some of the answer itself is there, or all of it."""
+        """Whether the first bytes of the answer's body have arrived, or all of the answer."""
         head, blank, body = bytes(self._answer).partition(b"\r\n\r\n")
-        # A stream of HTTP/1.1 would begin with the size of its first piece; that counts as well.
+        # A chunked body of HTTP/1.1 would begin with the size of its first chunk; that counts, too.
         return self.done or bool(head and blank and body)
 
     def on_ready(self) -> None:
-        """Take in what has arrived."""
+        """Read what has arrived."""
         try:
             data = self._socket.recv(_PIECE)
         except BlockingIOError:
@@ -94,7 +94,7 @@ class DaemonRequest:
         self.done = not data
 
     def wait(self, deadline: float | None = None) -> None:
-        """Until something has arrived. DaemonUnreachableError: not before the deadline (of the monotonic clock)."""
+        """Wait until something has arrived. DaemonUnreachableError: nothing before the deadline (monotonic clock)."""
         poll = select.poll()
         poll.register(self.fd, select.POLLIN)
         if not poll.poll(None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000):
@@ -102,7 +102,7 @@ class DaemonRequest:
         self.on_ready()
 
     def answer(self) -> Any:
-        """The JSON of the answer. HoldfastError: the error it stands for."""
+        """The JSON of the answer. HoldfastError: the error that the answer stands for."""
         import json
 
         body = self.check()
@@ -112,7 +112,7 @@ class DaemonRequest:
             raise DaemonError("the daemon's answer is not JSON", remedy="look at its log") from None
 
     def check(self) -> bytes:
-        """The body of the answer. HoldfastError: the error it stands for."""
+        """The body of the answer. HoldfastError: the error that the answer stands for."""
         head, _, body = bytes(self._answer).partition(b"\r\n\r\n")
         lines = head.decode("latin-1").split("\r\n")
         words = lines[0].split(" ")
@@ -127,7 +127,7 @@ class DaemonRequest:
         return body
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._socket.close()
 
     def __enter__(self) -> DaemonRequest:
@@ -138,7 +138,7 @@ class DaemonRequest:
 
 
 def _connect(connection: socket, state_path: str) -> None:
-    # By descriptor: a socket's address holds 108 bytes, and a state directory may be anywhere.
+    # By descriptor: the address of a Unix socket holds 108 bytes, and the path of a state directory may be longer.
     directory = os.open(state_path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         connection.connect(f"/proc/self/fd/{directory}/{DAEMON_SOCKET}")

@@ -1,6 +1,6 @@
-"""Runs that wait in a daemon's queue. They have no directory yet, so the daemon is the only one to ask.
+"""Queued runs: read, cancel and close them through the daemon, because they have no directory yet.
 
-Everything else about runs is read from the state directory, whether or not there is a daemon: a run that has a
+Commands read everything else about runs from the state directory, whether or not there is a daemon: a run that has a
 directory is the same run for both. See docs/decisions/0012-cli-and-daemon.md.
 """
 
@@ -22,17 +22,17 @@ PATIENCE_S = 60.0  # how long a daemon may be away, for a restart
 
 
 class StillQueuedError(RunNotFoundError):
-    """The run is there, but has not begun."""
+    """The run is still in the daemon's queue."""
 
 
 def still_queued(run_id: str) -> StillQueuedError:
-    """For what can only be done with a run that has begun."""
+    """The error of a command that needs a run that has begun."""
     remedy = "it begins when there is room; holdfast wait waits for its end, holdfast cancel takes it out"
     return StillQueuedError("the run is still queued", run_id=run_id, remedy=remedy)
 
 
 def queued_reports(state: StateDirectory) -> dict[str, dict[str, Any]]:
-    """The reports of all queued runs, by id. Empty, with a line when there is a daemon, if it does not answer."""
+    """The reports of all queued runs, by id; empty, with a line on stderr, when a live daemon does not answer."""
     try:
         return {report["run_id"]: report for report in drive(state, calls.all_pages({"state": "queued"}))}
     except DaemonUnreachableError:
@@ -48,7 +48,7 @@ def queued_reports(state: StateDirectory) -> dict[str, dict[str, Any]]:
 
 
 def entries(state: StateDirectory, filters: Filters) -> list[RunSummary]:
-    """The queued runs that match, oldest first, as lists show them."""
+    """Summaries of the queued runs that match, oldest first."""
     from ...state.index.summary import RunSummary
 
     found = [
@@ -66,7 +66,7 @@ def queued_report(state: StateDirectory, run_id: str) -> dict[str, Any]:
 
 
 def cancel_queued(state: StateDirectory, run_id: str, reason: str, *, now: bool, wait: bool = True) -> dict[str, Any]:
-    """Take it out of the queue; should it have begun meanwhile, end it. The report, when it is over."""
+    """Take a run out of the queue, or end it if it has begun meanwhile; return its report at the end."""
     report: dict[str, Any] = ask(state, calls.ask(run_id, "cancel", {"reason": reason, "now": now}))
     if wait and report["state"] != "settled":
         report = drive(state, calls.waiting(run_id, "settled", None))
@@ -74,7 +74,7 @@ def cancel_queued(state: StateDirectory, run_id: str, reason: str, *, now: bool,
 
 
 def stopped(report: dict[str, Any]) -> StopResult:
-    """What the daemon's report says of a run that was to end."""
+    """The result of a stop, from the daemon's report."""
     from ...state.parallel_stop import HOW_FROM_TREE, StopResult
 
     return StopResult(
@@ -83,7 +83,7 @@ def stopped(report: dict[str, Any]) -> StopResult:
 
 
 def close_session(state: StateDirectory, session: str, reason: str, *, now: bool) -> list[StopResult]:
-    """Have the daemon end the queued runs of a session that is closed; with a line when it does not answer."""
+    """Let the daemon end the queued runs of a closed session; print a line when the daemon does not answer."""
     queued = [report for report in queued_reports(state).values() if report["session"] == session]
     found = []
     try:

@@ -1,4 +1,4 @@
-"""The record of a run, read for a command: finished first if its guard is gone, and with its damage in words."""
+"""Read the record of a run for a command: finish it first if its guard is gone, and say how it is damaged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_record(state: StateDirectory, run_id: str) -> RunRecord:
 
 
 def damage_of(record: RunRecord) -> str | None:
-    """What is wrong with this run's journal, with what to do about it; None when nothing is."""
+    """How the journal of this run is damaged, and the remedy; None when it is not."""
     kept = os.path.join(record.path, recovery.DAMAGED)
     if record.reader.damage is not None:
         what = f"the journal is damaged {record.reader.damage}"
@@ -41,7 +41,8 @@ def _read(state: StateDirectory, record: RunRecord) -> None:
     try:
         record.read()
     except JournalDamagedError:
-        # No journal at all. With its guard gone it is finished as lost, and what was there is kept beside it.
+        # The journal has no readable beginning. If its guard is gone, the run is finished as lost, and the damaged file
+        # is kept beside the new one.
         if (
             run_directory.guard_state(record.fd, has_facts=True) != "gone"
             or recovery.finish(state, record.run_id) is None
@@ -52,6 +53,6 @@ def _read(state: StateDirectory, record: RunRecord) -> None:
         try:
             recover(state, record.run_id)
         except OSError as error:
-            # Somebody else's, or read-only: what is there can be shown all the same.
+            # Another user's run, or a read-only directory: show what the journal has.
             messages.say(f"the record cannot be finished (run {record.run_id}): {error.strerror}")
         record.read()

@@ -1,4 +1,4 @@
-"""Which runs are meant: ids, beginnings of ids, and filters."""
+"""Select the runs that a command line names: by id, by the beginning of an id, or by filters."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from ...state.index.summary import RunSummary
     from ...state.record import RunRecord
 
-SESSION = Option("--session", "NAME", "the runs of this session")
-LABEL = Option("--label", "NAME=VALUE", "the runs with this label; of several, with all", many=True)
+SESSION = Option("--session", "NAME", "select the runs of this session")
+LABEL = Option("--label", "NAME=VALUE", "select the runs with this label; of several labels, all must match", many=True)
 _ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 _MANY = 10_000
 
 
 def find(state: StateDirectory, text: str) -> str:
-    """The id of the one run that is meant. RunNotFoundError, AmbiguousRunError; StateError: it has no journal.
+    """The id of the one run that the text names. RunNotFoundError, AmbiguousRunError; StateError: it has no journal.
 
-    StillQueuedError, with its id: only the daemon knows it yet.
+    StillQueuedError, with the id: the run is still in the daemon's queue.
     """
     wanted = text.lower()
-    # A run id is a name in a directory: nothing else may be looked up there.
+    # A run id is used as a file name, so check its characters first.
     if not wanted or not _ID_CHARACTERS.issuperset(wanted):
         raise RunNotFoundError(f"there is no run {text!r}", remedy=f"holdfast ps --all lists those in {state.path}")
     if state.has(wanted):
         return _whole(state, wanted)
-    # First the queue, then the directories: a run that leaves the one in between is found in the other.
+    # First the queue, then the directories: a run that begins in between is found in the directories.
     queued = _queued(state, wanted)
     run_id = wanted if wanted in queued else resolve(state, wanted, [*queued, *_history(state, wanted)])
     if run_id in queued and not state.has(run_id):
@@ -53,9 +53,9 @@ def find(state: StateDirectory, text: str) -> str:
 
 
 def find_all(state: StateDirectory, words: Iterable[str]) -> tuple[list[str], bool]:
-    """The ids that are meant, each once, queued runs as well.
+    """The ids of the runs that the words name, each once, queued runs too; and whether all were found.
 
-    What cannot be found is told, does not stop the rest, and gives False.
+    A word that names no run is reported on stderr and does not stop the others.
     """
     found: dict[str, None] = {}
     complete = True
@@ -72,14 +72,14 @@ def find_all(state: StateDirectory, words: Iterable[str]) -> tuple[list[str], bo
 
 
 def queued_id(error: StateError) -> str | None:
-    """The id of the run, if this says that it is still queued."""
+    """The id of the run, if the error says that the run is still queued."""
     from .queued_runs import StillQueuedError
 
     return error.run_id if isinstance(error, StillQueuedError) else None
 
 
 def only_run(given: CommandLine, command: str) -> str:
-    """The one word of a command about one run. UsageError when there is none, or more."""
+    """The one word of a command about one run. UsageError when there is no word, or more than one."""
     if len(given.words) != 1:
         what = "no run was given" if not given.words else f"{command} is about one run, {len(given.words)} were given"
         raise UsageError(what, remedy=f"write holdfast {command} ID; holdfast ps --all lists the ids")
@@ -98,7 +98,7 @@ def filters_of(given: CommandLine) -> Filters:
 
 
 def open_index(state: StateDirectory) -> Index:
-    """The index, with a line to stderr when it had to be made again."""
+    """The index of the runs; a line on stderr says when it had to be rebuilt."""
     from ...state.index.index import Index
 
     index = Index.open(state)
@@ -108,7 +108,7 @@ def open_index(state: StateDirectory) -> Index:
 
 
 def live_entries(state: StateDirectory, filters: Filters) -> list[RunSummary]:
-    """The matching runs that are not over, newest first; those that cannot be read are told and left out."""
+    """The live runs that match, newest first. A run that cannot be read is reported on stderr."""
     found = []
     for entry in read_live_summaries(state):
         if entry.problem is not None:
@@ -121,7 +121,7 @@ def live_entries(state: StateDirectory, filters: Filters) -> list[RunSummary]:
 def show_run(
     given: CommandLine, command: str, record: Callable[[RunRecord], None], queued: Callable[[dict[str, Any]], None]
 ) -> int:
-    """Tell of the run that is named, by its record or by its report from the queue; the exit code, damage told of."""
+    """Show the run that the command line names, from its record or from the queue; return the exit code."""
     text = only_run(given, command)
     state = open_state(given)
     die_with_reader()
@@ -148,17 +148,17 @@ def _history(state: StateDirectory, text: str) -> list[str]:
         with open_index(state) as index:
             return index.find_prefix(text)
     except StateError:
-        # The index is a convenience: a directory that cannot be written can still be read.
+        # Without the index the directory still lists its runs: it may be read-only.
         return [name for name in state.all_ids() if name.startswith(text)][:_MANY]
 
 
 def has_daemon(state: StateDirectory) -> bool:
-    """Whether there may be a daemon: one look, so that nothing of it is imported when there is none."""
+    """Whether there may be a daemon: its socket exists. The client is imported only then."""
     return os.path.exists(os.path.join(state.path, DAEMON_SOCKET))
 
 
 def queued_entries(state: StateDirectory, filters: Filters) -> list[RunSummary]:
-    """The matching runs that only the daemon knows yet, oldest first."""
+    """The queued runs that match, oldest first."""
     if not has_daemon(state):
         return []
     from .queued_runs import entries

@@ -1,1 +1,1 @@
-"""Command lines: options, and the frame of a command."""
+"""Parse command lines: option tables, the frame of a command, the list of commands."""

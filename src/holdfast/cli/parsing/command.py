@@ -1,4 +1,4 @@
-"""What every command on the state directory has in common: its options, its help, and the directory itself."""
+"""The frame of a command: its options and help, the state directory, and writing its output."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 STATE_DIR = Option("--state-dir", "PATH", "the state directory (default: HOLDFAST_STATE_DIR, or your own)")
-JSON = Option("--json", None, "as JSON")
-_HELP = Option("--help", None, "this text")
+JSON = Option("--json", None, "print JSON")
+_HELP = Option("--help", None, "print this text")
 
 
 class Command(NamedTuple):
-    """One command: its usage line without `holdfast`, what it is for, its own options, and how to do it."""
+    """One command: its usage line without `holdfast`, what it is for, its own options, and its function."""
 
     usage: str
     about: str
@@ -30,11 +30,11 @@ class Command(NamedTuple):
 
     @property
     def table(self) -> tuple[Option, ...]:
-        """All its options, the common ones at the end."""
+        """All options of the command, the common ones at the end."""
         return (*self.options, STATE_DIR, _HELP)
 
     def run(self, arguments: list[str]) -> int:
-        """Parse, do it, and return the exit code. HoldfastError for everything that went wrong."""
+        """Parse the arguments, run the command, and return the exit code. HoldfastError when anything fails."""
         given = parse_anywhere(self.table, arguments)
         if given.has("--help"):
             head = f"{self.about}\n\nusage: holdfast {self.usage}\n\n"
@@ -49,7 +49,7 @@ class Command(NamedTuple):
 
 
 def parse_anywhere(table: tuple[Option, ...], arguments: list[str]) -> CommandLine:
-    """As `parse`, but options may also follow other words; after `--` everything is a word."""
+    """As `parse`, but options may follow other words; after `--` everything is a word."""
     rest = ["--help" if word == "-h" else word for word in arguments]
     values: dict[str, list[str]] = {}
     words: list[str] = []
@@ -66,25 +66,25 @@ def parse_anywhere(table: tuple[Option, ...], arguments: list[str]) -> CommandLi
 
 
 def open_state(given: CommandLine, *, create: bool = False) -> StateDirectory:
-    """The state directory that is meant. StateError, saying why and what to do, when it cannot be used."""
+    """The state directory of this command line. StateError says why it cannot be used, and the remedy."""
     return StateDirectory.open(given.last("--state-dir"), create=create)
 
 
 def no_words(given: CommandLine, command: str) -> None:
-    """UsageError when there are words where none are expected."""
+    """Refuse words after a command that takes none: UsageError."""
     if given.words:
         raise UsageError(f"{command} takes no {given.words[0]!r}", remedy=f"see holdfast {command} --help")
 
 
 def show_json(value: Any) -> None:
-    """One JSON document on stdout. Control characters are escaped by JSON itself."""
+    """Print one JSON document on stdout. JSON itself escapes control characters."""
     import json
 
     put(json.dumps(value, indent=2) + "\n")
 
 
 def put(text: str | bytes, fd: int = 1) -> None:
-    """Print it, all of it. HoldfastError when that fails: an answer that is not there must not look like success."""
+    """Print all of a text. HoldfastError when that fails, because a missing answer must not look like success."""
     data = text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
     try:
         write_all(fd, data)
@@ -93,12 +93,12 @@ def put(text: str | bytes, fd: int = 1) -> None:
 
 
 def die_with_reader() -> None:
-    """From here on a reader that goes away (`| head`) ends us as it ends every other tool: by SIGPIPE."""
+    """From now on die of SIGPIPE when the reader of our output goes away (`| head`), as other tools do."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write all of it, waiting when somebody made the descriptor non-blocking. OSError as usual."""
+    """Write all of the data; wait if another process made the descriptor non-blocking. OSError as usual."""
     left = memoryview(data)
     while left:
         try:

@@ -1,4 +1,4 @@
-"""The daemon's settings as options of a command line; the table they come from is in `config/model.py`."""
+"""The daemon's settings as options of `serve`, `config` and `unit`; their table is in `config/`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from ...config import Effective
     from .options import CommandLine
 
-CONFIG = Option(
-    "--config", "PATH", "the settings' file (default: STATE/config.toml, or ~/.config/holdfast/config.toml)"
-)
+CONFIG = Option("--config", "PATH", "the settings file (default: STATE/config.toml, or ~/.config/holdfast/config.toml)")
 
 
 def setting_options() -> tuple[Option, ...]:

@@ -1,4 +1,4 @@
-"""`--env-file`: NAME=VALUE lines."""
+"""`--env-file`: read environment variables from a file of NAME=VALUE lines."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _BLANKS = " \t"
 
 
 def read_environment(path: str) -> dict[str, str]:
-    """The variables of a file. UsageError names the line that is wrong, never its text.
+    """The variables of a file. UsageError names the number of a wrong line, never its text.
 
-    Only a line feed ends a line, with or without a carriage return before it; all else may be part of a value.
-    Empty lines and lines that begin with # are skipped; `export ` before a name and one pair of quotes around a value
-    are taken off; nothing else is interpreted.
+    Only a line feed ends a line, with or without a carriage return before it; any other character may be part of a
+    value. Empty lines and lines that begin with # are skipped. `export ` before a name and one pair of quotes around a
+    value are removed. Nothing else is interpreted.
     """
     try:
         text = os.fsdecode(_read(path).removeprefix(_BYTE_ORDER_MARK))
@@ -34,8 +34,8 @@ def _read(path: str) -> bytes:
     if stat.S_ISREG(os.stat(path).st_mode):
         with open(path, "rb") as file:
             return file.read()
-    # A pipe may wait for its writer, for ever. `run` holds signals back until its loop is there to take them; here they
-    # end us as they end any program, since nothing has been started.
+    # Reading a pipe may wait for its writer without end. `run` holds signals back until its loop can take them. Here
+    # they may end us as they end any program, because nothing is started yet.
     held = signal.pthread_sigmask(signal.SIG_UNBLOCK, (*STOPS, signal.SIGTSTP))
     try:
         with open(path, "rb") as file:

@@ -1,7 +1,7 @@
-"""Option tables and the parser for them.
+"""Option tables of the commands, and the parser of a command line.
 
-Not argparse, for three reasons: parsing must stop at the first word that is not an option (`run ls -l`), our errors
-are one line with exit code 125, and argparse costs a quarter of the start-up time.
+Why not argparse: parsing must stop at the first word that is not an option (`run ls -l`), our errors are one line with
+exit code 125, and argparse takes a quarter of the start-up time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class UsageError(HoldfastError):
 
 
 class Option(NamedTuple):
-    """One option; without a metavar it is a switch, with `many` it may be given more than once."""
+    """One option. Without a metavar it is a switch; with `many` the user may give it more than once."""
 
     flag: str
     metavar: str | None
@@ -24,7 +24,7 @@ class Option(NamedTuple):
 
 
 class CommandLine(NamedTuple):
-    """Options by flag, each with all its values (a switch has an empty text), and the words after them."""
+    """A parsed command line: the values of each option by flag (of a switch: empty texts), and the words after them."""
 
     values: dict[str, list[str]]
     words: list[str]
@@ -34,16 +34,16 @@ class CommandLine(NamedTuple):
         return flag in self.values
 
     def last(self, flag: str) -> str | None:
-        """The value of an option; given twice, the last one counts."""
+        """The value of an option; of several the last one counts."""
         return self.values[flag][-1] if flag in self.values else None
 
     def all(self, flag: str) -> list[str]:
-        """Every value of an option that may be given more than once."""
+        """All values of an option, in order."""
         return self.values.get(flag, [])
 
 
 def parse(table: tuple[Option, ...], arguments: list[str]) -> CommandLine:
-    """Options up to the first other word or `--`; what follows is left alone. UsageError for an unknown option."""
+    """Parse options up to the first other word or `--`; keep the rest as words. UsageError for an unknown option."""
     options = {option.flag: option for option in table}
     values: dict[str, list[str]] = {}
     at = 0
@@ -79,7 +79,7 @@ def _unknown(flag: str, options: dict[str, Option]) -> UsageError:
 
 
 def pair(text: str, flag: str, form: str) -> tuple[str, str]:
-    """`K=V` as two; the error never repeats the text, which may be secret."""
+    """Split `NAME=VALUE`. The error never repeats the text, which may be secret."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise UsageError(f"a value of {flag} is not of the form {form}", remedy=f"write {flag} {form}")
@@ -87,7 +87,7 @@ def pair(text: str, flag: str, form: str) -> tuple[str, str]:
 
 
 def usage(head: str, table: tuple[Option, ...], tail: str) -> str:
-    """The help text."""
+    """The help text of a command: its options between a head and a tail."""
     lines = []
     for option in table:
         left = option.flag if option.metavar is None else f"{option.flag} {option.metavar}"

@@ -1,4 +1,4 @@
-"""The options of `run` and `submit`, and the spec of a run they stand for."""
+"""The options of `run` and `submit`, and the spec of a run that they make."""
 
 from __future__ import annotations
 
@@ -16,43 +16,45 @@ if TYPE_CHECKING:
 
 OPTIONS = (
     Option("--timeout", "DURATION", "end the run after this long"),
-    Option("--max-timeout", "DURATION", "no extension goes past this"),
+    Option("--max-timeout", "DURATION", "an extension cannot move the timeout past this"),
     Option("--idle-timeout", "DURATION", "end the run after this long without activity"),
-    Option("--idle-counts", "KINDS", "what is activity: output,cpu,heartbeat (default output)"),
-    Option("--warn-before", "DURATION", "send a signal this long before the timeout"),
-    Option("--warn-signal", "SIGNAL", "that signal (default USR1)"),
-    Option("--grace", "DURATION", "from SIGTERM to SIGKILL (default 10s)"),
-    Option("--ladder", "RUNGS", "the signals of the end, such as INT:2s,TERM:8s,KILL"),
-    Option("--drain", "DURATION", "wait this long for output after the end (default 2s)"),
-    Option("--drain-idle", "DURATION", "and this long for more of it (default 250ms)"),
-    Option("--kill-wait", "DURATION", "how long SIGKILL may take (default 5s)"),
-    Option("--stragglers", "POLICY", "processes left after the command: kill, wait, leave (default kill)"),
-    Option("--cwd", "DIRECTORY", "where to run it"),
+    Option("--idle-counts", "KINDS", "what counts as activity: output,cpu,heartbeat (default output)"),
+    Option("--warn-before", "DURATION", "send a warning signal this long before the timeout"),
+    Option("--warn-signal", "SIGNAL", "the warning signal (default USR1)"),
+    Option("--grace", "DURATION", "the time from SIGTERM to SIGKILL (default 10s)"),
+    Option("--ladder", "RUNGS", "the signals that end the run, such as INT:2s,TERM:8s,KILL"),
+    Option("--drain", "DURATION", "read output for at most this long after the end (default 2s)"),
+    Option("--drain-idle", "DURATION", "stop reading after this long without output (default 250ms)"),
+    Option("--kill-wait", "DURATION", "wait this long for processes to die of SIGKILL (default 5s)"),
+    Option("--stragglers", "POLICY", "processes left when the command exits: kill, wait, leave (default kill)"),
+    Option("--cwd", "DIRECTORY", "the working directory of the command"),
     Option("--env", "NAME=VALUE", "set a variable", many=True),
-    Option("--env-file", "PATH", "set the variables of a file of NAME=VALUE lines", many=True),
-    Option("--env-keep", "PATTERN", "pass a variable on that is stripped by default", many=True),
+    Option("--env-file", "PATH", "set the variables in a file of NAME=VALUE lines", many=True),
+    Option("--env-keep", "PATTERN", "pass on a variable that is stripped by default", many=True),
     Option("--env-drop", "PATTERN", "strip a variable", many=True),
     Option("--stdin", "null|inherit|PATH", "the command's stdin (default inherit); with --detach null|pipe|PATH"),
-    Option("--pty", None, "give it a terminal (default: when stdin, stdout, stderr are one)"),
+    Option("--pty", None, "give it a terminal (default: if stdin, stdout and stderr are terminals)"),
     Option("--no-pty", None, "never give it a terminal"),
-    Option("--merge", None, "stderr goes to stdout, in the order of writing"),
-    Option("--late", None, "also pass on what is written after the verdict"),
-    Option("--memory", "SIZE", "end the run when its tree uses more"),
-    Option("--pids", "COUNT", "end the run when its tree has more processes"),
-    Option("--max-output", "SIZE", "end the run when it writes more"),
-    Option("--on-max-output", "stop|drop", "or drop the rest and count it"),
+    Option("--merge", None, "send stderr to stdout, in the order of writing"),
+    Option("--late", None, "pass on output that comes after the verdict, too"),
+    Option("--memory", "SIZE", "end the run when its processes use more memory"),
+    Option("--pids", "COUNT", "end the run when it has more processes"),
+    Option("--max-output", "SIZE", "end the run when it writes more output"),
+    Option("--on-max-output", "stop|drop", "at --max-output: end the run, or drop further output and count it"),
     Option("--in-container", "NAME", "run it inside this running container; see docs/containers.md"),
-    Option("--runtime", "COMMAND", "the container's runtime: podman (default) or docker, and options of its own"),
+    Option("--runtime", "COMMAND", "the container runtime: podman (default) or docker, and its own options"),
     Option("--session", "NAME", "the session it belongs to"),
     Option("--label", "NAME=VALUE", "a label, for the report", many=True),
     Option("--name", "NAME", "a name, for the report"),
     Option("--id", "ID", "the run id (default: a new one)"),
-    Option("--lifetime", "LIFETIME", "it ends with holdfast (owner), its session (session), or by itself (detached)"),
+    Option(
+        "--lifetime", "LIFETIME", "the run ends with holdfast (owner), its session (session), or by itself (detached)"
+    ),
     Option("--detach", None, "print the run id and return; the run goes on (lifetime detached, or session)"),
     Option("--state-dir", "PATH", "where the run is kept (default: HOLDFAST_STATE_DIR, or your own state directory)"),
-    Option("--report", "PATH", "write the final report there, as JSON"),
-    Option("--quiet", None, "no line about how it ended"),
-    Option("--help", None, "this text"),
+    Option("--report", "PATH", "write the final report to this file, as JSON"),
+    Option("--quiet", None, "print no line about how the run ended"),
+    Option("--help", None, "print this text"),
 )
 # These are put together below. Every other option of a run goes to make_spec as it was given.
 _COMPOSED = ("--env", "--env-keep", "--env-drop", "--stdin", "--pty", "--merge", "--label")
@@ -60,14 +62,14 @@ _AS_GIVEN = {option.flag: option.name for option in SPEC_OPTIONS if option.flag 
 
 
 def spec_of(given: CommandLine) -> RunSpec:
-    """The checked spec of a command line. UsageError or SpecError names the option that is wrong."""
+    """The checked spec of a command line. UsageError or SpecError names the wrong option."""
     if not given.words:
         raise UsageError("no command was given", remedy="write holdfast run [OPTIONS] -- COMMAND [ARG]...")
     return new_spec(given.words, options_of(given))
 
 
 def options_of(given: CommandLine) -> SpecOptions:
-    """The options of `make_spec` that a command line stands for. UsageError names what is wrong."""
+    """The options for `make_spec` from a command line. UsageError names the wrong option."""
     if given.has("--pty") and given.has("--no-pty"):
         raise UsageError("--pty and --no-pty were both given", remedy="leave one of them out")
     options: SpecOptions = {name: given.last(flag) for flag, name in _AS_GIVEN.items() if given.has(flag)}  # type: ignore[assignment]
@@ -89,7 +91,7 @@ def options_of(given: CommandLine) -> SpecOptions:
 def _stdin(given: CommandLine) -> str:
     stdin = given.last("--stdin")
     if not given.has("--detach"):
-        # Only a file can be meant by `pipe`: in the foreground there is none to write to.
+        # In the foreground nobody could write to a pipe, so `pipe` can only be the name of a file.
         return "./pipe" if stdin == "pipe" else stdin or "inherit"
     if stdin == "inherit":
         remedy = "use null, a file, or pipe, to which holdfast attach can write"
@@ -115,7 +117,7 @@ def _variables(given: CommandLine) -> dict[str, str]:
     variables: dict[str, str] = {}
     inherited = os.environ.get(STATE_DIR)
     option = given.last("--state-dir")
-    # A run started inside this one is kept beside it, wherever that one's working directory is.
+    # A nested run is kept in the same state directory, whatever its working directory is.
     if option or (inherited and not os.path.isabs(inherited)):
         variables[STATE_DIR] = os.path.abspath(option or inherited or "")
     for path in given.all("--env-file"):

@@ -1,1 +1,1 @@
-"""What the command line prints: messages, tables, lines of a log."""
+"""Print for people: messages on stderr, tables, the results of stops."""

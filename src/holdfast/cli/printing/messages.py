@@ -1,4 +1,4 @@
-"""What the command line says to people: one line each, on stderr, readable without colour."""
+"""Messages of the command line: one line each, on stderr, readable without colour."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...values.fast_imports import TYPE_CHECKING
 if TYPE_CHECKING:
     from ...values.errors import HoldfastError
 
-# The library speaks of Python values; on the command line there are none.
+# The library names Python values in its remedies; the command line has options.
 _IN_OPTIONS = (
     ("use None for no limit", "leave the option out for no limit"),
     ("leave stdin out, or pty", "leave out --stdin or --pty"),
@@ -17,23 +17,23 @@ _IN_OPTIONS = (
 
 
 def say(text: str) -> None:
-    """One line to stderr, whatever is in the text; when that fails there is nobody to tell."""
+    """Print one line to stderr, with control characters escaped. A failure is ignored: there is nobody to tell."""
     _write(2, f"holdfast: {_one_line(text)}\n")
 
 
 def say_defect(trace: str) -> None:
-    """The lines of a traceback, which are only good as lines."""
+    """Print a traceback of Holdfast itself to stderr, line by line."""
     lines = ("holdfast: this is a defect in Holdfast, please report it:", *trace.rstrip("\n").split("\n"))
     _write(2, "".join(f"{_one_line(line)}\n" for line in lines))
 
 
 def show(text: str) -> None:
-    """What was asked for, to stdout."""
+    """Print a text to stdout: the help or the version that the user asked for."""
     _write(1, text)
 
 
 def describe(error: HoldfastError) -> str:
-    """An error of the library with the names a user of the command line knows."""
+    """An error of the library, with options in place of the library's field names."""
     text = str(error)
     field = getattr(error, "field", None)
     if field and text.startswith(field):
@@ -44,17 +44,17 @@ def describe(error: HoldfastError) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Reasons, names and paths are other people's text: what a terminal would obey is escaped."""
+    """Escape control characters: reasons, names and paths are text of others, and a terminal would obey them."""
     if text.isprintable():
         return text
-    from ...wording.plain import plain  # here, because most runs have nothing of the kind to say
+    from ...wording.plain import plain  # here, because most texts are printable
 
     return plain(text)
 
 
 def _flag(field: str) -> str:
     names = {"run_id": "--id", "labels": "--label", "argv": "COMMAND"}
-    # A command that reads a value itself gives it the name of its option.
+    # A command that checks a value itself names the field after its option.
     return names.get(field) or (field if field.startswith("--") else f"--{field.replace('_', '-')}")
 
 

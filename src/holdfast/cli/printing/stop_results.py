@@ -1,4 +1,4 @@
-"""What `cancel` and `reap` tell about the runs they ended: what was confirmed, and what was not."""
+"""Print the results of `cancel` and `reap`: whether the processes of each run are confirmed gone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOT_CONFIRMED = 1
 def show_stop_results(
     results: Sequence[StopResult], problems: Sequence[str] = (), *, as_json: bool, complete: bool = True
 ) -> int:
-    """Print one line for each run; exit code 0 when every tree is confirmed gone, 1 when not, 125 when we failed."""
+    """Print one line for each run; return 0 when every tree is confirmed gone, 1 when not, 125 when we failed."""
     if as_json:
         show_json([as_dict(result) for result in results])
     else:
@@ -33,7 +33,7 @@ def show_stop_results(
 
 
 def line(result: StopResult) -> str:
-    """One run: what is known of its processes, and how it ended."""
+    """One run as a line: what is known of its processes, and how it ended."""
     report = result.report or {}
     tree = {
         "confirmed": "gone",
@@ -46,7 +46,7 @@ def line(result: StopResult) -> str:
 
 
 def as_dict(result: StopResult) -> dict[str, Any]:
-    """The same for programs."""
+    """One run as JSON."""
     report = result.report or {}
     return {
         "run_id": result.run_id,

@@ -1,4 +1,4 @@
-"""Tables for people: rich on a terminal; plain columns anywhere else, where nothing is cut off or coloured."""
+"""Print a table: with colours and fitted on a terminal; as plain full columns anywhere else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NARROWEST = 12
 
 
 class Column(NamedTuple):
-    """One column. The one that `gives_way` is cut when the terminal is too narrow; the others never are."""
+    """One column of a table. Only a column that `gives_way` is cut when the terminal is too narrow."""
 
     title: str
     right: bool = False
@@ -30,7 +30,7 @@ _STYLES = {"good": "green", "bad": "red", "busy": "yellow", "dim": "dim", "title
 
 
 def show_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
-    """Print a table to stdout. Everything is escaped here: names and commands are other people's text."""
+    """Print a table to stdout. Control characters are escaped here: names and commands are text of others."""
     cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
     cells = [[Cell(plain(cell.text), cell.tone) for cell in row] for row in cells]
     if os.isatty(1):
@@ -60,7 +60,7 @@ def _show_rich(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Non
     console = Console(highlight=False, markup=False, emoji=False)
     with console.capture() as captured:
         for row in [titles, *rows]:
-            # Not rich's own table, which cuts every column when the window is narrow: half an id is worth nothing.
+            # Not rich's own table: it cuts every column when the window is narrow, and half an id is useless.
             console.print(_line(columns, row, widths), soft_wrap=True)
     put(captured.get())
 

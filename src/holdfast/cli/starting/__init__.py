@@ -1,1 +1,1 @@
-"""What `run` does before and after its foreground loop: where a run is kept, its environment file, its report file."""
+"""Start a run of the command line, and write its report file at the end."""

@@ -1,4 +1,4 @@
-"""`--report PATH`: the final report as JSON, whole or not at all."""
+"""`--report PATH`: write the final report as JSON, completely or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
 class ReportFile:
-    """A place for the report, found usable before the run is started. UsageError when it is not."""
+    """The file for the report, tested before the run starts. UsageError when it cannot be written."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -37,11 +37,11 @@ class ReportFile:
 
     @property
     def is_special(self) -> bool:
-        """Whether writing may wait for a reader."""
+        """Whether a write may wait for a reader: the path is a pipe, a device or one of our descriptors."""
         return self._fd >= 0
 
     def write(self, report: dict[str, Any]) -> None:
-        """Write it; OSError when that fails after all."""
+        """Write the report; OSError when that fails in spite of the test."""
         import json
 
         data = json.dumps(report, indent=2).encode() + b"\n"
@@ -59,19 +59,19 @@ class ReportFile:
             os.close(fd)
 
     def _create(self) -> tuple[str, int]:
-        # Beside the target, since rename does not cross file systems.
+        # Beside the target, because a rename cannot cross file systems.
         name = f"{self.path}.{os.getpid()}.tmp"
         return name, os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
 
     def _try(self) -> None:
-        # Made and removed again: a run may be killed with us, and then nothing of ours may lie about.
+        # Make the file and remove it again: if we are killed during the run, no file is left behind.
         name, fd = self._create()
         os.close(fd)
         os.unlink(name)
 
 
 def _open_special(path: str) -> int:
-    """A descriptor for what cannot be replaced by a rename: one of ours, a pipe, a device. -1 for a plain file."""
+    """A descriptor for a path that a rename cannot replace: one of ours, a pipe, a device. -1 for a plain file."""
     number = next((path[len(head) :] for head in _OWN_DESCRIPTORS if path.startswith(head)), None)
     if path in _STANDARD or number is not None:
         if number is not None and not number.isdigit():
@@ -85,7 +85,7 @@ def _open_special(path: str) -> int:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if stat.S_ISREG(mode):
         return -1
-    # Non-blocking only to open it: a FIFO without a reader is an error now, not a wait for ever later.
+    # Non-blocking only for the opening: a FIFO without a reader is an error now, not an endless wait later.
     fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     os.set_blocking(fd, True)
     return fd

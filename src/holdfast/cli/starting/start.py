@@ -1,7 +1,7 @@
 """Start a run of the command line, in the foreground or detached, and keep it in the state directory.
 
-A run matters more than its record. When nobody named a directory and the default one cannot be used, the run takes
-place all the same, in memory, with one line that says why. A directory that was named has to work.
+A run matters more than its record. If the user named no directory and the default one cannot be used, the run starts
+all the same, with its journal in memory, and one line says why. A directory that the user named must work.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from ...values.spec import RunSpec
     from ..parsing.options import CommandLine
 
-_WINDOW = (24, 80)  # of a detached run: nobody is looking, and `attach` brings the size of its own
+_WINDOW = (24, 80)  # of a detached run: it has no window yet, and `attach` sets the size of its own
 
 
 class StartedRun(NamedTuple):
-    """A run that was just started, and the state directory it is kept in, if any."""
+    """A run that was just started, and the state directory that keeps it, if any."""
 
     live: LiveRun
     state: StateDirectory | None
@@ -33,7 +33,7 @@ class StartedRun(NamedTuple):
 def start_in(
     state: StateDirectory, spec: RunSpec, *, wake_output: bool = False, window_size: tuple[int, int] | None = None
 ) -> LiveRun:
-    """Start a run that is kept. StateError when its directory cannot be made, else as `start_durable`."""
+    """Start a run with a run directory. StateError when that cannot be made; other errors as `start_durable`."""
     try:
         return start_durable(state, spec, wake_output=wake_output, window_size=window_size)
     except OSError as error:
@@ -41,13 +41,13 @@ def start_in(
 
 
 def start(given: CommandLine, spec: RunSpec, window_size: tuple[int, int] | None = None) -> StartedRun:
-    """Start a run in the foreground. StateError when its directory cannot be used and has to be; else as `start_in`."""
+    """Start a run in the foreground. StateError when a named directory cannot be used; other errors as `start_in`."""
     named = given.last("--state-dir") or os.environ.get(STATE_DIR)
     try:
         state = StateDirectory.open(named)
         return StartedRun(start_in(state, spec, wake_output=True, window_size=window_size), state)
     except (RunExistsError, SessionClosedError):
-        raise  # the directory works: it is what says no
+        raise  # the directory works: it refuses this run
     except StateError as error:
         if named or spec.lifetime != "owner":
             raise

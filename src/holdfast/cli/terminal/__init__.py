@@ -1,1 +1,1 @@
-"""The terminal: the foreground loop of `run` and `attach`, keys, signals, window sizes."""
+"""The loop of a foreground run, and its ends: signals, the terminal, input, output."""

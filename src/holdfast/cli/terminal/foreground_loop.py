@@ -1,12 +1,13 @@
-"""The loop of `holdfast run`: output through, keys in, signals to requests, until the run is settled.
+"""The loop of `holdfast run`: pass output, input and signals between the caller and the run until it is settled.
 
-Theory of operation. One thread, one poll. Sources: the guard's control socket, the pipe of signals, our writers while
-they are full and, when the command has a terminal, our stdin and that terminal's master. Everything else is state that
-is looked at after each turn. The journal is read only while the writers have room; what is not read fills the guard's
-window, and then the command waits, as it would on a full pipe.
+Theory of operation. One thread, one poll. It polls the guard's control socket, the signal pipe, our output writers
+while they are full and, when the command has a terminal, our stdin and that terminal's master. Everything else is state
+that the loop checks after each turn. The loop reads the journal only while the writers have room. Unread output fills
+the guard's window, and then the command waits, as it would on a full pipe.
 
-Ends. The run decides when it is over. We leave when it is settled and its output is written. For a reader that does not
-read there is a bound, except after a command that ended by itself and had no deadline: that is then a plain slow pipe.
+Ends. The run decides when it is over. The loop ends when the run is settled and its output is written. A reader that
+does not read gets a bounded time, with one exception: after a command that exited by itself without a deadline, the
+loop waits for the reader as long as any program waits on a slow pipe.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
     from .signal_pipe import SignalPipe
     from .terminal_input import TerminalInput
 
-# One act may send a signal twice: `timeout` signals its child and then the whole group, shells hand on what the
-# terminal has sent already. Within this time it is the same act; nobody presses Ctrl-C twice as fast.
+# One act may send a signal twice: `timeout` signals its child and then the whole group, and shells pass on a signal
+# that the terminal has sent already. Within this time it is the same act; nobody presses Ctrl-C twice so fast.
 ECHO_S = 0.03
-_LOOK_S = 0.25  # how soon a background job notices that it is in the foreground
-_ROOM = 1 << 20  # bytes in the writers from which on the journal is not read
-_PATIENCE_S = 1.0  # after this long somebody who pressed Ctrl-C is told how to get on
+_LOOK_S = 0.25  # how often a background job looks whether it is in the foreground
+_ROOM = 1 << 20  # the loop reads no more of the journal while the writers hold this many bytes
+_PATIENCE_S = 1.0  # this long after Ctrl-C a line says how to kill the run
 
 
 class ForegroundLoop:
@@ -52,13 +53,13 @@ class ForegroundLoop:
         quiet: bool,
     ) -> None:
         self.live = live
-        self._state = state  # where the run is kept
+        self._state = state  # the directory that keeps the run, if any
         self.signals = signals
         self.terminal_input = terminal_input
-        self.late = late or live.spec.pty  # a terminal program's last words put the terminal right
+        self.late = late or live.spec.pty  # the last output of a terminal program restores the terminal
         self.writers = open_writers()
         self.undelivered = False
-        self.given_up_by = 0  # the signal that came when only a slow reader kept us
+        self.given_up_by = 0  # the signal that came while we waited only for a slow reader
         self._output = JournalReader(live.journal, trusted=live.trusted, run_id=live.spec.run_id)
         self._read_all = False
         self._started_at = time.monotonic()
@@ -66,7 +67,7 @@ class ForegroundLoop:
         self._asked_at: float | None = None
         self._notice_at: float | None = None
         self._notices = not quiet and os.isatty(2)
-        self._asked: list[int] = []  # tickets of the stops that signals asked for
+        self._asked: list[int] = []  # tickets of the stop requests that signals caused
         self._facts_seen = 0
         self._poll = select.poll()
         self._watched: dict[int, int] = {}
@@ -74,7 +75,7 @@ class ForegroundLoop:
     # The loop.
 
     def until_settled(self) -> None:
-        """Return when the run is settled and its output is written, or nobody takes it."""
+        """Return when the run is settled and its output is written, or when the reader does not take it in time."""
         while not self._done():
             self._watch()
             ready = dict(self._poll.poll(self._timeout_ms()))
@@ -88,7 +89,7 @@ class ForegroundLoop:
             self._notify()
 
     def close(self) -> None:
-        """Close what the writers opened."""
+        """Close the descriptors that the writers opened."""
         for writer in self.writers.values():
             writer.close()
 
@@ -111,7 +112,7 @@ class ForegroundLoop:
         for fd in self._watched.keys() - wanted.keys():
             self._poll.unregister(fd)
         for fd, events in wanted.items() - self._watched.items():
-            self._poll.register(fd, events)  # or changes what is waited for
+            self._poll.register(fd, events)  # or changes the events of a registered descriptor
         self._watched = wanted
 
     def _timeout_ms(self) -> float | None:
@@ -133,7 +134,7 @@ class ForegroundLoop:
             self._ended_at = time.monotonic()
         changes = [fact.kind for fact in live.reader.facts[self._facts_seen :] if fact.kind in ("stopped", "continued")]
         self._facts_seen = len(live.reader.facts)
-        # Only the last counts: it may have been continued before we heard that it stopped.
+        # Only the last change counts: the run may be continued before we hear that it stopped.
         if changes and changes[-1] == "stopped" and self.terminal_input is not None and live.outcome.state == "running":
             self._suspend(group=True)
 
@@ -142,12 +143,12 @@ class ForegroundLoop:
             cause = cause_of_signal(self._state, self.live.spec.parent) if number else "user"
             self._asked.append(self.live.ask_stop(cause, reason, now=now, signal=number))
         except RequestError:
-            pass  # it is over: the journal says how
+            pass  # the run is over: the journal says how it ended
 
     # Signals.
 
     def take_signals(self, numbers: bytes) -> None:
-        """Do what each of these signals asks for."""
+        """Turn each signal into its request to the guard, or suspend, or resize."""
         for number in numbers:
             if number in STOPS:
                 self._stop_by_signal(number)
@@ -162,7 +163,7 @@ class ForegroundLoop:
                 self.terminal_input.resize()
 
     def _stop_by_signal(self, number: int) -> None:
-        """The first asks, the second kills; there is one shutdown, whatever comes."""
+        """The first signal asks the run to end, the second kills it; further signals add nothing."""
         at = time.monotonic()
         again = self._asked_at is not None
         if self._asked_at is not None and at - self._asked_at < ECHO_S:
@@ -171,7 +172,7 @@ class ForegroundLoop:
         if self.live.ended:
             self.given_up_by = number
         elif len(self._asked) >= 2 and not any(map(self.live.conversation.has_answered, self._asked)):
-            self.live.kill_guard()  # it answers nothing: whoever is asking a third time means it
+            self.live.kill_guard()  # the guard answered neither request, and the user asks a third time
         else:
             self._stop("", number, now=again or number == signal.SIGQUIT)
             self._notice_at = at + _PATIENCE_S if self._notices and not again and number == signal.SIGINT else None
@@ -199,7 +200,7 @@ class ForegroundLoop:
         try:
             self.live.ask_signal(number, tree=tree)
         except RequestError:
-            pass  # it is over
+            pass  # the run is over
 
     # Input.
 
@@ -214,7 +215,7 @@ class ForegroundLoop:
     # Output.
 
     def _relay(self) -> None:
-        """Pass on what there is, arm, and look again: what came in between is not left lying."""
+        """Pass on the output there is, arm the guard, and look again for output that came in between."""
         armed_at = -1
         self._flush()
         while self._waiting() < _ROOM:
@@ -245,7 +246,7 @@ class ForegroundLoop:
         return sum(writer.size for writer in set(self.writers.values()))
 
     def _deliver_until(self) -> float | None:
-        """When to stop waiting for readers that do not read; None: never."""
+        """Until when to wait for a reader that does not read; None without a bound."""
         spec, decided_by = self.live.spec, self.live.outcome.decided_by
         by_itself = decided_by is not None and decided_by.kind == "exited" and self._asked_at is None
         if by_itself and spec.timeout_s is None:

@@ -1,8 +1,8 @@
-"""The terminal Holdfast was started on, while the command has a terminal of its own inside.
+"""The outer terminal, on which the user started Holdfast, while the command has an inner terminal of its own.
 
-The outer one is raw: every key goes to the inner one, whose line discipline makes Ctrl-C and Ctrl-Z of it. It is raw
-only while our process group is in the foreground: a background job that changed the modes would be stopped by SIGTTOU,
-and reading would steal what is typed to the shell. Modes are put back before we stop and before we end.
+The outer terminal is raw: every key goes to the inner one, whose line discipline turns keys into Ctrl-C and Ctrl-Z. It
+is raw only while our process group is in the foreground. A background job that changed the modes would be stopped by
+SIGTTOU, and reading would steal keys from the shell. We restore the modes before we stop and before we end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class OuterTerminal:
-    """The outer terminal behind one descriptor."""
+    """The outer terminal on one descriptor: its modes, saved and restored."""
 
     __slots__ = ("_saved", "fd")
 
@@ -28,30 +28,30 @@ class OuterTerminal:
 
     @property
     def raw(self) -> bool:
-        """Whether keys are for the command now."""
+        """Whether the terminal is raw now, so that keys go to the command."""
         return self._saved is not None
 
     def in_foreground(self) -> bool:
-        """Whether we may read it and set its modes."""
+        """Whether our process group is in the foreground, and may read the terminal and set its modes."""
         try:
             return os.tcgetpgrp(self.fd) == os.getpgrp()
         except OSError:
             return True  # not our controlling terminal: no job control to respect
 
     def enter(self) -> None:
-        """Make it raw if we are in the foreground; right also when it is raw, or a shell has changed it."""
+        """Make the terminal raw if we are in the foreground. Call it again after a shell may have changed the modes."""
         if not self.in_foreground():
-            self._saved = None  # whoever is in the foreground has set the modes it needs
+            self._saved = None  # the foreground job has set the modes that it needs
             return
         try:
             if self._saved is None:
                 self._saved = termios.tcgetattr(self.fd)
             tty.setraw(self.fd, termios.TCSANOW)
         except termios.error:
-            self._saved = None  # it hung up: SIGHUP or the end of file says so
+            self._saved = None  # the terminal hung up: SIGHUP or end of file will tell
 
     def restore(self) -> None:
-        """Put the modes back as they were. TCSANOW: a terminal that nobody reads must not hold up our end."""
+        """Restore the saved modes. With TCSANOW, because a terminal that nobody reads must not delay our end."""
         if self._saved is None:
             return
         saved, self._saved = self._saved, None
@@ -77,9 +77,9 @@ def window_size() -> tuple[int, int] | None:
 
 
 def end_of_input(terminal: int, *, at_line_start: bool) -> bytes:
-    """What to write to a terminal so that its reader sees the end of the input.
+    """The bytes to write to a terminal so that its reader sees the end of the input.
 
-    The end-of-file character hands over the line so far; it means the end only at the start of a line.
+    The end-of-file character hands the line so far to the reader; only at the start of a line does it mean the end.
     """
     try:
         character = termios.tcgetattr(terminal)[6][termios.VEOF]

@@ -1,8 +1,8 @@
-"""Where output goes: our stdout and stderr, written without ever waiting inside a write.
+"""Write output to our stdout and stderr without ever blocking in a write.
 
-A blocking write to a slow reader would leave us deaf to signals and to the guard. Making the shared descriptor
-non-blocking is no answer: it is the shell's and everybody else's, too. So a pipe or terminal is opened a second time,
-which gives flags of its own. Where that is refused (a socket, another user's pipe) we ask poll first and write no more
+During a blocking write to a slow reader we could hear neither signals nor the guard. We cannot make the shared
+descriptor non-blocking: the shell and other programs use it, too. So we open a pipe or terminal a second time; the new
+descriptor has flags of its own. Where that is refused (a socket, another user's pipe) we poll first and write no more
 than a pipe with room is sure to take.
 """
 
@@ -18,7 +18,7 @@ _ALL = 1 << 30
 
 
 def open_writers() -> dict[str, OutputWriter]:
-    """Our stdout and stderr; one writer for both when they are the same pipe or terminal, which keeps their order."""
+    """The writers of our stdout and stderr: one for both when they are the same pipe or terminal, to keep the order."""
     out, err = os.fstat(1), os.fstat(2)
     stdout = OutputWriter(1)
     same = (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino) and not stat.S_ISREG(out.st_mode)
@@ -26,7 +26,7 @@ def open_writers() -> dict[str, OutputWriter]:
 
 
 class OutputWriter:
-    """One stream. `broken` holds the errno of the write that failed; nothing is written after it."""
+    """Writes one stream. `broken` holds the errno of a write that failed; it writes nothing after that."""
 
     __slots__ = ("_most", "_own", "_poll", "broken", "fd", "pending", "size")
 
@@ -43,7 +43,7 @@ class OutputWriter:
     def _open(self) -> None:
         mode = os.fstat(self.fd).st_mode
         if stat.S_ISREG(mode):
-            return  # never waits, and a second opening would have an offset of its own
+            return  # a write to it never blocks, and a second opening would have its own offset
         try:
             if not stat.S_ISFIFO(mode) and not stat.S_ISCHR(mode):
                 raise OSError
@@ -56,13 +56,13 @@ class OutputWriter:
             self._poll.register(self.fd, select.POLLOUT)
 
     def add(self, data: bytes) -> None:
-        """Take bytes to be written by `flush`."""
+        """Take bytes for `flush` to write."""
         if data and not self.broken:
             self.pending.append(memoryview(data))
             self.size += len(data)
 
     def flush(self) -> None:
-        """Write what can be written now."""
+        """Write as much as the reader takes now."""
         while self.pending and (self._poll is None or self._poll.poll(0)):
             try:
                 written = os.write(self.fd, self.pending[0][: self._most])
@@ -82,12 +82,12 @@ class OutputWriter:
         self.drop()
 
     def drop(self) -> None:
-        """Forget what is not written."""
+        """Drop the bytes that are not written yet."""
         self.pending.clear()
         self.size = 0
 
     def close(self) -> None:
-        """Close the second opening; the stream itself stays open."""
+        """Close the second descriptor, if there is one; the stream itself stays open."""
         if self._own:
             self._own = False
             os.close(self.fd)

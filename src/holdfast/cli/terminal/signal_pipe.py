@@ -1,7 +1,7 @@
-"""Signals as something to read: the C handler writes each one's number to a pipe, and the loop takes them from there.
+"""Signals to us, read from a pipe: the C handler writes the number of each signal there, and a loop polls the pipe.
 
-So nothing happens inside a handler, a signal between two steps of the loop is seen by the next poll, and one that was
-held back while the program started is the first thing the loop reads.
+So nothing happens inside a handler. The next poll sees a signal that came between two steps of the loop. A signal that
+was held back while the program started is the first thing that the loop reads.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _TAKEN = (*STOPS, *PASSED_ON, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)
 
 
 def _noted(_number: int, _frame: FrameType | None) -> None:
-    """The wakeup descriptor has it already."""
+    """Do nothing: the C handler has written the number to the pipe already."""
 
 
 class SignalPipe:
-    """Takes the signals of this process until it ends. What was ignored when we started (nohup, `&`) stays ignored."""
+    """Takes the signals of this process until it ends. A signal ignored at our start (nohup, `&`) stays ignored."""
 
     def __init__(self) -> None:
         self.fd, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._ahead = b""  # read already, and not taken yet
+        self._ahead = b""  # numbers that were read early, for the next `take`
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         self.taken = [number for number in _TAKEN if signal.getsignal(number) is not signal.SIG_IGN]
         for number in self.taken:
@@ -38,7 +38,7 @@ class SignalPipe:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _TAKEN)
 
     def take(self) -> bytes:
-        """The numbers of the signals that came, in order, without a stop that a SIGCONT has taken back since."""
+        """The numbers of the signals that came, in order, without a SIGTSTP that a later SIGCONT revoked."""
         numbers, self._ahead = self._ahead + self._read(), b""
         continued = numbers.rfind(signal.SIGCONT)
         return bytes(number for at, number in enumerate(numbers) if number != signal.SIGTSTP or at > continued)
@@ -50,36 +50,37 @@ class SignalPipe:
             return b""
 
     def suspend(self, *, group: bool) -> None:
-        """Stop as Ctrl-Z does, and return when continued; at once when nobody could continue us.
+        """Stop as Ctrl-Z does, and return when continued; return at once when nobody could continue us.
 
-        `group`: the terminal did not send the signal to our process group, because it is raw; so we do.
+        `group`: stop our whole process group, because a raw terminal does not send it the signal.
         """
         if signal.SIGTSTP not in self.taken:
             return
-        # The default action and not SIGSTOP: the kernel leaves it out for an orphaned group, where nobody could ever
-        # continue us. It happens before unblocking returns, since there is only this thread to take it.
-        # Blocked until then, because a SIGCONT may come between the signal that we were sent and the one that stops us,
-        # and would be the last: one from before is in the pipe, and one from now on takes back what is pending.
+        # The default action of SIGTSTP and not SIGSTOP: the kernel skips it for an orphaned group, where nobody could
+        # ever continue us. We stop before unblocking returns, because only this thread can take the signal.
+        # SIGTSTP is blocked until then. A SIGCONT may come between the SIGTSTP that we were sent and the one that stops
+        # us, and no other SIGCONT may follow. One from before is in the pipe, and one from now on revokes the pending
+        # SIGTSTP.
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTSTP,))
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(0 if group else os.getpid(), signal.SIGTSTP)
         self._ahead += self._read()
         if signal.SIGCONT in self._ahead and not group:
-            signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # which discards it
+            signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # discards the pending SIGTSTP
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTSTP,))
         signal.signal(signal.SIGTSTP, _noted)
 
     def release(self) -> None:
-        """From here on signals do what they do by default."""
+        """Give every signal its default action again."""
         for number in self.taken:
             signal.signal(number, signal.SIG_DFL)
 
 
 def cause_of_signal(state: StateDirectory | None, parent: str | None) -> str:
-    """`parent` when the run we were started in is ending, `user` in every other case.
+    """The stop cause of a signal to us: `parent` when the run we are nested in is ending, else `user`.
 
-    The outer guard signals our guard, which knows, and us, who cannot tell it from a person's `kill`. But it records
-    its verdict before it signals anybody, so the outer journal tells.
+    The outer guard signals our guard, which knows the sender, and us. We cannot tell that signal from a user's `kill`.
+    But the outer guard records its verdict before it signals anything, so its journal tells us.
     """
     if parent is None or state is None:
         return "user"

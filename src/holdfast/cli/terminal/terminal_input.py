@@ -1,4 +1,4 @@
-"""From our stdin to the command's terminal: keys when stdin is a terminal, any bytes otherwise."""
+"""Pass our stdin on to the command's terminal: keys when our stdin is a terminal, any bytes otherwise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SOURCE = 0
 
 
 class TerminalInput:
-    """Passes input on. `hung_up` when a terminal is gone; the end of any other input is passed on as Ctrl-D."""
+    """Relays our input. `hung_up` when our terminal is gone; the end of any other input is passed on as Ctrl-D."""
 
     def __init__(self, live: LiveRun) -> None:
         self.live = live
@@ -28,43 +28,43 @@ class TerminalInput:
         self._at_line_start = True
 
     def watch(self) -> dict[int, int]:
-        """What to poll for: the next input only when the last is passed on."""
+        """The descriptors to poll, with their events. It reads more input only when the last is passed on."""
         if self.live.input < 0:
             return {}
         if self._pending:
             return {self.live.input: select.POLLOUT}
         if not self._open:
             return {}
-        # In the background keys are not ours to read, but a terminal that is gone is news all the same.
+        # In the background we may not read keys, but we must still notice a terminal that is gone.
         return {_SOURCE: 0 if self.waits_for_foreground() else select.POLLIN}
 
     def waits_for_foreground(self) -> bool:
-        """No signal tells a running background job that it is in the foreground now: somebody has to look."""
+        """Whether the caller must look for the foreground: no signal tells a background job that it is there now."""
         return self.terminal is not None and self._open and not self.terminal.raw
 
     def on_ready(self, ready: dict[int, int]) -> None:
-        """Read from stdin, write to the terminal, whichever is ready."""
+        """Read from our stdin or write to the command's terminal, whichever is ready."""
         if _SOURCE in ready and not self._pending:
             self._read()
         if self._pending:
             self._write()
 
     def resize(self) -> None:
-        """Give the inner terminal the size of the outer one."""
+        """Give the inner terminal the window size of the outer one."""
         size = window_size()
         if size is not None and self.live.input >= 0:
             try:
                 self.live.resize(*size)
             except RequestError:
-                pass  # the command's terminal is gone, and so will be the command
+                pass  # the command's terminal is gone: the run is about to end
 
     def enter(self) -> None:
-        """Take the keys; after a stop too."""
+        """Make our terminal raw, so that we get every key; also after a stop."""
         if self.terminal is not None:
             self.terminal.enter()
 
     def restore(self) -> None:
-        """Leave the outer terminal as it was found."""
+        """Restore the modes of our terminal."""
         if self.terminal is not None:
             self.terminal.restore()
 
