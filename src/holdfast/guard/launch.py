@@ -19,7 +19,7 @@ from ..values.fast_imports import TYPE_CHECKING, NamedTuple
 from . import containment, spec_frames
 from .binary import cannot_start, guard_path
 from .descriptors import FD_HEARTBEAT, FD_JOURNAL, FD_STDIN, GuardDescriptors
-from .packets import NEXT_SPEC_MAX, go, next_run, stop
+from .packets import NEXT_RUN_ID_MAX, NEXT_SPEC_MAX, go, next_run, stop
 
 if TYPE_CHECKING:
     from _socket import socket
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 _NEXT_DESCRIPTORS = (FD_JOURNAL, FD_STDIN, FD_HEARTBEAT)  # those of its next run that a used guard gets
 _ENDS_WITHIN_MS = 30_000
-LONGEST_RUN_ID = 20  # of a run that a used guard can show in its command line
-_ROOM_FOR_AN_ID = " " * LONGEST_RUN_ID  # where a guard that is used again shows which run it keeps
+_ROOM_FOR_AN_ID = " " * NEXT_RUN_ID_MAX  # where a guard that is used again shows which run it keeps
 
 # The guard waits for these signals, so they must not be ignored. It resets the dispositions of the command itself.
 _GUARD_SIGNALS = (1, 2, 15, 17)  # SIGHUP, SIGINT, SIGTERM, SIGCHLD

@@ -31,6 +31,7 @@ SCOPE_TREE = 2
 PACKET_MAX = 4096  # the longest packet either side sends; a reason is cut to fit
 REASON_MAX = 1024
 NEXT_SPEC_MAX = 32 << 10
+NEXT_RUN_ID_MAX = 20  # the longest run id that a used guard can show in its command line
 
 _NO_WAKE = 2**64 - 1
 _STOP = struct.Struct("<iiii")

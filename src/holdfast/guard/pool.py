@@ -18,8 +18,8 @@ import time
 from ..values.fast_imports import TYPE_CHECKING, NamedTuple, signal
 from .containment import probe
 from .inherited_state import descriptor_limit, fingerprint
-from .launch import LONGEST_RUN_ID
 from .leftovers import leaf_path, remove_leaf
+from .packets import NEXT_RUN_ID_MAX
 
 if TYPE_CHECKING:
     from _socket import socket
@@ -131,7 +131,7 @@ class GuardPool:
         Such a guard may be in another working directory, so the spec names ours. A run with a terminal, in a container,
         or of a lifetime beyond ours needs a new guard.
         """
-        if spec.pty or spec.in_container or spec.lifetime != "owner" or len(spec.run_id) > LONGEST_RUN_ID:
+        if spec.pty or spec.in_container or spec.lifetime != "owner" or len(spec.run_id) > NEXT_RUN_ID_MAX:
             return None
         try:
             here = os.getcwd()
