@@ -1,4 +1,4 @@
-"""The shutdown: one state machine, driven by signals, time, and runs that end.
+"""The drain: the daemon's shutdown as one state machine, driven by signals, time, and runs that end.
 
     serving ──signal──▶ draining ──idle──▶ done
                  │          │ budget used up, or second signal
@@ -8,13 +8,13 @@
                  │ handoff  ▼
                  └─────▶ leaving: the runs go on in their guards
 
-A signal never begins a second shutdown: signals are counted, and the one task that shuts down looks at the count. The
-first closes admission and tells everybody; the second ends the waiting and cancels; the third leaves at once, and
-what was asked to end is ended by its guard, whoever looks. Queued runs stay queued, for the next daemon.
+A signal never begins a second shutdown: signals are counted, and the one task that shuts down checks the count. The
+first signal closes the intake and publishes the shutdown. The second ends the wait and cancels the runs. The third
+leaves at once; a run that was asked to end is then ended by its guard. Queued runs stay queued, for the next daemon.
 
-Orders that are guaranteed: admission is closed before the runs are counted, so none is missed; `service.shutdown` is
-published before anything is waited for; runs are asked to end newest first, the next when the last one's stop is on
-record (or it does not answer); the listener stays open until all is over.
+Guaranteed orders: the intake is closed before the runs are counted, so none is missed; `service.shutdown` is published
+before the drain waits for anything; runs are asked to end newest first, each after the stop of the one before is on
+record (or that run does not answer); the listener stays open until everything is over.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 REASON = "the daemon is shutting down"
-_IN_ORDER_S = 2.0  # for asking all of them one after the other; who does not answer is not waited for
-_MARGIN_S = 5.0  # for what comes after the runs: deliveries, streams, files
+_IN_ORDER_S = 2.0  # for asking all runs one after the other; later runs are asked without waiting
+_MARGIN_S = 5.0  # for the steps after the runs: deliveries, streams, files
 _LEAST_RETRY_S = 1.0
 
 
 class DrainPhase(Enum):
-    """How far the shutdown has come."""
+    """The phases of the shutdown."""
 
     SERVING = "serving"
     DRAINING = "draining"
@@ -56,7 +56,7 @@ class DrainPhase(Enum):
 
 
 class DrainEvent(Enum):
-    """What can happen."""
+    """The events that lead from one phase to another."""
 
     SIGNAL = "signal"
     IDLE = "idle"
@@ -67,7 +67,7 @@ _FIRST = {"drain": DrainPhase.DRAINING, "cancel": DrainPhase.CANCELLING, "handof
 
 
 def next_phase(phase: DrainPhase, event: DrainEvent, *, signals: int, policy: str) -> DrainPhase:
-    """What comes next; the same phase when it changes nothing. `signals` counts this one, if it is one."""
+    """The phase after this event; the same phase if the event changes nothing. `signals` includes this signal."""
     match phase, event:
         case DrainPhase.SERVING, DrainEvent.SIGNAL:
             return _FIRST[policy]
@@ -86,7 +86,7 @@ def next_phase(phase: DrainPhase, event: DrainEvent, *, signals: int, policy: st
 
 
 class ShutdownPolicy(NamedTuple):
-    """What to do with runs that are there when the daemon stops, and how long to wait for them."""
+    """What the shutdown does with live runs, and how long it waits for them."""
 
     on_shutdown: str
     drain_s: float
@@ -108,12 +108,12 @@ class Drain:
         self._began = 0.0
 
     def signal(self, times: int = 1) -> None:
-        """SIGTERM or SIGINT came."""
+        """SIGTERM or SIGINT arrived."""
         self._signals += times
         self.signalled.set()
 
     async def run(self, settings: Callable[[], Config]) -> None:
-        """Wait for the first signal, then shut down; returns when nothing is left to wait for."""
+        """Wait for the first signal, then shut down. Returns when no run is left to wait for."""
         await self.signalled.wait()
         self._take_signal()
         policy = ShutdownPolicy(settings().on_shutdown, settings().drain_s)
@@ -163,7 +163,7 @@ class Drain:
             await asyncio.gather(asking, return_exceptions=True)
 
     async def _wait(self, policy: ShutdownPolicy, within_s: float) -> None:
-        """Stay in this phase until something that happens leads to another."""
+        """Stay in this phase until an event leads to another one, or the time is up."""
         phase, end = self.phase, time.monotonic() + within_s
         while self.phase is phase:
             event = await self._next_event(end)
@@ -194,7 +194,7 @@ class Drain:
         self._notifier.status(f"draining {len(self._scheduler.busy)} runs")
 
     def _ladders_s(self) -> float:
-        """How long the runs may take to end once they are asked to."""
+        """How long the live runs may take to end after they are asked to."""
         found = [run.run.settle_bound_s for run in self._scheduler.busy if run.run is not None]
         return max(found, default=0.0)
 
@@ -203,7 +203,7 @@ class Drain:
 
 
 async def _ask_all(runs: list[ScheduledRun], log: Log) -> None:
-    """Ask them to end in this order, each once the one before has taken it; late ones are not waited for."""
+    """Ask the runs to end in this order, each after the one before has taken it, for a bounded time."""
     in_order_until = time.monotonic() + _IN_ORDER_S
     asked = []
     for scheduled in runs:
@@ -214,11 +214,11 @@ async def _ask_all(runs: list[ScheduledRun], log: Log) -> None:
 
 async def _ask(scheduled: ScheduledRun, log: Log) -> None:
     if scheduled.run is None or scheduled.verdict.is_set():
-        return  # on its way already: asked again, its guard would climb at once
+        return  # already ending: if it were asked again, its guard would climb the ladder early
     try:
         await scheduled.run.cancel(REASON, cause="shutdown")
     except HoldfastError as error:
-        log.warning(f"cannot be asked to end: {error}", run_id=scheduled.run_id)
+        log.warning(f"the run cannot be asked to end: {error}", run_id=scheduled.run_id)
 
 
 async def _first(*works: Coroutine[Any, Any, object], within_s: float) -> None:

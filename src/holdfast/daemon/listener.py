@@ -1,7 +1,8 @@
-"""Where the daemon listens: a Unix socket of its own, and TCP where it was told to; one uvicorn server for all of them.
+"""The listener: the daemon's Unix socket and TCP addresses, served by one uvicorn server.
 
-uvicorn's own handling of signals and of the process is left out: the shutdown is the drain's, and this only opens and
-closes. Whoever holds the state directory's owner lock may replace the socket file: nobody else listens there.
+uvicorn's handling of signals is not used, because the drain does the shutdown; the listener only opens and closes. The
+process that holds the owner lock of the state directory may replace the socket file, because no other daemon listens
+there.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
 
 _LONGEST_ADDRESS = 107
 _BACKLOG = 2048
-_LAST_ANSWERS_S = 2.0  # for what is still being answered when everything else is over
+_LAST_ANSWERS_S = 2.0  # for answers that are not complete when everything else is over
 
 
 class Listener:
-    """The open sockets. `serve`, then `close`."""
+    """The open sockets and the server. `serve`, then `close`."""
 
     def __init__(self, state: StateDirectory, config: Config) -> None:
-        """Bind everything. StateError, ConfigError: an address cannot be used; nothing is left open."""
+        """Bind all addresses. StateError, ConfigError: an address cannot be used; nothing is left open."""
         self._path = os.path.join(state.path, DAEMON_SOCKET)
         self._sockets: list[socket.socket] = []
         self._server: uvicorn.Server | None = None
@@ -46,11 +47,11 @@ class Listener:
 
     @property
     def addresses(self) -> list[str]:
-        """Where we listen, for people: a path, and URLs."""
+        """The addresses for people: the path of the Unix socket, then URLs."""
         return [self._path, *(_url(bound) for bound in self._sockets[1:])]
 
     async def serve(self, app: ASGIApp, config: Config) -> None:
-        """Begin to answer."""
+        """Begin to answer requests."""
         settings = uvicorn.Config(
             app,
             http=Connection,
@@ -71,10 +72,10 @@ class Listener:
         self._ticking = asyncio.create_task(self._server.main_loop(), name="uvicorn")
 
     async def close(self) -> None:
-        """Answer nobody any more; what is being answered has a moment to end. Bounded."""
+        """Take no more requests; answers that have begun get a moment to end."""
         if self._server is not None and self._ticking is not None:
             self._server.should_exit = True
-            self._ticking.cancel()  # it would notice by itself, a tenth of a second later
+            self._ticking.cancel()  # it would see should_exit by itself, a tenth of a second later
             await asyncio.gather(self._ticking, return_exceptions=True)
             await self._server.shutdown(sockets=self._sockets)
         self._close_sockets()
@@ -94,11 +95,11 @@ class Listener:
 def _bind_unix(directory: str, path: str) -> socket.socket:
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     holder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    before = os.umask(0o177)  # nobody else's, from its first moment
+    before = os.umask(0o177)  # only the owner may connect, from the first moment
     try:
         if os.path.lexists(path):
-            os.unlink(path)  # of a daemon that was killed
-        # By descriptor where the path is longer than a socket's address can be.
+            os.unlink(path)  # a daemon that was killed left it
+        # Through a descriptor if the path is longer than the address of a socket may be.
         bound.bind(path if len(os.fsencode(path)) <= _LONGEST_ADDRESS else f"/proc/self/fd/{holder}/{DAEMON_SOCKET}")
         bound.listen(_BACKLOG)
     except OSError as error:

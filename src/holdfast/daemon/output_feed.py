@@ -1,7 +1,8 @@
-"""Output as events, for as long as somebody listens; from the journal, so that no run is ever held up by it.
+"""The output feed: output of live runs as run.output events, while a client listens to them.
 
-A run can write a gigabyte a second. So what is given in one turn is bounded, turns have pauses between them, and when
-the journal is far ahead it is stepped over: the next event's offset shows the hole, and the bytes are in the journal.
+The feed reads the journals, so it never holds up a run. A run can write a gigabyte a second. So one turn gives a
+bounded number of bytes, there is a pause between two turns, and when the journal is far ahead the feed skips to its
+end. The offset of the next event then shows the gap, and the bytes are in the journal.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
     from .queue.scheduled_run import ScheduledRun
     from .queue.scheduler import Scheduler
 
-_LOOK_S = 0.2  # how soon somebody who begins to listen is served
+_LOOK_S = 0.2  # how soon a client that begins to listen is served
 _AT_ONCE = 256 << 10
 _TURN_S = 0.02
-_TOO_FAR = 4 << 20  # bytes of the journal
+_TOO_FAR = 4 << 20  # bytes of the journal that are skipped instead of read
 
 
 class OutputFeed:
-    """Watches who wants the output of which run. One task looks; one more for each run that somebody listens to."""
+    """Feeds output to the event log. One task looks for listeners; each run that has one gets a task of its own."""
 
     def __init__(self, state: StateDirectory, scheduler: Scheduler, events: EventLog) -> None:
         self._state = state
@@ -38,18 +39,18 @@ class OutputFeed:
         self._looking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to look for listeners."""
         self._looking = asyncio.create_task(self._look(), name="output feed")
 
     async def stop(self) -> None:
-        """Feed nobody any more."""
+        """Stop feeding."""
         tasks = [*self._fed.values(), *([] if self._looking is None else [self._looking])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def begin(self, scheduled: ScheduledRun) -> None:
-        """A run was started: whoever listens already gets all of its output."""
+        """A run was started: a client that listens already gets all of its output."""
         self._feed(scheduled, from_begin=True)
 
     async def _look(self) -> None:
@@ -87,7 +88,7 @@ class OutputFeed:
                 else:
                     break
         except HoldfastError:
-            pass  # it cannot be followed; whoever follows the run says so
+            pass  # the journal cannot be read; the scheduler logs that
         finally:
             os.close(journal)
 

@@ -1,16 +1,16 @@
-"""What a daemon finds when it starts: everything that was queued or took place is queued or followed again.
+"""Recovery at the daemon's start: runs of the last daemon are queued again, or followed again.
 
-Which run is what, by what is on disk (see scheduler.py for the order in which it got there):
+What is on disk decides what happens to a run (scheduler.py has the order in which it gets there):
 
-    row in `queue`, no directory                   it was not started: queued again, unless it is too old by now
-    row in `queue`, a directory without a fact     it was about to be: nothing has run, so the same
-    row in `queue`, a directory with facts         it was started, or ended in the queue: the row is moved to `active`
-    row in `active`                                it is followed: live, or finished now if its guard is gone
-    neither, but its record says it was queued     the same (the rows were lost)
-    neither                                        somebody else's: finished if its guard is gone, else left alone
+    row in `queue`, no directory                   not started: queued again, unless it is too old by now
+    row in `queue`, a directory without a fact     about to start, and nothing has run: as above
+    row in `queue`, a directory with facts         started, or ended in the queue: its row moves to `active`
+    row in `active`                                followed: live, or finished now if its guard is gone
+    no row, but its record says it was queued      followed, too (the rows were lost)
+    no row                                         another process's run: finished if its guard is gone, else left alone
 
-All of it has one budget. What is not done by then goes on beside the daemon's work: a guard that does not answer holds
-up nobody but itself. Nothing that is wrong with one run stops the others.
+The recovery has one budget of time. What is not done by then goes on in the background: a guard that does not answer
+holds up only its own run. An error in one run does not stop the others.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _AGAIN_S = 5.0
 
 
 class RecoveryResult(NamedTuple):
-    """What was found, for the log."""
+    """How many runs were queued again, followed again, too old, and not yet done; for the log."""
 
     queued: int
     followed: int
@@ -71,7 +71,7 @@ class RecoveryParts(NamedTuple):
 
 
 class Recovery:
-    """One start of the daemon. `run` returns when all is done or the budget is used up; the rest goes on."""
+    """The recovery of one daemon. `run` returns when all is done or the budget is used up; the rest goes on."""
 
     def __init__(self, parts: RecoveryParts, log: Log) -> None:
         self._state = parts.state
@@ -86,7 +86,7 @@ class Recovery:
         self._tasks = BackgroundTasks(lambda error: log.warning(f"the recovery of a run failed: {error}"))
 
     async def run(self, config: Config, unless: asyncio.Event) -> RecoveryResult:
-        """Find everything again, unless that is cut short. StateError: the daemon's own file cannot be read."""
+        """Find all runs again, or stop early when `unless` is set. StateError: the daemon's store cannot be read."""
         self._max_age_s = config.max_age_s
         rows = await self._store.read(queue_rows.queued)
         active = await self._store.read(queue_rows.active)
@@ -96,28 +96,28 @@ class Recovery:
         end = asyncio.get_running_loop().time() + config.recovery_s
         cut_short = asyncio.ensure_future(unless.wait())
         while self._tasks and not cut_short.done() and (left := end - asyncio.get_running_loop().time()) > 0:
-            # One after the other: some of them begin others.
+            # Waits for one at a time, because a task may begin others.
             await asyncio.wait([*self._tasks, cut_short], timeout=left, return_when=asyncio.FIRST_COMPLETED)
         cut_short.cancel()
         return RecoveryResult(self._queued, self._followed, self._too_old, len(self._tasks))
 
     async def stop(self) -> None:
-        """What is not done by now is the next daemon's."""
+        """Leave the rest to the next daemon."""
         await self._tasks.stop()
 
     # Runs that were queued.
 
     async def _rows(self, rows: list[QueueRow], active: set[str]) -> None:
-        """Sort out what was started, then look at all the others.
+        """Sort the queued runs into started and not started, then look at all other runs.
 
-        In this order: the look finishes the record of every run whose guard is gone, and one that was only about to
-        start would be taken for lost.
+        In this order, because the look finishes the record of every run whose guard is gone: a run that was only about
+        to start would become `lost`.
         """
         looks = (asyncio.to_thread(discard_if_never_ran, self._state, row.run_id) for row in rows)
         for row, never_ran in zip(rows, await asyncio.gather(*looks, return_exceptions=True), strict=True):
             if isinstance(never_ran, BaseException):
-                # Neither started again nor given up: its row stays for the next daemon.
-                self._log.warning(f"what there is of it cannot be looked at: {never_ran}", run_id=row.run_id)
+                # Neither started nor given up: its row stays for the next daemon.
+                self._log.warning(f"what is left of it cannot be read: {never_ran}", run_id=row.run_id)
             elif never_ran:
                 self._queue(row)
             else:
@@ -158,12 +158,12 @@ class Recovery:
         self._tasks.begin(_settled(scheduled))
 
     async def _move(self, row: QueueRow) -> None:
-        """It was started: what is left to do is what follows."""
+        """The run was started: move its row and follow it."""
         key = None
         try:
             submission = msgspec.json.decode(row.submission, type=Submission)
             key = submission.concurrency_key
-            # Perhaps nobody was told that it was queued; who was told is not told again.
+            # The last daemon may not have published this. The event log ignores it if it did.
             spec = submission.spec(row.run_id, format_timestamp(row.queued_ns))
             self._scheduler.announce_queued(ScheduledRun(row.run_id, keys_of(key, None, None), spec=spec))
         except (msgspec.MsgspecError, HoldfastError) as error:
@@ -174,7 +174,7 @@ class Recovery:
     # Runs that were started.
 
     def _follow_later(self, run_id: str, key: str | None) -> None:
-        # Room is taken at once: nothing may start in its place while it is looked for.
+        # Its slot is occupied at once: no other run may start in its place meanwhile.
         self._scheduler.occupy(run_id, keys_of(key, None, None))
         self._tasks.begin(self._follow(run_id, key))
 
@@ -188,18 +188,18 @@ class Recovery:
                 self._followed += 1
                 break
             except (RunNotFoundError, JournalError) as error:
-                # Removed, or there is nothing to read: nothing can be said about it, now or later.
+                # The run was removed, or its journal cannot be read: that will not change.
                 self._log.warning(f"cannot be followed again: {error}", run_id=run_id)
                 self._scheduler.vacate(run_id)
                 await self._store.write(queue_rows.remove(run_id))
                 return
             except HoldfastError as error:
-                self._log.warning(f"not found again yet: {error}", run_id=run_id)
+                self._log.warning(f"the run cannot be followed yet: {error}", run_id=run_id)
                 await asyncio.sleep(_AGAIN_S)
         await self._nesting.contain_again(scheduled, asked.get("parent"))
 
     async def _others(self, known: set[str]) -> None:
-        """The index takes in what ended, records of lost guards are finished; runs of ours without a row are found."""
+        """Refresh the index, finish the records of lost guards, and follow runs of the last daemon without a row."""
         await asyncio.to_thread(remove_dead_probes)
         for entry in await self._live():
             if entry.problem is not None:
@@ -210,7 +210,7 @@ class Recovery:
     async def _live(self) -> list[RunSummary]:
         try:
             return await self._history.refresh()
-        except StateError as error:  # it is tried again with the next run that ends; what lives is found without it
+        except StateError as error:  # the next end of a run refreshes it; live runs are found without the index
             self._log.warning(f"the index was not brought up to date: {error}")
             return await asyncio.to_thread(lambda: [one for one in read_live_summaries(self._state) if not one.final])
 

@@ -1,9 +1,9 @@
-"""The daemon put together: what is opened in which order, and closed in the opposite one.
+"""`holdfast serve`: the life of the daemon, from the owner lock to the end of the drain.
 
-Order. The owner lock first: there is one daemon for a state directory. Then the file, the supervisor, recovery; only
-then the listener opens, so nobody is ever told of a state that recovery is about to change; then runs may start. The
-end is the drain's, and after it: streams end, the listener closes, nothing is followed any more, the runs that are left
-are let go (their guards go on), the file is closed, and last the lock is given back.
+Order. The owner lock comes first: a state directory has one daemon. Then parts.py opens the parts, and the recovery
+runs. Only then the listener opens, so that no client sees a state that the recovery is about to change. Then queued
+runs may start. A signal begins the drain. After it the streams end, the listener closes, the daemon follows no run any
+more (live runs go on in their guards), the store is closed, and the lock is released last.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LOGGERS = ("holdfast", "uvicorn", "asyncio")
 
 
 def serve(effective: Effective) -> int:
-    """Be the daemon of this state directory until told to stop; the exit code. HoldfastError: it could not begin."""
+    """Be the daemon of this state directory until a signal; returns the exit code. HoldfastError: it cannot start."""
     state = StateDirectory.open(effective.inputs.state_dir)
     with owner_lock.take(state, "holdfast serve"):
         log = Log(effective.config.log_format)
@@ -60,7 +60,7 @@ def serve(effective: Effective) -> int:
 
 
 def _run(daemon: Coroutine[Any, Any, None]) -> None:
-    """On uvloop where it is installed, as with the extra: a short run takes a tenth less."""
+    """Run on uvloop if it is installed: a short run then takes a tenth less."""
     try:
         import uvloop
     except ImportError:
@@ -127,7 +127,7 @@ class _Daemon:
         for address in listener.addresses:
             self._log.info(f"listening on {address}", address=address)
         gc.collect()
-        gc.freeze()  # what is there now stays: looking through it again and again costs a tenth of a short run
+        gc.freeze()  # objects of the start-up stay: scanning them again and again costs a tenth of a short run
         self._log.info("ready", pid=os.getpid())
         self._notifier.ready(f"listening on {', '.join(listener.addresses)}")
         await parts.drain.run(lambda: self._config)
@@ -157,7 +157,7 @@ class _Daemon:
         try:
             await parts.deliveries.recover(parts.service.report)
         except HoldfastError as error:
-            self._log.warning(f"deliveries that are due could not be looked for: {error}")
+            self._log.warning(f"deliveries that are due could not be found: {error}")
 
     def _reload(self, scheduler: Scheduler) -> None:
         self._notifier.reloading()
@@ -184,7 +184,7 @@ class _Daemon:
 
     async def _end_streams(self, parts: Parts) -> None:
         parts.waits.end()
-        # What was published is written by now, or never will be: whoever listens gets it before the end.
+        # Published events are stored before this write: every subscriber gets them before its stream ends.
         try:
             await parts.store.write(lambda _: None)
         except (HoldfastError, OSError) as error:

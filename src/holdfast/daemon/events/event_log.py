@@ -54,11 +54,9 @@ class EventLogBounds(NamedTuple):
 
 
 class TransactionHook(Protocol):
-    """A part of the daemon that writes something in the transaction of an event."""
+    """A part of the daemon that writes in the transaction of an event; `write` returns whether it wrote."""
 
-    def write(
-        self, connection: sqlite3.Connection, run_id: str, report: Mapping[str, Any]
-    ) -> bool: ...  # whether it wrote
+    def write(self, connection: sqlite3.Connection, run_id: str, report: Mapping[str, Any]) -> bool: ...
     def committed(self) -> None: ...
     def undone(self) -> None: ...
 

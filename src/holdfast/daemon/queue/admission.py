@@ -1,16 +1,17 @@
-"""What may start next: pure bookkeeping over runs that wait and runs that take place. Nothing here starts anything.
+"""Admission: which queued run may start next. Pure bookkeeping; nothing here starts anything.
 
 The rules, strongest first:
 
-1. No more than `max_runs` at once, and no more of a key than its limit. The keys of a run are its `concurrency_key`,
-   `session:NAME` and `label:NAME=VALUE`; a run needs room under each of them. A run that has to wait for its key holds
-   up only those that share it.
-2. The higher priority first.
-3. Among equals, the one of whose main key (its `concurrency_key`, else its session) fewest take place, so that whoever
-   queued a thousand runs does not shut out the others; then the one that waited longest.
+1. At most `max_runs` runs at once, and at most as many runs of a key as its limit. The keys of a run are its
+   `concurrency_key`, `session:NAME` and `label:NAME=VALUE`, and a run needs a free slot under each of them. A run that
+   waits for its key holds up only runs that share the key.
+2. The run with the higher priority starts first.
+3. Among runs of equal priority, the one whose main key (its `concurrency_key`, else its session) has the fewest running
+   runs starts first, so that a client that queued a thousand runs does not shut out the others. Then the run that has
+   waited longest.
 
-Runs that compete in the same way form a lane, and only the first of each lane is looked at: choosing costs as much as
-there are lanes, not as there are runs.
+Runs of the same priority and the same keys form a lane. Only the first run of each lane is looked at, so a choice costs
+time in proportion to the number of lanes, not of runs.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ Lane: TypeAlias = tuple[str, ...]
 
 
 class AdmissionLimits(NamedTuple):
-    """How many at once: in all, of named keys, and of every other concurrency key or session."""
+    """How many runs at once: in all, of named keys, and of every other concurrency key or session."""
 
     max_runs: int
     by_key: Mapping[str, int]
     per_key: int | None = None
 
     def of(self, key: str, main: str | None) -> int | None:
-        """How many of this key at once; None: as many as there are."""
+        """How many runs of this key at once; None: no limit."""
         return self.by_key.get(key, self.per_key if key == main else None)
 
 
@@ -45,14 +46,14 @@ def limits_of(config: Config) -> AdmissionLimits:
 
 
 class ConcurrencyKeys(NamedTuple):
-    """What a run is counted under; `main` is the one that `per_key` and fairness go by."""
+    """The keys under which a run is counted; `per_key` and fairness use the `main` key."""
 
     main: str | None
     all: tuple[str, ...]
 
 
 class WaitingRun(NamedTuple):
-    """A run in the queue. `sequence` is its place among those of its priority."""
+    """A run in the queue. `sequence` is its place among the runs of its priority."""
 
     sequence: int
     run_id: str
@@ -61,7 +62,7 @@ class WaitingRun(NamedTuple):
 
 
 def keys_of(concurrency_key: str | None, session: str | None, labels: Mapping[str, str] | None) -> ConcurrencyKeys:
-    """The keys of a run that says this of itself."""
+    """The keys of a run with this concurrency key, session and labels."""
     of_session = None if session is None else f"session:{session}"
     of_labels = (f"label:{name}={value}" for name, value in sorted((labels or {}).items()))
     found = [key for key in (concurrency_key, of_session, *of_labels) if key is not None]
@@ -69,40 +70,40 @@ def keys_of(concurrency_key: str | None, session: str | None, labels: Mapping[st
 
 
 class Admission:
-    """Who waits, who takes place, and who is next."""
+    """The queued runs, the running runs, and the choice of the next run."""
 
     def __init__(self, limits: AdmissionLimits) -> None:
         self.limits = limits
         self._waiting: dict[str, WaitingRun] = {}
-        self._lanes: dict[int, dict[Lane, list[WaitingRun]]] = {}  # by priority; each sorted, the longest waiting first
+        self._lanes: dict[int, dict[Lane, list[WaitingRun]]] = {}  # by priority; each lane is sorted by sequence
         self._running: dict[str, ConcurrencyKeys] = {}
         self._by_key: Counter[str] = Counter()
         self._by_main: Counter[str | None] = Counter()
 
     @property
     def waiting(self) -> int:
-        """How many are queued."""
+        """How many runs are queued."""
         return len(self._waiting)
 
     @property
     def running(self) -> int:
-        """How many take up room."""
+        """How many runs occupy a slot."""
         return len(self._running)
 
     def change(self, limits: AdmissionLimits) -> None:
-        """These limits from now on. What takes place goes on, also when it is too much now."""
+        """Use these limits from now on. Running runs go on, even if they are too many now."""
         self.limits = limits
         waiting, self._waiting, self._lanes = self._waiting, {}, {}
         for run in waiting.values():
             self.enqueue(run)
 
     def enqueue(self, run: WaitingRun) -> None:
-        """It waits from now on, at the place its sequence gives it: also when it was tried and could not be started."""
+        """Queue this run at the place of its sequence number; a run that could not be started gets its old place."""
         self._waiting[run.run_id] = run
         insort(self._lanes.setdefault(run.priority, {}).setdefault(self._lane(run.keys), []), run)
 
     def withdraw(self, run_id: str) -> WaitingRun | None:
-        """It does not wait any more; None when it did not."""
+        """Remove a run from the queue and return it; None: it is not queued."""
         run = self._waiting.pop(run_id, None)
         if run is None:
             return None
@@ -115,7 +116,7 @@ class Admission:
         return run
 
     def take_next(self) -> WaitingRun | None:
-        """The run that may start now, which takes up room from here on; None when nobody may."""
+        """Choose the run that starts now, and give it a slot; None: no run may start."""
         if len(self._running) >= self.limits.max_runs:
             return None
         for priority in sorted(self._lanes, reverse=True):
@@ -128,26 +129,26 @@ class Admission:
         return None
 
     def occupy(self, run_id: str, keys: ConcurrencyKeys) -> None:
-        """It takes place: a run that was found again takes up room whatever the limits say now."""
+        """Give a run a slot, whatever the limits are: a run that a recovery finds is running already."""
         if run_id not in self._running:
             self._running[run_id] = keys
             self._by_main[keys.main] += 1
             self._by_key.update(keys.all)
 
     def keys(self, run_id: str) -> ConcurrencyKeys | None:
-        """What a run is counted under that takes place; None when it does not."""
+        """The keys under which a run occupies a slot; None: it occupies none."""
         return self._running.get(run_id)
 
     def vacate(self, run_id: str) -> None:
-        """It is over, or was never started. Once more does no harm."""
+        """Free the slot of a run that is over or was not started. Doing it twice is harmless."""
         keys = self._running.pop(run_id, None)
         if keys is None:
             return
-        self._by_main -= Counter([keys.main])  # what is 0 then is dropped
+        self._by_main -= Counter([keys.main])  # a Counter drops what is 0 then
         self._by_key -= Counter(keys.all)
 
     def _lane(self, keys: ConcurrencyKeys) -> Lane:
-        # ConcurrencyKeys without a limit do not matter: labels that differ in each run would make a lane for each.
+        # Keys without a limit are left out: otherwise labels that differ in each run would make a lane for each run.
         return tuple(key for key in keys.all if key == keys.main or key in self.limits.by_key)
 
     def _has_room(self, keys: ConcurrencyKeys) -> bool:

@@ -1,7 +1,8 @@
-"""A posted run on its way into the queue: checked, written down, and only then known to anybody.
+"""The intake of posted runs: check the submission, store it, and only then queue and publish the run.
 
-One transaction has the row, the idempotency key and the webhook: after a crash there are all of them or none. Whoever
-posts with a key twice at once has to wait for its turn: the second finds the first's run.
+One transaction stores the row, the idempotency key and the webhook: after a crash all of them are there, or none. Two
+posts with the same key at the same time take turns: the second finds the run of the first. While the daemon drains, the
+intake turns every post away (DrainingError, which HTTP answers with 503).
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ if TYPE_CHECKING:
 
 
 class IntakeResult(NamedTuple):
-    """What became of it: the run, and whether it is new."""
+    """The run of a post, and whether the post made it (False: the idempotency key was used before)."""
 
     run_id: str
     is_new: bool
 
 
 class Intake:
-    """Takes runs in."""
+    """Takes posted runs into the queue."""
 
     def __init__(
         self,
@@ -67,11 +68,11 @@ class Intake:
 
     @property
     def is_closed(self) -> bool:
-        """Whether every run is turned away."""
+        """Whether every post is turned away."""
         return self._retry_after_s is not None
 
     def close(self, retry_after_s: float) -> None:
-        """Turn away every run from now on: the daemon drains, and the next one may be up after this time."""
+        """Turn every post away from now on. `retry_after_s` is when the next daemon may be up."""
         self._retry_after_s = retry_after_s
 
     async def submit(self, submission: Submission, key: str | None) -> IntakeResult:
@@ -115,10 +116,10 @@ class Intake:
         taken: asyncio.Future[IntakeResult] = asyncio.get_running_loop().create_future()
 
         def written(put_at: int | str, error: Exception | None) -> None:
-            # On the loop whether or not somebody still waits: a client that goes away takes back nothing.
+            # This runs even if the client has gone away: that takes nothing back.
             try:
                 found = self._written(scheduled, outer, complete, put_at, error)
-            except Exception as failure:  # noqa: BLE001 - it belongs to who posted this
+            except Exception as failure:  # noqa: BLE001 - it is the answer to this post
                 if not taken.done():
                     taken.set_exception(failure)
             else:
@@ -137,18 +138,18 @@ class Intake:
         put_at: int | str,
         error: Exception | None,
     ) -> IntakeResult:
-        """Its row is committed, or was not: then this fails as `submit`."""
+        """Queue the run after its row was committed. Raises the error of the transaction, as `submit`."""
         try:
             if error is not None:
                 raise error
-            if isinstance(put_at, str):  # somebody else used the key while we looked
+            if isinstance(put_at, str):  # another post used the key meanwhile
                 return IntakeResult(put_at, False)
             timeout_s = submission.queue_timeout_s
             self._scheduler.enqueue(scheduled, put_at, submission.priority, timeout_s, timeout_s or 0.0)
         finally:
             self._incoming.pop(scheduled.run_id).set()
         self._scheduler.announce_queued(scheduled)
-        # In the queue, then looked: a session that closes now, or a parent that ends, is seen here or sees this run.
+        # First queue, then look: a session that closes now, or a parent that ends, is seen here or sees this run.
         session = None if scheduled.spec is None else scheduled.spec.session
         try:
             self._nesting.contain(scheduled, outer)
@@ -161,7 +162,7 @@ class Intake:
     def _write(
         self, connection: sqlite3.Connection, submission: Submission, row: dict[str, Any], use: dict[str, Any] | None
     ) -> int | str:
-        """The place in the queue, or the run that the key was used for."""
+        """Returns the place in the queue, or the id of the run for which the key was used."""
         if use is not None:
             if (used := queue_rows.run_of_key(connection, use["key"], use["digest"])) is not None:
                 return used
@@ -171,7 +172,7 @@ class Intake:
         return queue_rows.put(connection, row)
 
     async def _arrived(self, run_id: str) -> str:
-        """Its row is written; when it is in the queue, too."""
+        """Return the id when the run, whose row is written, is in the queue too."""
         if run_id in self._incoming:
             await self._incoming[run_id].wait()
         return run_id
@@ -195,7 +196,7 @@ class Intake:
 
 
 def _defaults(config: Config) -> dict[str, Any]:
-    """What a run gets that does not say otherwise, by posted names."""
+    """The defaults of the settings for posted runs, by their posted names."""
     named = {name.removeprefix("default_"): value for name, value in config._asdict().items() if name[:8] == "default_"}
     named["queue_timeout_s"] = config.queue_timeout_s
     return {name: value for name, value in named.items() if value is not None}

@@ -1,10 +1,10 @@
-"""Runs inside runs: one that was posted with a `parent` of this state directory ends when that has its verdict.
+"""Nested runs: a run that was posted with a `parent` ends when its parent has its verdict.
 
-The one place that reacts to that, so that the order holds everywhere: the inner run is in the queue, then the outer one
-is looked at; a verdict that comes meanwhile either is seen by that look or sees the inner run. It holds for outer runs
-that somebody else started as well, which are followed for this, and after a restart, when everything that is queued or
-followed again is looked at again. A `parent` that is no run here is a label: `holdfast submit` inside a run that is
-kept elsewhere, or nowhere, names it.
+Only this module reacts to the verdict of a parent, so that one order holds everywhere: first the inner run is queued,
+then the outer run is looked at. A verdict that comes in between is seen by that look, or sees the inner run. The daemon
+also follows outer runs that another process started, and after a restart it looks at every run again that is queued or
+followed. A `parent` that is no run of this state directory is only a label: `holdfast submit` inside a run of another
+state directory sets it.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _AGAIN_S = 5.0
 
 
 class Nesting:
-    """Which runs are inside which. `find` gives a run that waits or lives, None when it is over; RunNotFoundError."""
+    """Knows which runs are inside which. `find` returns a queued or live run, None for a run that is over."""
 
     def __init__(self, scheduler: Scheduler, find: Callable[[str], Awaitable[ScheduledRun | None]], log: Log) -> None:
         self._scheduler = scheduler
         self._find = find
         self._log = log
-        self._inner: dict[str, dict[str, ScheduledRun]] = {}  # by the outer run: those that end with it
+        self._inner: dict[str, dict[str, ScheduledRun]] = {}  # the runs that end with each outer run
 
     async def outer(self, parent: str | None) -> ScheduledRun | None:
-        """The run this names; None when there is none here. RequestError: it is over. SpecError: it is no id."""
+        """The outer run; None: `parent` is no run here. RequestError: it is over. SpecError: it is not an id."""
         if parent is None:
             return None
         try:
@@ -52,7 +52,7 @@ class Nesting:
         return found
 
     def contain(self, scheduled: ScheduledRun, outer: ScheduledRun | None) -> None:
-        """It is in the queue, or lives, and from now on ends with this one: at once when that has its verdict."""
+        """From now on this run ends with the outer run; at once if the outer run has its verdict."""
         if outer is None or outer is scheduled or scheduled.settled.is_set():
             return
         if outer.verdict.is_set():
@@ -62,14 +62,14 @@ class Nesting:
             self._inner.setdefault(outer.run_id, {})[scheduled.run_id] = scheduled
 
     async def contain_again(self, scheduled: ScheduledRun, parent: str | None) -> None:
-        """The same for a run that another daemon has taken in; returns when its parent was found, or is none."""
+        """As `contain`, for a run of the last daemon. Returns when the parent was found or does not exist."""
         while parent is not None and not scheduled.settled.is_set():
             try:
                 found = await self._find(parent)
             except (RunNotFoundError, JournalError):
-                return  # a label, or nothing can be said about it, now or later
+                return  # the parent is only a label, or its record can never be read
             except HoldfastError as error:
-                self._log.warning(f"its parent {parent} is not found yet: {error}", run_id=scheduled.run_id)
+                self._log.warning(f"its parent {parent} cannot be found yet: {error}", run_id=scheduled.run_id)
                 await asyncio.sleep(_AGAIN_S)
                 continue
             if found is None:
@@ -92,20 +92,20 @@ class Nesting:
 
     def _end(self, scheduled: ScheduledRun, parent: str) -> None:
         reason = f"its parent {parent} is over"
-        # In the queue it is ended before anything else can take place; a live one has to be asked.
+        # A queued run ends at once; a live run has to be asked.
         self._scheduler.end_in_queue(scheduled.run_id, unstarted.stopped(_CAUSE, reason))
         self._scheduler.begin(self._stop(scheduled, reason))
 
     async def _stop(self, scheduled: ScheduledRun, reason: str) -> None:
         await scheduled.begun.wait()
-        # One that has its verdict is on its way already: asked again, its guard would climb at once.
+        # A run with a verdict is already ending. If it were asked again, its guard would climb the ladder early.
         while scheduled.run is not None and not scheduled.verdict.is_set():
             try:
                 if scheduled.run.outcome.status is None:
                     await scheduled.run.cancel(reason, cause=_CAUSE)
                 return
             except HoldfastError as error:
-                self._log.warning(f"cannot be asked to end with its parent: {error}", run_id=scheduled.run_id)
+                self._log.warning(f"the run cannot be asked to end with its parent: {error}", run_id=scheduled.run_id)
                 if isinstance(error, RequestError) and error.errno == errno.ETIMEDOUT:
-                    return  # it finds the request when it reads again, and one is enough
+                    return  # the guard finds the request when it reads again
             await asyncio.sleep(_AGAIN_S)

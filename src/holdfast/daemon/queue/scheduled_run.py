@@ -1,4 +1,4 @@
-"""One run as the daemon follows it, from the queue to its end. What it is comes from its facts; this only waits."""
+"""One run as the daemon follows it: queued, live, or just ended. Its facts decide its state; this only waits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ScheduledRun:
-    """A run that waits, takes place, or has just ended. The three events are set in this order, and stay set."""
+    """A run that is queued, live, or has just ended. Its three events are set in order, and stay set."""
 
     __slots__ = (
         "_queued",
@@ -39,28 +39,28 @@ class ScheduledRun:
     ) -> None:
         self.run_id = run_id
         self.keys = keys
-        self.spec = spec  # as long as it waits: with its environment
-        self.managed = managed  # False: somebody else started it, and it is only looked at
-        self.outer: str | None = None  # the run it ends with
+        self.spec = spec  # while it is queued, with its environment
+        self.managed = managed  # False: another process started it, and the daemon only follows it
+        self.outer: str | None = None  # the run that it ends with
         self.run: EngineRun | None = None
-        self.ending: Ending | None = None  # asked for before the start: then it is never started
+        self.ending: Ending | None = None  # asked for before the start: the run is never started
         self.expiry: asyncio.TimerHandle | None = None
         self.final: dict[str, Any] | None = None
         self._queued: dict[str, Any] | None = None
-        self.begun = asyncio.Event()  # it was started, or never will be
+        self.begun = asyncio.Event()  # the run was started, or never will be
         self.verdict = asyncio.Event()
         self.settled = asyncio.Event()
 
     @property
     def report(self) -> dict[str, Any]:
-        """The report as it is now."""
+        """The report as it is now, made from the facts so far."""
         if self.final is not None:
             return self.final
         if self.run is not None:
             return {**self.run.report, "waiting_for_input": self.run.input.is_waited_for()}
         if self._queued is None:
             assert self.spec is not None
-            self._queued = _queued_report(self.spec)  # nothing in it changes as long as it waits
+            self._queued = _queued_report(self.spec)  # nothing in it changes while the run is queued
         return self._queued
 
     @property
@@ -70,25 +70,25 @@ class ScheduledRun:
 
     @property
     def state(self) -> str:
-        """As in the report, without making one."""
+        """The state that the report would have."""
         if self.final is not None:
             return "settled"
         return "queued" if self.run is None else self.run.outcome.state
 
     @property
     def started_ns(self) -> float:
-        """When its command was started, for comparing; later than all others when that is still to come."""
+        """When its command started, for sorting; infinity if it has not started."""
         started = None if self.run is None else self.run.outcome.started
         return float("inf") if started is None else started.at_ns
 
     def end(self, report: dict[str, Any]) -> None:
-        """It is over, and this is all there is to say."""
+        """The run is over, and this is its last report."""
         self.final = report
         for event in (self.begun, self.verdict, self.settled):
             event.set()
 
     def forget_expiry(self) -> None:
-        """It does not wait any more."""
+        """Stop the timer of the queue timeout."""
         if self.expiry is not None:
             self.expiry.cancel()
             self.expiry = None

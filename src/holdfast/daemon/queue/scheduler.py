@@ -1,17 +1,17 @@
-"""Runs from the queue to their end: what is durable, what may start, who follows it, what is announced.
+"""The scheduler: starts queued runs, follows them to their end, and publishes each step.
 
-Orders that are guaranteed, each so that a crash between two steps leaves something the next daemon can tell:
+Guaranteed orders. A crash between two steps leaves something from which the next daemon can tell what happened.
 
-- A run is queued when its row is committed, and only then is anybody told.
-- Starting: run directory, guard, first fact; then the row goes from `queue` to `active`. After a crash a row whose run
-  has a directory was started (or ended in the queue); one without was not. So each run starts once.
-- A run ends in the queue by a finished record, then the row goes. A stop that comes before the start wins: once a run
-  is withdrawn from admission, one of {start, expiry, stop} has it and the others find nothing.
-- Of one run: run.queued, run.started, run.verdict, run.settled, each published before the next, `active` is left last.
-  Waiters are told before the event is on disk: they need not wait for it.
-- Room is given back when a run is settled, not at its verdict: what unwinds still uses the host.
+- A run is queued when its row is committed. Only then is it published.
+- Start: run directory, guard, first fact; then the row moves from `queue` to `active`. After a crash, a row whose run
+  has a directory was started (or ended in the queue). A row whose run has no directory was not. So a run starts once.
+- End in the queue: the finished record is written, then the row is deleted. A stop before the start wins: when a run is
+  withdrawn from admission, exactly one of {start, expiry, stop} gets it, and the others find nothing.
+- run.queued, run.started, run.verdict and run.settled of a run are published in this order; the row leaves `active`
+  last. Clients that wait for a run are answered before its event is on disk.
+- A run keeps its slot until it is settled, not until its verdict: a tree that unwinds still uses the host.
 
-Everything here takes place on the event loop's thread; nothing is awaited between a look and what follows from it.
+Everything happens on the event loop's thread, and nothing is awaited between a check and the action that follows it.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ if TYPE_CHECKING:
 
 _RETRY_S = 1.0
 _LOOK_AGAIN_S = 5.0
-_TRIES = 5  # of a start that fails for a reason that may pass
+_TRIES = 5  # of a start that fails for a temporary reason
 
 
 class Scheduler:
-    """Every run that waits or takes place, and the one place that moves it on."""
+    """Every queued or live run, and the only part that starts, follows and ends them."""
 
     def __init__(
         self, records: RunRecords, store: Store, engine: Engine, events: EventLog, limits: AdmissionLimits, log: Log
     ) -> None:
-        self.runs: dict[str, ScheduledRun] = {}  # in the order they came: oldest first
-        self.on_verdict: list[Callable[[ScheduledRun], None]] = []  # called with each run that has its verdict now
-        self.on_settled: list[Callable[[ScheduledRun], None]] = []  # called with each of our runs that is over
-        self.on_started: list[Callable[[ScheduledRun], None]] = []  # called with each run that is followed from now on
+        self.runs: dict[str, ScheduledRun] = {}  # the oldest first
+        self.on_verdict: list[Callable[[ScheduledRun], None]] = []  # called when a run has its verdict
+        self.on_settled: list[Callable[[ScheduledRun], None]] = []  # called when a run of this daemon is over
+        self.on_started: list[Callable[[ScheduledRun], None]] = []  # called when the daemon begins to follow a run
         self._records = records
         self._log = log
         self._tasks = BackgroundTasks(
             lambda error: log.error(f"this is a defect in Holdfast, please report it: {error!r}")
         )
         self._admission = Admission(limits)
-        self._is_open = False  # whether anything may start
+        self._is_open = False  # whether queued runs may start
         self._store = store
         self._engine = engine
         self._events = events
@@ -72,7 +72,7 @@ class Scheduler:
     def enqueue(
         self, scheduled: ScheduledRun, sequence: int, priority: int, expires_in_s: float | None, limit_s: float
     ) -> None:
-        """A run whose row is committed waits from now on; `limit_s` is what its queue timeout was."""
+        """Queue a run whose row is committed; `limit_s` is its whole queue timeout."""
         self.runs[scheduled.run_id] = scheduled
         self._admission.enqueue(WaitingRun(sequence, scheduled.run_id, priority, scheduled.keys))
         if expires_in_s is not None:
@@ -82,14 +82,14 @@ class Scheduler:
             )
 
     def end_in_queue(self, run_id: str, ending: Ending) -> bool:
-        """End a run that was not started; False when it was, or does not wait."""
+        """End a queued run without starting it; False: it was started, or is not here."""
         scheduled = self.runs.get(run_id)
         if scheduled is None or scheduled.run is not None or scheduled.final is not None:
             return False
         if self._admission.withdraw(run_id) is not None:
             self._tasks.begin(self._end_in_queue(scheduled, ending))
         elif scheduled.ending is None:
-            scheduled.ending = ending  # it is about to be started, or just being ended: whoever has it looks at this
+            scheduled.ending = ending  # it is being started or ended right now, and the task that does it checks this
         return True
 
     def open(self) -> None:
@@ -107,7 +107,7 @@ class Scheduler:
         self.start_queued()
 
     def start_queued(self) -> None:
-        """Start whatever may start."""
+        """Start every queued run that may start now."""
         while self._is_open and (chosen := self._admission.take_next()) is not None:
             scheduled = self.runs[chosen.run_id]
             self._tasks.begin(self._start(scheduled, chosen))
@@ -117,31 +117,32 @@ class Scheduler:
         if scheduled.ending is not None:
             await self._end_in_queue(scheduled, scheduled.ending)
             return
-        if not self._is_open:  # closed since it was chosen: it keeps its place
+        if not self._is_open:  # the scheduler was closed since the choice: the run keeps its place
             self._admission.vacate(scheduled.run_id)
             self._admission.enqueue(waiting)
             return
         try:
-            run = await self._engine.start(scheduled.spec)  # awaits nothing: from the look above it is one step
+            # It awaits nothing before the start: no stop can come between the checks above and the start.
+            run = await self._engine.start(scheduled.spec)
         except SessionClosedError:
             await self._end_in_queue(scheduled, unstarted.stopped("session", "its session was closed while it waited"))
         except RunExistsError as error:
             if not self._records.has(scheduled.run_id):
-                self._not_started(scheduled, waiting, error)  # somebody is just making it
+                self._not_started(scheduled, waiting, error)  # another process is making it right now
                 return
-            # Somebody else took the id since it was queued: that run is theirs, and this one cannot be told from it.
-            self._log.warning(f"not started: {error}", run_id=scheduled.run_id)
+            # Another process took the id since this run was queued. That run is theirs, and both have the same id.
+            self._log.warning(f"the run was not started: {error}", run_id=scheduled.run_id)
             self._end(scheduled, await self._records.report(scheduled.run_id))
         except (HoldfastError, OSError) as error:
             self._not_started(scheduled, waiting, error)
         except Exception as error:
-            self._not_started(scheduled, waiting, error)  # whatever it was, the run does not keep its room
-            raise  # a defect: the log says so
+            self._not_started(scheduled, waiting, error)  # whatever the error is, the run does not keep its slot
+            raise  # a defect, which the log reports
         else:
             await self._started(scheduled, run)
 
     async def _started(self, scheduled: ScheduledRun, run: EngineRun) -> None:
-        scheduled.forget_expiry()  # not before: one that cannot be started goes on waiting
+        scheduled.forget_expiry()  # not earlier: a run that cannot be started is still queued
         scheduled.run, scheduled.spec = run, None
         scheduled.begun.set()
         self._tries.pop(scheduled.run_id, None)
@@ -150,10 +151,10 @@ class Scheduler:
         await self._follow(scheduled, run)
 
     def _not_started(self, scheduled: ScheduledRun, waiting: WaitingRun, error: Exception) -> None:
-        """It stays where it was in the queue and is tried again; in the end it is on record that it cannot be."""
+        """Put the run back to its place in the queue and try again later; after the last try record the failure."""
         tries = self._tries[scheduled.run_id] = self._tries.get(scheduled.run_id, 0) + 1
-        self._log.warning(f"could not be started ({tries}): {error}", run_id=scheduled.run_id)
-        self._admission.vacate(scheduled.run_id)  # also when it is ended now: to record that may take long
+        self._log.warning(f"the run could not be started ({tries}): {error}", run_id=scheduled.run_id)
+        self._admission.vacate(scheduled.run_id)  # also when it ends now, because recording the end may take long
         if tries >= _TRIES:
             self._tries.pop(scheduled.run_id)
             code = getattr(error, "errno", None)
@@ -197,7 +198,7 @@ class Scheduler:
         self._admission.occupy(run_id, keys)
 
     def vacate(self, run_id: str) -> None:
-        """Take the slot of a run that cannot be found again, and start what has room now."""
+        """Free the slot of a run that cannot be found again, and start the queued runs that may start now."""
         self._admission.vacate(run_id)
         self.start_queued()
 
@@ -205,10 +206,10 @@ class Scheduler:
         """Do this in the background until the scheduler stops."""
         self._tasks.begin(work)
 
-    # Runs that take place.
+    # Live runs.
 
     def follow(self, scheduled: ScheduledRun, run: EngineRun) -> None:
-        """Go on with a run that was found again; it takes up room when it is one of ours."""
+        """Follow a run that was found again; a run of this daemon occupies a slot."""
         scheduled.run = run
         scheduled.begun.set()
         self.runs[scheduled.run_id] = scheduled
@@ -224,8 +225,8 @@ class Scheduler:
                 report = await self._until_settled(scheduled, run)
                 break
             except (HoldfastError, OSError) as error:
-                # Its record cannot be read, or its guard is stopped or has no room for us. What is on disk counts.
-                self._log.warning(f"it cannot be followed: {error}", run_id=scheduled.run_id)
+                # Its record cannot be read, or its guard is stopped or takes no connection. What is on disk counts.
+                self._log.warning(f"the run cannot be followed: {error}", run_id=scheduled.run_id)
                 report = await self._records.report(scheduled.run_id)
                 if report["state"] in ("settled", None):
                     break
@@ -235,7 +236,7 @@ class Scheduler:
         run.close()
 
     async def _until_settled(self, scheduled: ScheduledRun, run: EngineRun) -> dict[str, Any]:
-        """Tell each step as it comes; of a short run they come together, and one report tells them all."""
+        """Publish each step as it comes. The steps of a short run come together, and share one report."""
         await run.started()
         report = run.report
         if run.outcome.started is not None:
@@ -250,7 +251,7 @@ class Scheduler:
         try:
             found = await self._engine.adopt(scheduled.run_id)
         except (HoldfastError, OSError):
-            return run  # which says again what is wrong
+            return run  # the next wait raises the error again
         run.close()
         scheduled.run = found
         return found
@@ -262,13 +263,13 @@ class Scheduler:
             self._tell_verdict(scheduled)
 
     def _end(self, scheduled: ScheduledRun, report: dict[str, Any]) -> None:
-        """It is over. Those who wait first, then room for the next, then what is written about it, its rows last."""
+        """The run is over: answer its waiters, free its slot, publish its events, delete its rows; in this order."""
         was_decided = scheduled.verdict.is_set()
         scheduled.forget_expiry()
         scheduled.end(report)
         self.runs.pop(scheduled.run_id, None)
         if not was_decided:
-            self._tell_verdict(scheduled)  # before there is room: what ends with it must not start in its place
+            self._tell_verdict(scheduled)  # before its slot is free: a nested run must not start in its place
         self._admission.vacate(scheduled.run_id)
         self.start_queued()
         if not was_decided:
@@ -283,41 +284,41 @@ class Scheduler:
 
     @property
     def busy(self) -> list[ScheduledRun]:
-        """The runs of ours that were started and are not settled, in the order of their starts."""
+        """The live runs of this daemon, in the order of their starts."""
         found = [scheduled for scheduled in self.runs.values() if scheduled.managed and scheduled.run is not None]
         return sorted(found, key=lambda scheduled: scheduled.started_ns)
 
     async def wait_idle(self) -> None:
-        """Return when none of our runs takes place."""
+        """Return when no run of this daemon is live."""
         while any(scheduled.managed and scheduled.run is not None for scheduled in self.runs.values()):
             self._all_settled = asyncio.Event()
             await self._all_settled.wait()
 
     async def stop(self) -> None:
-        """Follow nothing any more. The runs go on in their guards."""
+        """Stop following. The runs go on in their guards."""
         self._is_open = False
         for scheduled in self.runs.values():
             scheduled.forget_expiry()
         await self._tasks.stop()
 
-    # Telling.
+    # Publishing.
 
     def _tell_verdict(self, scheduled: ScheduledRun) -> None:
         for told in self.on_verdict:
             told(scheduled)
 
     def _publish(self, type_: str, scheduled: ScheduledRun, report: dict[str, Any]) -> None:
-        """The event log keeps the order of these calls, tells of its own failures, and drops what it has already."""
+        """The event log keeps the order of these calls, reports its failures, and ignores an event it has already."""
         if scheduled.managed:
             self._events.publish(type_, scheduled.run_id, {"report": report})
 
     def announce_queued(self, scheduled: ScheduledRun) -> None:
-        """Tell that it waits."""
+        """Publish that the run is queued."""
         self._publish("run.queued", scheduled, scheduled.report)
 
     def _post(self, action: Callable[[sqlite3.Connection], None], run_id: str) -> None:
         def done(_: None, error: Exception | None) -> None:
             if error is not None:
-                self._log.warning(f"not written down: {error}", run_id=run_id)
+                self._log.warning(f"a change of its state was not stored: {error}", run_id=run_id)
 
         self._store.post(action, done)

@@ -1,7 +1,7 @@
-"""A run as it is posted: the public names, their types, and the way from there to the library's options.
+"""A posted run: the public names and types of its fields, and the spec they make.
 
-What a field may be is checked twice on purpose: here the shape (msgspec, before anything else sees it), in `make_spec`
-the meaning, so that a run posted to the daemon is refused for the same reasons as one that is started directly.
+Fields are checked twice on purpose: msgspec checks their types here, and `make_spec` checks their meaning. So the
+daemon refuses a posted run for the same reasons for which `holdfast run` refuses it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Key = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
 class OnVerdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where to say that the verdict is there."""
+    """The webhook that gets the verdict."""
 
     url: Annotated[str, msgspec.Meta(min_length=1, max_length=2000)]
 
 
 class Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """What is posted to start a run. None: the daemon's default for it, else the library's."""
+    """The fields of a posted run. None: the daemon's default, else the library's."""
 
     argv: Annotated[list[str], msgspec.Meta(min_length=1)]
     cwd: str | None = None
@@ -74,29 +74,31 @@ class Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     on_verdict: OnVerdict | None = None
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> Submission:
-        """This submission with the daemon's defaults (posted names) where it says nothing."""
+        """This submission with the daemon's defaults (by posted names) in the fields that are None."""
         missing = {name: value for name, value in defaults.items() if getattr(self, name) is None}
         return msgspec.structs.replace(self, **missing) if missing else self
 
     def spec_options(self) -> SpecOptions:
-        """The options of `make_spec` it stands for; what was left out is left out."""
+        """The options of `make_spec` for the fields that are set."""
         options = options_from_json(msgspec.structs.asdict(self), HTTP)
-        options["lifetime"] = "detached"  # it outlives a daemon that is killed; what a shutdown does is the daemon's
+        options["lifetime"] = "detached"  # it outlives a daemon that is killed; the drain decides what a shutdown does
         return options
 
     def spec(self, run_id: str, queued_at: str | None = None) -> RunSpec:
-        """The checked spec under this id. SpecError names what is wrong."""
+        """The checked spec of a run with this id. SpecError names the wrong field."""
         if self.stdin == "inherit":
-            raise SpecError("the daemon's stdin is nobody's", field="stdin", remedy="use null, pipe or a path")
+            message = "a run of the daemon cannot inherit its stdin"
+            raise SpecError(message, field="stdin", remedy="use null, pipe or a path")
         for field in ("cwd", "stdin"):
             value = getattr(self, field)
             if value is not None and not (field == "stdin" and value in ("null", "pipe")) and not os.path.isabs(value):
-                raise SpecError(f"{field} is relative, and to what?", field=field, remedy="give an absolute path")
+                message = f"{field} is relative, and the daemon cannot know to which directory"
+                raise SpecError(message, field=field, remedy="give an absolute path")
         options = self.spec_options()
         options["run_id"] = run_id
         options["queued_at"] = queued_at
         return make_spec(self.argv, **options)
 
     def digest(self) -> str:
-        """The same for equal submissions, whatever order their fields came in."""
+        """A digest that is equal for equal submissions, in whatever order their fields came."""
         return sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()

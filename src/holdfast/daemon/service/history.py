@@ -1,7 +1,6 @@
-"""What is on disk, for an event loop: one thread that reads records and keeps the index.
+"""The history of runs on disk, for an event loop: one thread reads records and keeps the index.
 
-The index is made from journals alone, so nothing here can lose anything; a run is found whether it waits to be taken in
-or is there already.
+The index is made from journals alone, so nothing here can lose data. A run is found whether the index has it or not.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _MOST_TIMINGS = 100_000
-_SOON_S = 0.5  # how long a run that ended may be looked for among the live ones
+_SOON_S = 0.5  # how long after its end a run may be missing in the index
 
 
 class History:
-    """Reads the state directory. StateError from every method: it cannot be used now."""
+    """Reads runs from the state directory. StateError from every method: it cannot be used now."""
 
     def __init__(self, state: StateDirectory, log: Log) -> None:
         self.state = state
@@ -42,7 +41,7 @@ class History:
         self._due: asyncio.TimerHandle | None = None
 
     async def report(self, run_id: str) -> dict[str, Any]:
-        """The report of a run that was begun; its record is finished first if its guard is gone. RunNotFoundError."""
+        """The report of a run with a directory; the record of a lost guard is finished first. RunNotFoundError."""
         entry = await self._do(lambda: read_summary(self.state, run_id) if self.state.has(run_id) else None)
         if entry is None:
             raise not_found(self.state, run_id)
@@ -51,13 +50,13 @@ class History:
     async def page(
         self, filters: Filters, waiting: Iterable[RunSummary], states: tuple[str, ...], cursor: str | None, limit: int
     ) -> tuple[list[dict[str, Any]], str | None]:
-        """A page of all runs, newest first: those that wait are given, the others found. SpecError: no cursor."""
+        """A page of all runs, newest first; `waiting` are the queued ones. SpecError: that is no cursor."""
         after = None if cursor is None else parse_cursor(cursor)
 
         def find() -> tuple[list[dict[str, Any]], str | None]:
-            # What has a directory by now does not wait any more. Looked at first: then it is found below.
+            # A run with a directory is not queued any more. It is checked first, so that the index below has it.
             found = {entry.run_id: entry for entry in waiting if not self.state.has(entry.run_id)}
-            found |= {entry.run_id: entry for entry in self._index.refresh()}  # started since: it does not wait
+            found |= {entry.run_id: entry for entry in self._index.refresh()}  # started meanwhile: not queued any more
             wanted = [entry for entry in found.values() if filters.matches(entry) and _is_after(entry, after)]
             if states:
                 wanted = [entry for entry in wanted if entry.report.get("state") in states]
@@ -76,7 +75,7 @@ class History:
         return await self._do(lambda: list_sessions(self._index))
 
     async def ended_between(self, since_ns: int, until_ns: int) -> tuple[list[Any], bool]:
-        """As Index.timings, newest first, and whether there were more than these."""
+        """The timings of ended runs that began in this time, newest first, and whether some are left out."""
         rows = await self._do(lambda: self._index.timings(since_ns, until_ns, _MOST_TIMINGS + 1))
         return rows[:_MOST_TIMINGS], len(rows) > _MOST_TIMINGS
 
@@ -85,14 +84,14 @@ class History:
         return await self._do(lambda: prune.prune(self._index, bounds))
 
     async def refresh(self) -> list[RunSummary]:
-        """Take in what ended, finishing the records of lost guards; those that live, or cannot be read."""
+        """Add ended runs to the index and finish the records of lost guards. Returns live and unreadable runs."""
         entries = await self._do(self._index.refresh)
         while self._index.warnings:
             self._log.warning(self._index.warnings.pop(0))
         return entries
 
     def refresh_soon(self) -> None:
-        """The same in a moment, once for all that end until then."""
+        """Refresh in a moment, once for all runs that end until then."""
         if self._due is None:
             self._due = asyncio.get_running_loop().call_later(_SOON_S, self._begin_refresh)
 
@@ -109,7 +108,7 @@ class History:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def close(self) -> None:
-        """Finish what was begun, then close."""
+        """Finish the work that has begun, then close."""
         if self._due is not None:
             self._due.cancel()
         self._thread.shutdown(cancel_futures=True)
@@ -117,7 +116,7 @@ class History:
 
 
 def not_found(state: StateDirectory, run_id: str) -> RunNotFoundError:
-    """The error for an id that names nothing."""
+    """The error for an id that no run has."""
     return RunNotFoundError(
         "there is no such run", run_id=run_id, remedy=f"holdfast ps --all lists those in {state.path}"
     )

@@ -1,8 +1,9 @@
-"""Which runs wait for input: looked at, because no kernel tells; for as long as somebody wants to know.
+"""The watch for runs that wait for input: it looks at them, because the kernel has no event for that.
 
-Only runs with a pty or a stdin pipe are looked at, once a second while somebody listens to run.waiting, and at most so
-many in one round: with more, each has its turn later. A look takes about 0.2 ms, so rounds are cut into short steps.
-What changed from one look to the next is told. It is not stored: who comes later asks for the runs, which looks.
+The watch looks only at runs with a pty or a stdin pipe, once a second, while a client listens to run.waiting. It looks
+at a bounded number of runs in one round; with more runs, each has its turn later. A look takes about 0.2 ms, so a round
+is cut into short steps. A change from one look to the next is published as run.waiting. It is not stored: a client that
+comes later asks for the runs, and that looks at them.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 
 EVERY_S = 1.0
 _AT_ONCE = 200  # runs in one round
-_STEP = 20  # runs before others get their turn
-_ASKED = 50  # runs that are looked at for a question
+_STEP = 20  # runs before the event loop gets its turn
+_ASKED = 50  # runs that `count` looks at
 
 
 class _WatchedRun:
-    """A run that can wait for input, and what was last seen of it."""
+    """A run that can wait for input, and whether it did at the last look."""
 
     __slots__ = ("scheduled", "seen", "session")
 
@@ -38,35 +39,35 @@ class _WatchedRun:
         self.seen: bool | None = False
 
     def look(self) -> bool:
-        """Look again; whether it has changed."""
+        """Look again; returns whether the answer has changed."""
         before, self.seen = self.seen, _stdin(self.scheduled).is_waited_for()
         return self.seen is not before
 
 
 class InputWatch:
-    """The live runs of ours that can wait for input."""
+    """The live runs of this daemon that can wait for input."""
 
     def __init__(self, events: EventLog) -> None:
         self._events = events
-        self._runs: dict[str, _WatchedRun] = {}  # those whose look is longest ago first
+        self._runs: dict[str, _WatchedRun] = {}  # the run whose look is longest ago first
         self._asked_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, scheduled: ScheduledRun) -> None:
-        """A run was started, or found again."""
+        """Watch a run that was started or adopted."""
         if scheduled.run is None or not scheduled.run.takes_input:
-            return  # most runs: nothing is read to find that out
+            return  # most runs: this check reads nothing
         if not scheduled.managed or _stdin(scheduled).kind not in ("pty", "pipe"):
             return
         try:
             self._runs[scheduled.run_id] = _WatchedRun(scheduled, scheduled.report["session"])
         except HoldfastError:
-            return  # as in _stdin
+            return  # its record cannot be read, as in _stdin
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._watch(), name="attention")
+            self._task = asyncio.get_running_loop().create_task(self._watch(), name="input watch")
 
     def count(self) -> int:
-        """How many wait for input now; looks again when the last look for a question was a second ago."""
+        """How many runs wait for input; looks at them if the last call was a second ago."""
         if time.monotonic() - self._asked_at >= EVERY_S:
             self._asked_at = time.monotonic()
             for run_id in list(islice(self._runs, _ASKED)):
@@ -89,7 +90,7 @@ class InputWatch:
     def _look(self, run_id: str) -> None:
         watched = self._runs.pop(run_id, None)
         if watched is None or watched.scheduled.settled.is_set():
-            return  # its events have told the rest
+            return  # its events tell that it is over
         self._runs[run_id] = watched
         if watched.look():
             self._events.tell(WAITING, run_id, watched.session, {"waiting_for_input": watched.seen})
@@ -100,7 +101,7 @@ class InputWatch:
 
 
 def _stdin(scheduled: ScheduledRun) -> Stdin:
-    """What it reads; of a run whose record cannot be read nobody knows. Whoever follows that run says so."""
+    """The stdin of the run. NOBODY if its record cannot be read; the scheduler logs that error."""
     try:
         return NO_STDIN if scheduled.run is None else scheduled.run.input
     except HoldfastError:

@@ -1,4 +1,4 @@
-"""The daemon's numbers as Prometheus reads them. Labels are words of the contract, never ids, names or URLs."""
+"""Metrics of the daemon in the format of Prometheus. Labels are words of the contract, never ids, names or URLs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _DaemonCollector:
         yield _gauge("draining", "Whether it takes no more runs.", float(self._health.draining))
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: names do not depend on anything."""
+        """No description: the names of the metrics never change."""
         return iter(())
 
     def _of_runs(self) -> Iterator[Metric]:

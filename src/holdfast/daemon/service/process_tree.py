@@ -1,4 +1,4 @@
-"""The processes below a guard: one look at `/proc` gives each process, its parent and what it uses."""
+"""The process tree below a guard, with the CPU time and memory of each process, from `/proc`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMMAND = 300  # characters
 
 
 class SampledProcess(NamedTuple):
-    """One line of /proc/PID/stat. `cpu_s` is its own, `reaped_s` that of children it has waited for."""
+    """A process from /proc/PID/stat. `cpu_s` is its own CPU time, `reaped_s` that of children it has waited for."""
 
     pid: int
     parent_pid: int
@@ -47,13 +47,13 @@ def _described(one: SampledProcess) -> dict[str, Any]:
 
 
 def all_processes() -> dict[int, SampledProcess]:
-    """Every process that can be seen now."""
+    """Every process that this process can see, by PID."""
     found = (_process(pid) for pid in all_pids())
     return {one.pid: one for one in found if one is not None}
 
 
 def by_parent(processes: Mapping[int, SampledProcess]) -> dict[int, list[int]]:
-    """The children of each."""
+    """The PIDs of the children of each process."""
     found: dict[int, list[int]] = {}
     for one in processes.values():
         found.setdefault(one.parent_pid, []).append(one.pid)
@@ -61,7 +61,7 @@ def by_parent(processes: Mapping[int, SampledProcess]) -> dict[int, list[int]]:
 
 
 def descendants(root: int, children: Mapping[int, list[int]]) -> list[int]:
-    """All below, each after its parent; without the root."""
+    """The PIDs of all processes below the root, each after its parent."""
     found: list[int] = []
     waiting = sorted(children.get(root, ()), reverse=True)
     while waiting:
@@ -74,7 +74,7 @@ def descendants(root: int, children: Mapping[int, list[int]]) -> list[int]:
 
 def _process(pid: int) -> SampledProcess | None:
     line = read_proc(f"{pid}/stat")
-    head, bracket, rest = line.rpartition(b") ")  # a name may hold anything, brackets and spaces too
+    head, bracket, rest = line.rpartition(b") ")  # a name may contain brackets and spaces
     fields = rest.split()
     if not bracket or len(fields) < 22:
         return None

@@ -1,6 +1,6 @@
 """Finding the run that an id names: queued, live, just ended, or on disk only.
 
-A live run that another process started (`holdfast run`) is adopted when somebody asks for it. The daemon then follows
+A live run that another process started (`holdfast run`) is adopted when a client asks for it. The daemon then follows
 it, and does not queue, publish or drain it.
 """
 

@@ -1,4 +1,4 @@
-"""What the daemon can do, for HTTP and every other surface; nothing here knows HTTP.
+"""The operations of the daemon, which HTTP and every other surface call; nothing here knows HTTP.
 
 All methods are called on the event loop's thread. Reports are the contract's, as plain dicts ready for JSON.
 
@@ -109,7 +109,7 @@ class Service:
         return await self._history.page(filters, self._finder.queued(), states, cursor, limit)
 
     async def ended_between(self, since_ns: int, until_ns: int) -> tuple[Sequence[Any], bool]:
-        """The timings of runs that began in this time, newest first, and whether some are left out."""
+        """The timings of ended runs that began in this time, newest first, and whether some are left out."""
         return await self._history.ended_between(since_ns, until_ns)
 
     async def delivery(self, run_id: str) -> Report | None:

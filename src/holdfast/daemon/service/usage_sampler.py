@@ -1,8 +1,9 @@
-"""What the live runs use now: processes, CPU, memory, output, and how long they still have.
+"""The usage of live runs: processes, CPU, memory, output, and the time until their deadlines.
 
-Nothing is measured unless somebody asks. One look at /proc serves all runs and everybody who asks within a moment. The
-tree of a run is what descends from its guard, which adopts every process of the run whose parent ended; what runs in a
-container is not below it and not counted. Rates are between two looks, so the first one has none.
+The sampler measures only when a client asks. One look at /proc serves all runs, and every client that asks within a
+moment. The tree of a run is everything below its guard, because the guard adopts every process of the run whose parent
+ended. Processes in a container are not below the guard, and are not counted. A rate needs two looks, so the first look
+has none.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from ...state.directory import StateDirectory
     from .process_tree import SampledProcess
 
-_AGAIN_S = 0.4  # who asks sooner gets the last look
+_AGAIN_S = 0.4  # a client that asks sooner gets the last look
 
 
 class _OutputCounter(JournalReader):
-    """Counts output, remembers none of it but where the last piece is."""
+    """A journal reader that counts output and remembers only where the last piece is."""
 
     last = 0
 
@@ -39,12 +40,12 @@ class _OutputCounter(JournalReader):
         self.last = offset - FRAME_SIZE
 
     def activity_ns(self) -> int:
-        """When the last output came, by the journal's clock; 0 when there was none."""
+        """When the last output came, by the journal's clock; 0: there was none."""
         header = os.pread(self._fd, FRAME_SIZE, self.last) if self.last else b""
         return int(FRAME.unpack_from(header)[6]) if len(header) == FRAME_SIZE else 0
 
     def move_to(self, fd: int) -> None:
-        """Go on with another descriptor of the same journal."""
+        """Read on through another descriptor of the same journal."""
         self._fd = fd
 
 
@@ -55,7 +56,7 @@ class _PreviousSample(NamedTuple):
 
 
 class UsageSampler:
-    """Looks, and remembers the last look. `look` blocks for some milliseconds: call it in a thread."""
+    """Measures all live runs, and remembers the last look. `look` blocks for some milliseconds: call it in a thread."""
 
     def __init__(self, state: StateDirectory) -> None:
         self._state = state
@@ -66,7 +67,7 @@ class UsageSampler:
         self._last: tuple[float, list[dict[str, Any]]] | None = None
 
     def look(self) -> list[dict[str, Any]]:
-        """One entry per live run. A run that cannot be read is left out. StateError."""
+        """One entry for each live run. A run that cannot be read is left out. StateError."""
         with self._lock:
             now = time.monotonic()
             if self._last is None or now - self._last[0] >= _AGAIN_S:
@@ -86,7 +87,7 @@ class UsageSampler:
                 follower = self._follow(run_id)
                 entry = None if follower is None else self._entry(run_id, follower, processes, children, now)
             except (HoldfastError, OSError, ArithmeticError, LookupError, TypeError, ValueError):
-                continue  # the doctor and the report tell what is wrong with it; here it has no numbers
+                continue  # its report and the doctor say what is wrong with it
             if entry is not None:
                 found.append(entry)
         return found
@@ -156,7 +157,7 @@ class UsageSampler:
 def _tree_cpu(
     guard_pid: int | None, processes: Mapping[int, SampledProcess], tree: list[SampledProcess]
 ) -> float | None:
-    """All that the tree has used, also by processes that are gone: whoever reaped those has their share."""
+    """The CPU time of the tree, including processes that are gone: the process that reaped them has their share."""
     guard = None if guard_pid is None else processes.get(guard_pid)
     return None if guard is None else guard.reaped_s + sum(one.cpu_s + one.reaped_s for one in tree)
 
