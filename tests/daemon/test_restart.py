@@ -77,6 +77,18 @@ def test_a_daemon_killed_mid_drain_leaves_the_stop_to_the_guard(tmp_path: Path, 
         assert (report["status"], report["cause"], report["tree"]) == ("cancelled", "shutdown", "gone")
 
 
+@pytest.mark.parametrize("content", [b"", b"\0\0\0\0"])
+def test_a_damaged_owner_file_does_not_block_the_start(tmp_path: Path, content: bytes) -> None:
+    with daemon(tmp_path / "s"):
+        pass
+    (tmp_path / "s" / "owner").write_bytes(content)
+    with daemon(tmp_path / "s") as running:
+        running.until_line("owner was damaged and nobody held it: it is .*owner.damaged now")
+        assert running.request("GET", "/v1/health").status == 200
+    assert (tmp_path / "s" / "owner.damaged").read_bytes() == content
+    assert not (tmp_path / "s" / "owner").exists()
+
+
 def test_handoff_with_an_upgrade_in_between(tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     # The old installation: other files, its own guard, and gone before the new daemon is there.

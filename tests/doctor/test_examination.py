@@ -202,10 +202,19 @@ class TestDirectory:
         assert (found.level, found.topic) == (WARNING, "owner")
         assert [done.confirmed for done in reap(state)] == [True]
         assert examine(state).healthy
-        Path(state.path, owner_lock.NAME).write_bytes(b"1234")
+        Path(state.path, owner_lock.NAME).write_bytes(b'{"format": 2}')
         found = only(examine(state))
         assert (found.level, found.topic) == (PROBLEM, "owner")
         assert reap(state) == []
+
+    @pytest.mark.parametrize("content", [b"", b"1234"])
+    def test_a_damaged_owner_lock_is_moved_aside(self, state: StateDirectory, content: bytes) -> None:
+        Path(state.path, owner_lock.NAME).write_bytes(content)
+        found = only(examine(state))
+        assert (found.level, found.topic) == (WARNING, "owner")
+        assert [(done.confirmed, done.what) for done in reap(state)] == [(True, "it is missing now")]
+        assert Path(state.path, owner_lock.DAMAGED_NAME).read_bytes() == content
+        assert examine(state).healthy
 
 
 class TestIndex:

@@ -1,4 +1,4 @@
-"""The owner's lock: missing, alive, stale and invalid are told apart, by the lock and never by a number."""
+"""The owner's lock: missing, alive, stale, damaged and invalid are told apart, by the lock and never by a number."""
 
 from __future__ import annotations
 
@@ -170,11 +170,53 @@ def test_an_owner_whose_note_is_wrong_is_alive_all_the_same(state: StateDirector
                 take(state, "me")
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"1234\n", b"\xff\xfe", b"[" * 4000, b"null", b'{"format": 2, "pid": 1}', b'{"format": 1, "pid": "x"}'],
-)
-def test_what_is_no_note_is_invalid_and_left_alone(state: StateDirectory, content: bytes) -> None:
+_DAMAGED = [b"", b"1234\n", b"\xff\xfe", b"[" * 4000, b"null", b'{"pid": 1}', b'{"format": 1, "pid": "x"}', bytes(200)]
+
+
+@pytest.mark.parametrize("content", _DAMAGED)
+def test_a_damaged_file_that_nobody_holds_is_moved_aside(state: StateDirectory, content: bytes) -> None:
+    aside = file_of(state).with_name(owner_lock.DAMAGED_NAME)
+    aside.write_bytes(b"an earlier one")
+    file_of(state).write_bytes(content)
+    seen = look(state)
+    assert (seen.state, seen.owner) == ("damaged", None)
+    assert seen.why
+    with take(state, "me") as owned:
+        assert look(state).state == "alive"
+        assert owned.moved_aside == str(aside)
+        assert aside.read_bytes() == content
+    assert look(state).state == "missing"
+    with take(state, "me again") as owned:
+        assert owned.moved_aside is None
+
+
+def test_of_many_that_meet_a_damaged_file_one_gets_it(state: StateDirectory) -> None:
+    file_of(state).write_bytes(b"")
+    several = [Process(state, f"number {number}") for number in range(4)]
+    try:
+        for each in several:
+            each.go()
+        answers = sorted(each.read().split()[0] for each in several)
+        assert answers == ["refused", "refused", "refused", "taken"]
+        assert look(state).state == "alive"
+    finally:
+        for each in several:
+            each.kill()
+
+
+def test_control_a_damaged_file_that_is_held_stays(state: StateDirectory) -> None:
+    with Process(state) as owner:
+        assert owner.take() == "taken"
+        file_of(state).write_bytes(b"")
+        with pytest.raises(OwnerAliveError):
+            take(state, "me")
+        assert not owner_lock.clear(state)
+        assert file_of(state).read_bytes() == b""
+        assert not file_of(state).with_name(owner_lock.DAMAGED_NAME).exists()
+
+
+def test_a_note_of_another_format_is_invalid_and_left_alone(state: StateDirectory) -> None:
+    content = b'{"format": 2, "pid": 1}'
     file_of(state).write_bytes(content)
     seen = look(state)
     assert (seen.state, seen.owner) == ("invalid", None)
@@ -202,6 +244,13 @@ def test_only_a_stale_one_is_cleared(state: StateDirectory) -> None:
         owner.kill()
     assert owner_lock.clear(state)
     assert look(state).state == "missing"
+
+
+def test_a_damaged_one_is_moved_aside_when_it_is_cleared(state: StateDirectory) -> None:
+    file_of(state).write_bytes(b"1234")
+    assert owner_lock.clear(state)
+    assert look(state).state == "missing"
+    assert file_of(state).with_name(owner_lock.DAMAGED_NAME).read_bytes() == b"1234"
 
 
 def test_letting_go_does_not_take_away_somebody_elses(state: StateDirectory) -> None:

@@ -47,8 +47,10 @@ _LOGGERS = ("holdfast", "uvicorn", "asyncio")
 def serve(effective: Effective) -> int:
     """Be the daemon of this state directory until a signal; returns the exit code. HoldfastError: it cannot start."""
     state = StateDirectory.open(effective.inputs.state_dir)
-    with owner_lock.take(state, "holdfast serve"):
+    with owner_lock.take(state, "holdfast serve") as owned:
         log = Log(effective.config.log_format)
+        if owned.moved_aside is not None:
+            log.warning(f"{owned.path} was damaged and nobody held it: it is {owned.moved_aside} now")
         handler = _forward(log)
         try:
             _run(_Daemon(state, effective, log).run())

@@ -120,6 +120,12 @@ def _owner(state: StateDirectory) -> FindingAndRepair:
             what = f"the last owner of the state directory ended without releasing it{who}"
             clear = PlannedRepair("owner", f"remove the stale {path}", path=path)
             return DoctorFinding(WARNING, "owner", what, remedy=f"start it again, or {REAP}"), clear
+        case owner_lock.DAMAGED:
+            what = f"{path} {seen.why}, and no process holds it"
+            move = PlannedRepair("owner", f"move the damaged {path} to {owner_lock.DAMAGED_NAME}", path=path)
+            return DoctorFinding(
+                WARNING, "owner", what, remedy=f"start the daemon, which moves it aside, or {REAP}"
+            ), move
         case owner_lock.INVALID:
             remedy = "look at it; if nothing uses it, remove it"
             return DoctorFinding(PROBLEM, "owner", f"{path} {seen.why}", remedy=remedy), None

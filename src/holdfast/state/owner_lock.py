@@ -2,17 +2,20 @@
 
 The lock. The owner locks the open file `STATE/owner`, so the kernel releases the lock when the owner ends, however it
 ends. The note in the file (process, start time, boot, purpose) is for people. The PID in it never decides whether the
-owner is alive, because another process may have that PID by now. The file has four states:
+owner is alive, because another process may have that PID by now. The file has five states:
 
     missing   there is no owner, and the last owner released the lock
     alive     a process holds the lock
     stale     no process holds the lock, and the note names the last owner: it was killed, or the host went down
-    invalid   no process holds the lock, and the file is no note of ours: another program's, or another format
+    damaged   no process holds the lock, and the file holds no note: it is empty, cut short, or something else
+    invalid   no process holds the lock that we know, but the file is not ours to replace: a note of a newer format,
+              whose owner may lock it in another way, or no regular file
 
 Taking the lock. The new owner writes and locks its note under a temporary name. Then it moves the note into place: with
 `link` where there is no file, with `rename` over a stale note, which it keeps locked meanwhile. So no reader sees a
 half-written note, or a note without its lock. A process that has locked a file which is no longer in place (the inode
-tells) was too late, and looks again.
+tells) was too late, and looks again. A damaged file must not block every start of a daemon. The new owner replaces it
+as it replaces a stale note, and keeps the damaged one beside it as `STATE/owner.damaged`.
 
 A child that the owner forks without exec has the same open file: the lock lives for as long as such a child does.
 """
@@ -34,8 +37,9 @@ if TYPE_CHECKING:
 
     from .directory import StateDirectory
 
-MISSING, ALIVE, STALE, INVALID = "missing", "alive", "stale", "invalid"
+MISSING, ALIVE, STALE, DAMAGED, INVALID = "missing", "alive", "stale", "damaged", "invalid"
 NAME = "owner"
+DAMAGED_NAME = "owner.damaged"
 _FORMAT = 1
 _BYTE = 0
 _NOTE_MAX = 4096
@@ -83,7 +87,9 @@ def look(state: StateDirectory) -> OwnerStatus:
 
 
 def take(state: StateDirectory, what: str) -> OwnerLock:
-    """Become the owner of the state directory, or replace a stale owner. `what` tells people the purpose.
+    """Become the owner of the state directory. `what` tells people the purpose.
+
+    A stale note is replaced; a damaged file is moved aside, and `moved_aside` of the result names it.
 
     OwnerAliveError: another owner is alive. StateError: the file is not ours, or the directory cannot be written.
     """
@@ -92,8 +98,8 @@ def take(state: StateDirectory, what: str) -> OwnerLock:
         fd = _prepare(own, what)
         try:
             for _ in range(_ATTEMPTS):
-                if _take_place(state, own):
-                    return OwnerLock(_path(state), fd)
+                if (replaced := _take_place(state, own)) is not None:
+                    return OwnerLock(_path(state), fd, _aside(state) if replaced == DAMAGED else None)
             raise StateError(
                 f"{_path(state)} changes hands again and again", remedy="look who takes it, then try again"
             )
@@ -107,15 +113,19 @@ def take(state: StateDirectory, what: str) -> OwnerLock:
 
 
 def clear(state: StateDirectory) -> bool:
-    """Remove the note of a stale owner. False when there is no note, its owner is alive, or the file is not ours."""
+    """Remove the note of a stale owner, or move a damaged file aside. False in the other three states."""
     try:
         fd = os.open(_path(state), os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return False
     try:
-        if _look(fd).state != STALE or not lock(fd, _BYTE) or not _is_in_place(state, fd):
+        seen = _look(fd)
+        if seen.state not in (STALE, DAMAGED) or not lock(fd, _BYTE) or not _is_in_place(state, fd):
             return False
-        _unlink(_path(state))
+        if seen.state == DAMAGED:
+            os.rename(_path(state), _aside(state))
+        else:
+            _unlink(_path(state))
         return True
     except OSError:
         return False
@@ -124,10 +134,14 @@ def clear(state: StateDirectory) -> bool:
 
 
 class OwnerLock:
-    """The owner lock, held by this process until `release`, the end of a `with`, or the end of the process."""
+    """The owner lock, held by this process until `release`, the end of a `with`, or the end of the process.
 
-    def __init__(self, path: str, fd: int) -> None:
+    `moved_aside` is the path of a damaged file that was in its place, or None.
+    """
+
+    def __init__(self, path: str, fd: int, moved_aside: str | None = None) -> None:
         self.path = path
+        self.moved_aside = moved_aside
         self._fd = fd
 
     def release(self) -> None:
@@ -152,23 +166,37 @@ def _path(state: StateDirectory) -> str:
     return os.path.join(state.path, NAME)
 
 
+def _aside(state: StateDirectory) -> str:
+    return os.path.join(state.path, DAMAGED_NAME)
+
+
 def _look(fd: int) -> OwnerStatus:
     held = is_locked(fd, _BYTE)
     try:
         owner = _parse(os.pread(fd, _NOTE_MAX, 0))
-    except ValueError as error:
+    except _UnknownFormatError as error:
         return OwnerStatus(ALIVE if held else INVALID, None, str(error))
+    except ValueError as error:
+        return OwnerStatus(ALIVE if held else DAMAGED, None, str(error))
     return OwnerStatus(ALIVE if held else STALE, owner)
+
+
+class _UnknownFormatError(ValueError):
+    """The note has a format of another Holdfast."""
 
 
 def _parse(data: bytes) -> Owner:
     """Parse a note. ValueError: it is not one of ours; the message completes "the file ..."."""
+    if not data:
+        raise ValueError("is empty")
     try:
         note = json.loads(data)
     except (ValueError, RecursionError):
         raise ValueError("is not a note of an owner") from None
-    if not isinstance(note, dict) or note.get("format") != _FORMAT:
-        raise ValueError("has a format this Holdfast does not know")
+    if not isinstance(note, dict) or "format" not in note:
+        raise ValueError("is not a note of an owner")
+    if note["format"] != _FORMAT:
+        raise _UnknownFormatError("has a format this Holdfast does not know")
     numbers = [note.get(name) for name in ("pid", "start_ticks", "since_ns")]
     boot, what = note.get("boot_id"), note.get("what")
     if not all(type(number) is int for number in numbers) or not isinstance(what, str):
@@ -198,29 +226,36 @@ def _prepare(path: str, what: str) -> int:
     return fd
 
 
-def _take_place(state: StateDirectory, own: str) -> bool:
-    """Move our note into place. False when another process changed the file meanwhile: look again."""
+def _take_place(state: StateDirectory, own: str) -> str | None:
+    """Move our note into place; returns the state of the file it replaced.
+
+    None: another process changed the file meanwhile; look again.
+    """
     path = _path(state)
     try:
         os.link(own, path)
-        return True
+        return MISSING
     except FileExistsError:
         pass
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
-        return False
+        return None
     try:
         seen = _look(fd)
         if seen.state == ALIVE and _is_in_place(state, fd):
             raise _refusal(state, seen)
         if not lock(fd, _BYTE) or not _is_in_place(state, fd):
-            return False
+            return None
         if seen.state == INVALID:
             remedy = "look at it; if nothing uses it, remove it"
             raise StateError(f"{path} {seen.why}, and no process holds it", remedy=remedy)
-        os.rename(own, path)  # we hold the lock of the old note, so no other process can do the same
-        return True
+        # From here on we hold the lock of the old file, so no other process can do the same.
+        if seen.state == DAMAGED:
+            _unlink(_aside(state))
+            os.link(path, _aside(state))  # `path` is never missing meanwhile: a reader would see no owner
+        os.rename(own, path)
+        return seen.state
     finally:
         os.close(fd)
 
