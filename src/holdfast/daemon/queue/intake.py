@@ -1,8 +1,8 @@
-"""The intake of posted runs: check the submission, store it, and only then queue and publish the run.
+"""The intake of posted runs: check, store, then queue them; turn them away while the daemon drains (503).
 
 One transaction stores the row, the idempotency key and the webhook: after a crash all of them are there, or none. Two
-posts with the same key at the same time take turns: the second finds the run of the first. While the daemon drains, the
-intake turns every post away (DrainingError, which HTTP answers with 503).
+posts with the same key at the same time take turns: the second finds the run of the first. A run is published and can
+start only after its transaction. While the daemon drains, every post gets a DrainingError, which HTTP answers with 503.
 """
 
 from __future__ import annotations
