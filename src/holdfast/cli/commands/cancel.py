@@ -17,9 +17,10 @@ from ..lookup.selection import (
     has_daemon,
     live_entries,
     queued_entries,
+    selects_by_filter,
 )
 from ..parsing.command import JSON, Command, open_state, put, show_json
-from ..parsing.options import Option, UsageError
+from ..parsing.options import Option
 from ..printing import messages
 from ..printing.stop_results import show_stop_results
 
@@ -30,15 +31,10 @@ if TYPE_CHECKING:
 
 
 def act(given: CommandLine) -> int:
-    selects = given.has("--session") or given.has("--label")
-    if bool(given.words) == selects:
-        raise UsageError(
-            "no run was given" if not given.words else "runs and --session or --label were both given",
-            remedy="write holdfast cancel ID..., or holdfast cancel --session NAME, --label NAME=VALUE",
-        )
+    by_filter = selects_by_filter(given, "cancel")
     state = open_state(given)
     run_ids, complete = find_all(state, given.words)
-    if selects:
+    if by_filter:
         # Queued runs first, so that none begins while the others end. Then live runs, newest first: a nested run ends
         # before the run that started it.
         filters = filters_of(given)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...values.durations import parse_duration
 from ..following.waited_runs import WaitedRuns
-from ..lookup.selection import LABEL, SESSION, filters_of, find_all
+from ..lookup.selection import LABEL, SESSION, filters_of, find_all, selects_by_filter
 from ..parsing.command import JSON, Command, open_state
 from ..parsing.options import Option, UsageError
 
@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
 
 def act(given: CommandLine) -> int:
-    selects = given.has("--session") or given.has("--label")
-    if bool(given.words) == selects:
-        raise UsageError(
-            "no run was given" if not given.words else "runs and --session or --label were both given",
-            remedy="write holdfast wait ID..., or holdfast wait --session NAME",
-        )
+    by_filter = selects_by_filter(given, "wait")
     until = given.last("--until") or "settled"
     if until not in ("verdict", "settled"):
         raise UsageError(f"--until {until!r} is unknown", remedy="use verdict or settled")
@@ -30,12 +25,12 @@ def act(given: CommandLine) -> int:
     state = open_state(given)
     waiting = WaitedRuns(state, settled=until == "settled", deadline=deadline, quiet=_is_quiet(given))
     try:
-        if given.words:
+        if by_filter:
+            waiting.run_matching(filters_of(given))
+        else:
             run_ids, waiting.complete = find_all(state, given.words)
             waiting.add(run_ids)
             waiting.run()
-        else:
-            waiting.run_matching(filters_of(given))
         return waiting.tell(as_json=given.has("--json"))
     finally:
         waiting.close()

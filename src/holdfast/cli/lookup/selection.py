@@ -86,6 +86,16 @@ def only_run(given: CommandLine, command: str) -> str:
     return given.words[0]
 
 
+def selects_by_filter(given: CommandLine, command: str) -> bool:
+    """Whether --session or --label chooses the runs, and not their ids. UsageError: both were given, or neither."""
+    by_filter = given.has("--session") or given.has("--label")
+    if bool(given.words) == by_filter:
+        what = "runs and --session or --label were both given" if given.words else "no run was given"
+        remedy = f"write holdfast {command} ID..., or holdfast {command} --session NAME, --label NAME=VALUE"
+        raise UsageError(what, remedy=remedy)
+    return by_filter
+
+
 def filters_of(given: CommandLine) -> Filters:
     """The filters of a command line."""
     return Filters(
