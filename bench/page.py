@@ -45,10 +45,10 @@ Linux {machine["kernel"]}; {machine["python"]}; {versions}. Containment: {machin
 
 {_quietness(machine)}
 
-Every measurement runs in an interpreter of its own. Peers take turns within each round; a number is the median of the
+Every measurement runs in an interpreter of its own. Peers take turns within each round. A number is the median of the
 rounds, a ratio is the median of the ratios within each round, percentiles are over all observations of all rounds. CPU
-time is that of the owner and of every process it started and reaped; a ratio "by CPU time" is what the other one
-spends for each second of ours.
+time covers the owner and every process that it started and reaped. A ratio "by CPU time" is the CPU time of the peer
+for each second of Holdfast's.
 """
 
 
@@ -61,9 +61,9 @@ def _quietness(machine: dict[str, Any]) -> str:
     if machine["load_before"] <= machine["cores"]:
         return loads
     return (
-        f"**Not a quiet machine.** {loads} Others wanted its {machine['cores']} cores at the same time, so wall times\n"
-        "and their ratios show the others' load, too, and not every peer suffers alike. CPU time suffers less, but\n"
-        "it is not free of it. A verdict on a target that depends on time needs a run on a quiet machine."
+        f"**Not a quiet machine.** {loads} Other programs used its {machine['cores']} cores at the same time. Wall\n"
+        "times and their ratios include that load, and it does not affect every peer alike. It affects CPU time less.\n"
+        "A verdict on a target that depends on time needs a run on a quiet machine."
     )
 
 

@@ -16,9 +16,9 @@ _SHIM = "C, through a shim"
 _RUNS_PER_SECOND = """\
 ## Runs per second
 `/bin/true`, stdin from `/dev/null`, both output streams captured. "C, through a shim" is the limit of every design with
-a second process beside the command: what is between it and the limit is the price of a guard that outlives its owner.
-One run after the other, the kernel mostly wakes the guard on the core its owner is on (`perf sched`): what the two
-could do at the same time they do in turn there, and a ratio by time is below the one by CPU time.
+a second process beside the command: the distance to "C, the limit" is the price of a guard that outlives its owner.
+With one run after the other, the kernel mostly wakes the guard on the core of its owner (`perf sched`). The two then
+work in turn instead of at the same time, so a ratio by time is below the ratio by CPU time.
 """
 
 
@@ -52,7 +52,7 @@ def _spawn(results: Results) -> tuple[str, dict[str, str]]:
 
 
 def _where_the_time_goes(results: Results, figure: str) -> str:
-    """The supervised run's CPU time, taken apart by what the others cost."""
+    """The parts of a supervised run's CPU time, by comparison with the peers."""
     command = median(results, figure, LIMIT, "children_us")
     shim = median(results, figure, _SHIM, "children_us")
     ours = median(results, figure, SUPERVISOR, "children_us")
@@ -61,21 +61,21 @@ def _where_the_time_goes(results: Results, figure: str) -> str:
     if command is None or shim is None or ours is None or own is None or baseline is None:
         return ""
     return (
-        f"\nWhere a supervised run's CPU time goes: the command itself {number(command)} µs, a second process at its "
-        f"least {number(shim - command)} µs, {_guards_share(ours - shim)}, Python {number(own)} µs "
+        f"\nWhere a supervised run's CPU time goes: the command itself {number(command)} µs, the smallest possible "
+        f"second process {number(shim - command)} µs, {_guards_share(ours - shim)}, Python {number(own)} µs "
         f"(asyncio: {number(baseline)} µs).\n"
     )
 
 
 def _guards_share(beyond_us: float) -> str:
-    """A guard that is used again may cost less than a second process that is started each time."""
+    """The guard's share; a guard from the pool may cost less than a shim that is started each time."""
     if beyond_us >= 0:
         return f"the guard's own work {number(beyond_us)} µs"
     return f"the guard, used again, {number(-beyond_us)} µs less than that"
 
 
 def _output(results: Results) -> tuple[str, dict[str, str]]:
-    text = "## Large output\nOne command that writes as fast as its pipe takes it.\n"
+    text = "## Large output\nOne command writes as fast as its pipe takes the bytes.\n"
     groups = []
     for figure, result in section(results, "output").items():
         other = "subprocess.run" if figure == "capture" else BASELINE
@@ -98,8 +98,8 @@ def _output(results: Results) -> tuple[str, dict[str, str]]:
 
 def _cancel(results: Results) -> tuple[str, dict[str, str]]:
     text = """## Cancel to gone
-From asking for the end until every process is seen to be gone, in milliseconds. The peers send SIGTERM to a process
-group, which these trees do not leave; Holdfast climbs its ladder and proves that the tree is empty.
+The time from the request to end until every process is seen to be gone, in milliseconds. The peers send SIGTERM to a
+process group, which these trees do not leave. Holdfast climbs its ladder and proves that the tree is empty.
 """
     return text + _percentiles(results, "cancel", "took_ms"), {
         "cancel": chart.bars(
@@ -110,8 +110,8 @@ group, which these trees do not leave; Holdfast climbs its ladder and proves tha
 
 def _deadline(results: Results) -> tuple[str, dict[str, str]]:
     text = """## Deadlines
-How late the verdict comes, in milliseconds: for Holdfast the guard's record in the journal, for asyncio the moment its
-coroutine gets to kill the process. The blocked event loop sleeps 150 ms over a deadline of 50 ms.
+How late the verdict comes, in milliseconds. For Holdfast it is the guard's record in the journal, for asyncio the
+moment when its coroutine kills the process. The blocked event loop sleeps 150 ms over a deadline of 50 ms.
 """
     return text + _percentiles(results, "deadline", "late_ms"), {
         "deadline": chart.bars(
@@ -125,7 +125,7 @@ coroutine gets to kill the process. The blocked event loop sleeps 150 ms over a 
 def _memory(results: Results) -> tuple[str, dict[str, str]]:
     text = """## Memory of live runs
 KiB for each idle run. Guard: private pages. Python: growth of resident memory, and objects alone. Journal: memory of
-the memfd. The command's own memory and the kernel's (stacks, tables, descriptors) are not in it.
+the memfd. The figures do not include the command's own memory and the kernel's (stacks, tables, descriptors).
 """
     rows = []
     for figure, result in section(results, "memory").items():
@@ -144,8 +144,8 @@ the memfd. The command's own memory and the kernel's (stacks, tables, descriptor
 
 def _daemon(results: Results) -> tuple[str, dict[str, str]]:
     text = """## Through the daemon
-From submitting `/bin/true` to its verdict. The daemon's answer to a submit means that the run is on disk; with a state
-directory the library keeps a run's journal, too. The owner's CPU time of the daemon's line is that of its client.
+The time from submitting `/bin/true` to its verdict. The daemon answers a submit when the run is on disk. With a state
+directory the library keeps a run's journal, too. In the daemon's line, the owner's CPU time is the client's.
 """
     rows = [
         (
@@ -166,8 +166,8 @@ directory the library keeps a run's journal, too. The owner's CPU time of the da
 
 def _startup(results: Results) -> tuple[str, dict[str, str]]:
     text = """## Start-up of the command line
-The installed commands of one environment, bytecode compiled (the first start, which compiles, is not counted). The
-script of the last row is what uv and pip 26.3 write; an older pip's imports `re` before it comes to Holdfast.
+The installed commands of one environment, with compiled bytecode (the first start compiles and is not counted). uv and
+pip 26.3 write the script of the last row; the script of an older pip imports `re` before it imports Holdfast.
 """
     rows = [
         (

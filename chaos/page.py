@@ -16,28 +16,28 @@ _HEAD = """# Reliability: what held while everything was killed
 directory: commands that ignore SIGTERM, double-forked daemons with a cleared environment, chains that re-fork every
 millisecond, writers, stragglers, nested runs, timeouts with a late exit 0. Meanwhile SIGKILL goes to guards, owners,
 leaders, other processes of the runs, and to the readers that cancel, sweep and recover, at moments drawn from the seed.
-Afterwards, and after one sweep, all of this is checked, for every run:
+Afterwards, and after one sweep, the campaign checks for every run:
 
-1. **Nothing is left**: no process (the driver is a subreaper: whatever escapes becomes its child), no cgroup, no
+1. **Nothing is left**: no process (the driver is a subreaper: a process that escapes becomes its child), no cgroup, no
    socket, no half-made directory.
-2. **Every run is terminal, with an outcome that its evidence supports**: the first decisive fact of its journal, found
-   by an oracle that shares no code with Holdfast; `lost` only where the guard was killed; a verdict that was on record
-   before a kill stays; exit codes are those the command was told to exit with; owners were told the same.
-3. **Every byte that was seen in a journal is still there**, unchanged; numbered lines of writers have no gap and no
-   duplicate, and those read to the end of file are complete.
+2. **Every run is terminal, with an outcome that its evidence supports**: an oracle that shares no code with Holdfast
+   finds the first decisive fact of the journal. A run is `lost` only if its guard was killed. A verdict that was on
+   record before a kill stays. The exit code is the one that the command was told to use. Owners saw the same outcome.
+3. **Every byte that was seen in a journal is still there**, unchanged. The numbered lines of writers have no gap and no
+   duplicate, and lines that were read to the end of file are complete.
 4. **The index has every run exactly once**, with the journal's own status, cause and tree.
 
-This page is written by `python -m chaos --output docs/reliability.md` from the figures in
-[reliability.json](reliability.json); no figure on it is typed by hand. 200 runs of it are part of
-the test suite.
+`python -m chaos --output docs/reliability.md` writes this page from the figures in
+[reliability.json](reliability.json); no figure is typed by hand. The test suite includes 200 such runs.
 """
 _TITLES = {"cgroup": "With a cgroup for each run", "subreaper": "Without a cgroup (an ordinary user's default)"}
 _GAP = """
-**The known gap.** Without a cgroup, a guard that is itself killed with SIGKILL takes the tree's one witness with it.
-What carries the run's token is found and ended; a daemon that also cleared its environment cannot be attributed by
-anybody, and the record says so: its tree is `unknown`, never `gone`. Here {leaks} such processes were left by {guards}
-killed guards; {daemons} of the {runs} commands were such daemons. They were seen because the driver is a subreaper,
-and counted, and killed; they are no violations. One that its run had named, and whose guard was not killed, would be.
+**The known gap.** Without a cgroup, the guard is the only witness of the tree, and SIGKILL can kill the guard, too.
+Holdfast then finds and ends every process that carries the run's token. Nobody can tell which run a daemon belongs to
+if it also cleared its environment, and the record says so: its tree is `unknown`, never `gone`. Here {guards} killed
+guards left {leaks} such processes; {daemons} of the {runs} commands were such daemons. The driver, a subreaper, saw,
+counted and killed them. They are no violations. A daemon that its run had named, and whose guard was not killed, would
+be one.
 """
 
 

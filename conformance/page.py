@@ -32,8 +32,9 @@ def _opening(measured: Measured) -> str:
     virtual = ", a virtual machine" if machine["virtual"] else ""
     return f"""# Conformance
 
-Adversarial commands in rows, ways to run a command in columns, and what held. Written by `make conformance` from the
-results of one run (`conformance.json`): {machine["at"]}, {measured["took_s"]:.0f} s.
+Each row is an adversarial command, each column a way to run a command; a cell says whether the promise held.
+`make conformance` writes this page from the results of one run (`conformance.json`): {machine["at"]},
+{measured["took_s"]:.0f} s.
 
 ![heat map](conformance/heatmap.svg)
 
@@ -45,23 +46,22 @@ load average {machine["load_before"]} before, {machine["load_most"]} at most. Co
 
 ## How a cell is judged
 
-Every cell is a process of its own that starts one adapter. The adapter uses the peer as well as the peer lets itself
-be used (the table below says how), and answers with a status, an exit code or signal, and the output it got. A cell
-holds when all of these do:
+Every cell is a process of its own that starts one adapter. The adapter uses the peer in its best way (the table below
+says how). It answers with a status, an exit code or signal, and the output. A cell holds when all of these hold:
 
-- **S**tatus: what happened is what is said to have happened, and a handler that should have run did run.
-- **B**ytes: the output that had been written is there, and nothing that should not be.
-- **T**ime: the answer comes in time, measured by the adapter; bounds are several times what is needed.
-- **L**eft: no process of the command lives at the answer, and none at all after the adapter's end. Not the peer's word
-  is taken for this: each cell has a cgroup of its own, which these commands do not leave, and it is looked at from
-  outside. Where there is none, a subreaper above the peer has to do.
+- **S**tatus: the peer reports what really happened, and a handler that should have run did run.
+- **B**ytes: the whole output that had been written is there, and no other output.
+- **T**ime: the answer comes in time, measured by the adapter; bounds are several times the necessary time.
+- **L**eft: no process of the command lives at the answer, and no process at all after the adapter's end. The peer is
+  not asked about this: each cell has a cgroup of its own, which these commands do not leave, and the campaign looks at
+  it from outside. Without cgroups, a subreaper above the peer does this.
 
-A peer that is not installed is absent. A row that asks for something a peer does not have is not applicable to it.
+A peer that is not installed is absent. A row is not applicable if it needs a feature that the peer does not have.
 """
 
 
 def _sentence(measured: Measured) -> str:
-    """How far it holds, in words."""
+    """The sentence that says how many rows hold for Holdfast."""
     ours = [peer["name"] for peer in measured["peers"] if peer["ours"]]
     counts = [(name, *tally(measured, name)) for name in ours]
     told = ", ".join(f"{held} of {applied} as `{name}`" for name, held, applied in counts)
@@ -69,7 +69,7 @@ def _sentence(measured: Measured) -> str:
 
 
 def excerpt(measured: Measured) -> str:
-    """For the README: how many rows held for whom."""
+    """The table for the README: how many rows held for each peer."""
     counts = [(peer["name"], *tally(measured, peer["name"])) for peer in measured["peers"]]
     rows = [(f"`{name}`", f"{held} of {applied}" if applied else "absent") for name, held, applied in counts]
     return table(("", "held"), rows)
@@ -91,7 +91,7 @@ def _table(measured: Measured) -> str:
     for row in measured["rows"]:
         found = measured["cells"][row["name"]]
         rows.append((str(row["number"]), row["child"], row["holds"], *(_shown(found[peer]) for peer in peers)))
-    opening = "✓ held, · not applicable, empty: absent; letters as above: what did not hold.\n"
+    opening = "✓ held, · not applicable, empty: absent; the letters above name the parts that did not hold.\n"
     return f"## Rows\n{opening}{table(heads, rows, '---')}"
 
 
@@ -115,7 +115,7 @@ def _failures(measured: Measured) -> str:
 
 
 def _not_applied(measured: Measured) -> str:
-    """By reason: who, and in which rows."""
+    """The cells without a verdict: for each reason its peers and rows."""
     told: dict[str, tuple[list[str], list[str]]] = {}
     for row in measured["rows"]:
         for peer, cell in measured["cells"][row["name"]].items():
@@ -138,9 +138,9 @@ def _broken(measured: Measured) -> str:
 
 
 def _elsewhere(measured: Measured) -> str:
-    """Fixtures that cannot be seen from outside."""
+    """The table of fixtures that cannot be checked from outside."""
     rows = [(number, why) for number, why in measured["elsewhere"].items()]
-    opening = "Fixtures that no black box can check; for Holdfast they are tests, in `tests/`.\n"
+    opening = "A black box cannot check these fixtures. For Holdfast they are tests, in `tests/`.\n"
     return f"## Fixtures that are not here\n{opening}{table(('', 'why'), rows, '---')}" if rows else ""
 
 
@@ -150,5 +150,5 @@ def _add(names: list[str], name: str) -> None:
 
 
 def _inline(text: str) -> str:
-    """As it is, whatever characters a peer put into it."""
+    """Escape Markdown characters in the words of a peer."""
     return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")

@@ -151,31 +151,31 @@ _PAGE = """\
 
 Every surface is a pure function of the one outcome ([`src/holdfast/projections/`](../src/holdfast/projections/), a file
 each); none keeps a status of its own. Where a surface loses detail, its metadata carries `status, cause, exit_code,
-signal, escalated, run_id`. This page is made from `tests/projections/reviewed.txt` by
-`python -m tests.projections.table --docs`; a test walks every line.
+signal, escalated, run_id`. `python -m tests.projections.table --docs` makes this page from
+`tests/projections/reviewed.txt`; a test checks every line.
 
 {table}
-What is not obvious:
+Details that are not obvious:
 
-- **Exit code.** 124 for every timeout, also when SIGKILL was needed. A command may exit with 124 itself: the report,
-  not the code, is the truth. A cancel is 130 when it came from SIGINT, 143 otherwise.
-- **HTTP.** How a run ended is not how the request ended: the answer is 200 with the report, and `Holdfast-Status`,
-  `Holdfast-Cause` and `Holdfast-Exit-Code` as headers.
-- **JSON-RPC.** The answer to a call that stands for the run, such as the sidecar's `wait`. A command that ran is a
-  result with its status in it. -32800: cancelled by the client. -32802: cancelled by something else. -32603: it never
-  ran, or nobody knows how it ended. The error's `data` is what the result would have been.
+- **Exit code.** Every timeout is 124, even if SIGKILL was needed. A command may exit with 124 itself: the report is the
+  truth, not the code. A cancel is 130 when it came from SIGINT, 143 otherwise.
+- **HTTP.** The HTTP status says how the request ended, not how the run ended: the answer is 200 with the report, and
+  `Holdfast-Status`, `Holdfast-Cause` and `Holdfast-Exit-Code` as headers.
+- **JSON-RPC.** This is the answer to a call that represents the run, such as the sidecar's `wait`. If the command ran,
+  the answer is a result with its status. -32800: the client cancelled the run. -32802: something else cancelled it.
+  -32603: it never ran, or nobody knows how it ended. The `data` of an error has the fields of the result.
 - **MCP.** Everything but success is a result with `isError`, because a model can act on that; `structuredContent` has
   the detail. Since 2026-07-28 a task with an error result is `completed`; before that it is `failed`.
-- **ACP v1.** A run that we ended has no exit code there, also when the command found the time to exit with 0. When no
-  signal was seen to end it, the one we sent last stands in. A turn has no stop reason for failures: it is answered with
-  an error. `cancelled` is for the client's own cancel, in both versions.
+- **ACP v1.** A run that Holdfast ended has no exit code there, even if the command exited with 0 in time. If no signal
+  was seen to end it, the answer names the signal that Holdfast sent last. A turn has no stop reason for failures, so
+  the answer is an error. `cancelled` is only for the client's own cancel, in both versions.
 - **Responses.** There is no reason for a timeout: the shell call's outcome, the message and the metadata tell it. A
   lost run has no shell outcome, because nobody saw an exit.
-- **systemd.** `SERVICE_RESULT (EXIT_CODE EXIT_STATUS)` as `ExecStopPost=` gets them. A stop that was asked for is a
-  success there.
+- **systemd.** `SERVICE_RESULT (EXIT_CODE EXIT_STATUS)` as `ExecStopPost=` gets them. A stop on request is a success
+  there.
 - **OpenTelemetry.** `cicd.pipeline.task.run.result`; the span has failed unless the run succeeded or was cancelled.
 
-A program that has a report only, from the daemon or a file, gets the outcome back with
+A program that has only a report, from the daemon or a file, gets the outcome from
 `holdfast.projections.report.outcome_of(report)`, which decides once more from the evidence.
 """
 
