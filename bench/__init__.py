@@ -1,1 +1,1 @@
-"""Ratios against the usual ways to start a process and against the physical limit, all from one run on one machine."""
+"""Benchmarks: ratios against the usual ways to start a process and against the physical limit, from one run."""

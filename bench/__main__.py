@@ -1,4 +1,4 @@
-"""`python -m bench`: measure, write the results as JSON, and the page with its charts from them."""
+"""`python -m bench`: measure, write the results as JSON, and make the page and its charts from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the benchmarks the arguments ask for; 1 when one of ours could not be measured."""
+    """Run the benchmarks that the arguments name; 1 if Holdfast could not be measured in one of them."""
     options = _parser().parse_args(arguments)
     scale = plan.QUICK if options.quick else plan.STANDARD
     figures = [figure for figure in plan.figures(scale) if _is_wanted(figure, options.only)]
@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
         names = ", ".join(figure.name for figure in plan.figures(scale))
         print(f"bench: there is no figure {', '.join(options.only)}; there are: {names}", file=sys.stderr)
         return 2
-    # What is not the whole at full length belongs in no documentation.
+    # Results of a part, or of a shorter run, do not belong in the documentation.
     default = _ROOT / "docs" if scale is not plan.QUICK and not options.only else _ROOT / "build" / "bench"
     directory = Path(options.output) if options.output else default
     directory.mkdir(parents=True, exist_ok=True)

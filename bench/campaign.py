@@ -1,4 +1,4 @@
-"""Carries a plan out: peers in turns, round after round, so that a noisy minute hits all of them alike."""
+"""Carry out a plan: peers in turns, round after round, so that a noisy minute affects all of them alike."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 
 def carry_out(plan: Sequence[Figure], programs: Programs, scratch: Path, progress: Progress) -> dict[str, Any]:
-    """The results by figure; a peer that fails has an `error` instead of numbers and stops nobody else."""
+    """The results by figure; a peer that fails has an `error` instead of numbers, and the others go on."""
     results = {}
     for figure in plan:
         parameters = figure.parameters | {
@@ -94,5 +94,5 @@ def _listed(value: float | list[float]) -> list[float]:
 
 
 def _percentile(values: list[float], percent: int) -> float:
-    """The smallest value that is not below `percent` of all."""
+    """The smallest value that is not below `percent` of all values."""
     return sorted(values)[math.ceil(len(values) * percent / 100) - 1]

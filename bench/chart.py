@@ -79,7 +79,7 @@ def lines(title: str, unit: str, x_name: str, series: list[Series]) -> str:
         parts.append(_text(left - 8, y + 4, number(top * share), "quiet", "end"))
     parts += [_text(across(x), bottom + 18, f"{x:,.0f}", "quiet", "middle") for x in xs]
     parts.append(_text((left + right) / 2, bottom + 38, x_name, "quiet", "middle"))
-    # Labels of lines that end close together are pushed apart, in the order of the lines.
+    # Push apart the labels of lines that end close together, in the order of the lines.
     label_y = -math.inf
     for index, one in sorted(enumerate(series), key=lambda item: -item[1].points[-1][1]):
         places = [(across(x), up(y)) for x, y in one.points]
@@ -91,7 +91,7 @@ def lines(title: str, unit: str, x_name: str, series: list[Series]) -> str:
 
 
 def number(value: float) -> str:
-    """Three significant digits, thousands apart."""
+    """A number with three significant digits and separated thousands."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}" if value < 10 else f"{value:.1f}"

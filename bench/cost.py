@@ -1,4 +1,4 @@
-"""What a piece of work costs: wall time, and CPU time of this process and of everything it started and reaped.
+"""The cost of a piece of work: wall time, and CPU time of this process and of all processes it started and reaped.
 
 CPU time is reported besides wall time because it depends less on what else the machine is doing. It is not free of it:
 the same work was seen to take a third more on a busy machine.
@@ -64,12 +64,12 @@ def resident_bytes() -> int:
 
 
 def peak_resident_bytes() -> int:
-    """The most that ever was."""
+    """The largest resident memory that this process has had."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def journal_bytes() -> int:
-    """Memory in the journals this process holds: memfds, which no process is charged for."""
+    """Memory in the journals that this process holds: memfds, which no process is charged for."""
     total = 0
     for name in os.listdir("/proc/self/fd"):
         try:

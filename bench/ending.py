@@ -1,4 +1,4 @@
-"""From asking a run to end until its last process is gone: one process, and a tree of them."""
+"""The time from asking a run to end until its last process is gone: one process, and a tree of them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def with_subprocess(parameters: dict[str, Any]) -> Sample:
 
 
 def with_asyncio(parameters: dict[str, Any]) -> Sample:
-    """The same under asyncio."""
+    """The same as `with_subprocess`, under asyncio."""
 
     async def main() -> Sample:
         took_ms = []

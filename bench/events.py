@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 if TYPE_CHECKING:
     from holdfast.daemon.service.service import Service
 
-_REPORT_BYTES = 1200  # about what a report of a small run takes
+_REPORT_BYTES = 1200  # about the size of the report of a small run
 _PATIENCE_S = 60.0
 
 
 class Plan(NamedTuple):
-    """How much of it."""
+    """The amount of work of one measurement."""
 
     subscribers: int = 1000
     rate: float = 100.0
@@ -43,7 +43,7 @@ class Plan(NamedTuple):
 
 
 def measure(plan: Plan) -> dict[str, Any]:
-    """Serve and read; every number that says whether it held."""
+    """Serve events, read them, and return the numbers that say whether the stream held."""
     _allow_descriptors(plan.subscribers + 100)
     cores = sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as directory:
@@ -67,7 +67,7 @@ def measure(plan: Plan) -> dict[str, Any]:
 
 
 class _Client:
-    """One connection: counts ids, and that each is the one after the last."""
+    """One connection: it counts ids, and checks that each follows the last."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -102,7 +102,7 @@ def _connect(path: str, number: int) -> list[_Client]:
 
 
 def _read(clients: list[_Client], events: int, start: Any) -> list[float]:
-    """Read until everybody has everything, or nothing comes any more. The delays of the first client's events."""
+    """Read until every client has everything, or no more comes. Returns the delays of the first client's events."""
     start.write(b"go\n")
     start.flush()
     arrived: list[float] = []
@@ -126,7 +126,7 @@ def _read(clients: list[_Client], events: int, start: Any) -> list[float]:
 
 
 def _published_at(line: bytes) -> float | None:
-    """From a data line; none for others, and for one that was torn by the end of a read."""
+    """The time of publishing in a data line; None for other lines, and for a line that the end of a read has torn."""
     try:
         return float(json.loads(line[6:])["published"]) if line.startswith(b"data: ") else None
     except ValueError:
@@ -189,7 +189,7 @@ async def _serve(directory: str, subscribers: int, rate: float, events: int) -> 
     print("listening", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     _say(await _publish(log, store, rate, events))
-    await asyncio.to_thread(sys.stdin.read)  # until the clients have everything
+    await asyncio.to_thread(sys.stdin.read)  # until the clients have received everything
     await log.stop()
     server.should_exit = True
     await serving
@@ -223,7 +223,7 @@ def _say(result: dict[str, Any]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, or serve what is measured."""
+    """Measure, or be the server that is measured."""
     parser = argparse.ArgumentParser(prog="python -m bench.events", description=__doc__.partition("\n")[0])
     parser.add_argument("--subscribers", type=int, default=Plan().subscribers)
     parser.add_argument("--rate", type=float, default=Plan().rate, help="events per second")

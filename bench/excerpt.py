@@ -1,4 +1,4 @@
-"""The measured tables of the README: each stands between two comments, and is made from the results in docs/."""
+"""The measured tables of the README: each is between two comments, and is made from the results in docs/."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ README = Path(__file__).resolve().parent.parent / "README.md"
 
 
 def put(name: str, table: str, page: Path = README) -> None:
-    """Replace the table of this name. LookupError when the page has no place for it."""
+    """Replace the table of this name. LookupError if the page has no place for it."""
     text = page.read_text(encoding="utf-8")
     whole, count = re.subn(_place(name), lambda place: f"{place[1]}{table}\n{place[3]}", text, flags=re.DOTALL)
     if count != 1:
@@ -18,7 +18,7 @@ def put(name: str, table: str, page: Path = README) -> None:
 
 
 def get(name: str, page: Path = README) -> str:
-    """The table of this name as it stands there. LookupError when there is none."""
+    """The table of this name as the page has it. LookupError if there is none."""
     found = re.search(_place(name), page.read_text(encoding="utf-8"), flags=re.DOTALL)
     if found is None:
         raise LookupError(f"{page} has no place for {name}")

@@ -1,7 +1,7 @@
-"""Memory of live runs that do nothing: in each guard, in Python, and in the journals.
+"""Memory of idle live runs: in each guard, in Python, and in the journals.
 
-Counted are private pages (smaps_rollup) of the guards and the growth of this process; the command's own memory is its
-own, and what the kernel needs for a process (stacks, tables, descriptors) is charged to nobody that could be read.
+It counts private pages (smaps_rollup) of the guards and the growth of this process. It does not count the command's
+own memory, nor the kernel's memory for a process (stacks, tables, descriptors), which no file shows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import holdfast
 
 from .cost import Sample, journal_bytes, now, resident_bytes
 
-_TRACED = 20  # tracing has a memory of its own, so objects are counted on runs that come after the others
+_TRACED = 20  # tracing needs memory of its own, so objects are counted on runs that come after the others
 
 
 def _command(parameters: dict[str, Any]) -> list[str]:
@@ -33,7 +33,7 @@ def with_supervisor(parameters: dict[str, Any]) -> Sample:
 async def _supervise(parameters: dict[str, Any]) -> Sample:
     count = parameters["live"]
     async with holdfast.Supervisor() as supervisor:
-        await _start(supervisor, parameters, 2)  # what is imported and cached once is not a run's cost
+        await _start(supervisor, parameters, 2)  # imports and caches are made once and are not the cost of a run
         before, begin = _resident(), now()
         runs = await _start(supervisor, parameters, count)
         seconds = now().wall_s - begin.wall_s
@@ -58,7 +58,7 @@ async def _start(supervisor: holdfast.Supervisor, parameters: dict[str, Any], co
 
 
 def with_asyncio(parameters: dict[str, Any]) -> Sample:
-    """Processes of create_subprocess_exec with both streams on pipes; nobody guards them."""
+    """Processes of create_subprocess_exec with both streams on pipes, without a guard."""
     return asyncio.run(_asyncio(parameters))
 
 

@@ -1,4 +1,4 @@
-"""How listing and filtering take longer with history: 1,000 ended runs against 100,000, rows written directly.
+"""How listing and filtering slow down with history: 1,000 ended runs against 100,000, with rows written directly.
 
 `python -m bench.index` prints the median of each query at both sizes and their ratio, and the time of a rebuild from
 real journals, which is the price of losing the index.
@@ -81,7 +81,7 @@ def make_entries(count: int) -> list[RunSummary]:
 
 
 def fill(index: Index, count: int) -> float:
-    """Write the rows; returns the seconds that took."""
+    """Write the rows; returns the seconds that it took."""
     entries = make_entries(count)
     begin = time.perf_counter()
     connection = sqlite3.connect(index.path, isolation_level=None)
@@ -93,7 +93,7 @@ def fill(index: Index, count: int) -> float:
 
 
 def medians_ms(acts: list[Callable[[], object]]) -> list[float]:
-    """The median of each, after one that warms up; in turns, so that a noisy moment hits all of them alike."""
+    """The median of each query, after a warm-up; in turns, so that a noisy moment affects all of them alike."""
     times: list[list[float]] = [[] for _ in acts]
     for _ in range(REPEATS + 1):
         for act, own in zip(acts, times, strict=True):
@@ -104,7 +104,7 @@ def medians_ms(acts: list[Callable[[], object]]) -> list[float]:
 
 
 def make_queries(index: Index, count: int) -> dict[str, Callable[[], object]]:
-    """What is measured."""
+    """The queries that are measured."""
     deep = f"{BEGIN_NS + count // 2 * 1_000_000}.run{count // 2:09}"
     found: dict[str, Callable[[], object]] = {
         name: partial(index.list, filters, PAGE) for name, filters in FILTERS.items()
@@ -117,7 +117,7 @@ def make_queries(index: Index, count: int) -> dict[str, Callable[[], object]]:
 
 
 def rebuild_rate(directory: str, count: int = 2_000) -> float:
-    """Runs per second that a rebuild takes in from real journals."""
+    """How many runs per second a rebuild reads from real journals."""
     state = StateDirectory.open(f"{directory}/rebuild")
     for number in range(count):
         path = state.run_path(f"run{number:09}")

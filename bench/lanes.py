@@ -1,4 +1,4 @@
-"""Doing something a number of times, several at once."""
+"""Repeat a piece of work, several at once."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def _command(parameters: dict[str, Any]) -> list[str]:
 
 
 def idle_holdfast(parameters: dict[str, Any]) -> Sample:
-    """One run after the other under a Supervisor that has nothing else to do."""
+    """One run after the other under a Supervisor that is otherwise idle."""
     return anyio.run(_holdfast_one_by_one, parameters, 0.0)
 
 
@@ -67,7 +67,7 @@ async def _holdfast_together(parameters: dict[str, Any]) -> Sample:
 
 
 def _lateness(run: holdfast.Run) -> tuple[float, float]:
-    """Milliseconds from when it was due to the verdict, and to the proof that the tree is gone."""
+    """Milliseconds from the due time to the verdict, and to the proof that the tree is gone."""
     facts = {fact.kind: fact for fact in run.facts}
     due_ns = facts["started"].at_ns + facts["deadline"].detail["limit_ns"]
     return (facts["deadline"].at_ns - due_ns) / 1e6, (facts["tree"].at_ns - due_ns) / 1e6
@@ -78,7 +78,7 @@ def _split(samples: list[tuple[float, float]]) -> Sample:
 
 
 def idle_asyncio(parameters: dict[str, Any]) -> Sample:
-    """wait_for around process.wait, then kill; nothing else to do."""
+    """wait_for around process.wait, then kill, in an idle event loop."""
     return asyncio.run(_asyncio_one_by_one(parameters, 0.0))
 
 

@@ -1,4 +1,4 @@
-"""The machine the figures come from, as far as it says so itself."""
+"""The description of the machine that the figures come from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import holdfast.guard.containment as containment
 
 
 def describe() -> dict[str, Any]:
-    """Processor, kernel, versions, containment, and how busy it is right now."""
+    """Processor, kernel, versions, containment, and the load right now."""
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "processor": _field("/proc/cpuinfo", "model name") or platform.machine(),

@@ -1,4 +1,4 @@
-"""The C programs of the benchmarks, compiled when they are needed, into a directory that goes away again."""
+"""The C programs of the benchmarks, compiled on demand into a temporary directory."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _WARNINGS = ["-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]
 
 
 class Programs(NamedTuple):
-    """`limit` is the physical limit and the measured commands, see limit.c; `shim` is there when zig is."""
+    """`limit` is the physical limit and the measured commands, see limit.c; `shim` exists if zig does."""
 
     limit: str
     shim: str | None
 
 
 def build(directory: Path, *, with_shim: bool) -> Programs:
-    """Compile limit.c and, if wanted, shim.c. RuntimeError, with the compiler's words, when there is no gcc."""
+    """Compile limit.c and, if wanted, shim.c. RuntimeError with the compiler's words if there is no gcc."""
     limit = directory / "limit"
     try:
         _compile(["gcc", "-O2", *_WARNINGS, str(_HERE / "limit.c"), "-o", str(limit)])
@@ -31,7 +31,7 @@ def build(directory: Path, *, with_shim: bool) -> Programs:
 
 
 def _build_shim(directory: Path) -> str | None:
-    """Static musl, as the guard is: a dynamic or glibc one would measure the loader. None without zig."""
+    """Static musl, like the guard: a dynamic or glibc program would measure the loader. None without zig."""
     shim = directory / "shim"
     target = f"{platform.machine()}-linux-musl"
     command = [sys.executable, "-m", "ziglang", "cc", "-target", target, "-static", "-Os", "-s", *_WARNINGS]

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md and its charts, written from the results; nothing in it is typed by hand."""
+"""Write docs/benchmarks.md and its charts from the results; nothing in the page is typed by hand."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ for each second of Holdfast's.
 
 
 def _quietness(machine: dict[str, Any]) -> str:
-    """How far wall times can be believed."""
+    """The sentence that says how far wall times can be believed."""
     loads = (
         f"Load average {machine['load_before']} before, {machine['load_most']} at most, {machine['load_after']} after."
     )
-    # 256 commands at once count in the load average as well, so only the moment before shows who else is there.
+    # 256 commands at once count in the load average as well, so only the load before shows other programs.
     if machine["load_before"] <= machine["cores"]:
         return loads
     return (
@@ -68,7 +68,7 @@ def _quietness(machine: dict[str, Any]) -> str:
 
 
 def targets_table(results: Results) -> str:
-    """Every target with what was measured; one that was not measured is neither met nor missed."""
+    """Every target with its measured value; a target that was not measured is neither met nor missed."""
     rows = []
     for target in TARGETS:
         value = target.measure(results)
@@ -84,7 +84,7 @@ def targets_table(results: Results) -> str:
 
 
 def excerpt(measured: dict[str, Any]) -> str:
-    """For the README: what was promised, and what was measured."""
+    """The table for the README: each promise and its measured value."""
     rows = []
     for target in TARGETS:
         value = target.measure(measured["figures"])

@@ -1,4 +1,4 @@
-"""What is measured: every figure, who takes part in it, and how much work each of three scales asks for."""
+"""The plan: every figure, the peers that take part in it, and how much work each of three scales asks for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DAEMON = "holdfast serve, Unix socket"
 
 
 class Peer(NamedTuple):
-    """One way to do it; the function is in `bench.MODULE` and its docstring says how."""
+    """One way to do the work; the function is in `bench.MODULE` and its docstring describes it."""
 
     name: str
     module: str
@@ -99,7 +99,7 @@ def figures(scale: Scale) -> list[Figure]:
     few = min(scale.rounds, 5)
     # Building the shim takes half a minute when zig has no musl in its cache yet.
     spawn = tuple(peer for peer in _SPAWN if scale is not QUICK or peer.function != "shim")
-    # First: thousands of files made and removed slow down whoever makes one on ext4 in the minutes after that.
+    # First: thousands of files made and removed slow down later creations of files on ext4 for minutes.
     plan = [Figure("startup", "startup", "command line", _STARTUP, {"count": scale.starts}, scale.rounds)]
     plan += [
         Figure(

@@ -1,4 +1,4 @@
-"""How far a long command is: a bar on a terminal, a line per section elsewhere. On stderr: stdout is for results."""
+"""Progress of a long command: a bar on a terminal, a line per section elsewhere. On stderr: stdout is for results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WIDTH = 24
 
 
 class Progress:
-    """Counts steps; each says what is being done now."""
+    """Count steps; each step has a name for the work that begins."""
 
     def __init__(self, total: int, name: str = "bench", things: str = "measurements") -> None:
         self._total = total
@@ -38,7 +38,7 @@ class Progress:
         self._done += 1
 
     def finish(self) -> None:
-        """All is done."""
+        """Finish the bar."""
         end = "\r\x1b[K" if self._is_terminal else ""
         print(
             f"{end}{self._name}: {self._done} {self._things} in {time.monotonic() - self._began:.0f} s", file=sys.stderr

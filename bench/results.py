@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-Results = dict[str, Any]  # figure name: what campaign.carry_out says of it
+Results = dict[str, Any]  # figure name: the result of campaign.carry_out for it
 
 
 def median(results: Results, figure: str, peer: str, field: str) -> float | None:
@@ -21,7 +21,7 @@ def percentile(results: Results, figure: str, peer: str, field: str, which: str)
 
 
 def ratio(results: Results, figure: str, peer: str, other: str, field: str) -> float | None:
-    """The median, over the rounds, of peer / other within one round: what disturbs both does not count."""
+    """The median, over the rounds, of peer / other within one round: a disturbance of both does not count."""
     mine, theirs = _field(results, figure, peer, field), _field(results, figure, other, field)
     if mine is None or theirs is None:
         return None

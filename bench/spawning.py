@@ -28,7 +28,7 @@ def limit(parameters: dict[str, Any]) -> Sample:
 
 
 def shim(parameters: dict[str, Any]) -> Sample:
-    """The same with the least possible second process in between: the floor for one guard per run."""
+    """The same with the smallest possible second process in between: the floor for one guard per run."""
     return _from_c(parameters, [parameters["shim"], *COMMAND])
 
 
@@ -68,7 +68,7 @@ def _in_threads(one: Callable[[], Any], parameters: dict[str, Any]) -> Sample:
 
 
 def with_asyncio(parameters: dict[str, Any]) -> Sample:
-    """asyncio.create_subprocess_exec and communicate, as they come."""
+    """asyncio.create_subprocess_exec and communicate, with the defaults."""
     return anyio.run(_drive, _one_asyncio, parameters)
 
 
@@ -124,8 +124,8 @@ async def _drive_supervisor(parameters: dict[str, Any]) -> Sample:
             run.close()
 
         sample = await _drive(one, parameters)
-    # Guards are used again: what they and their commands have spent is known when they are reaped, which is now. The
-    # warm-up's runs are in it, so they count as well.
+    # Guards are used again: the CPU time of guards and commands is known when they are reaped, which is now. The
+    # runs of the warm-up are included, so they count as well.
     children_us = (now().children_us - before.children_us) / (parameters["count"] + _WARM_UP)
     return sample | {"children_us": children_us, "cpu_us": _number(sample["own_us"]) + children_us}
 

@@ -1,4 +1,4 @@
-"""From typing a command to its end: the command line against the bare interpreter.
+"""The time from typing a command to its end: the command line against the bare interpreter.
 
 All Python programs here find their bytecode compiled (in a cache of the benchmark's own, whatever the environment says
 about writing bytecode), as they do after an ordinary installation; the first start, which compiles, is not counted.
@@ -51,13 +51,13 @@ def coreutils_timeout(parameters: dict[str, Any]) -> Sample:
 
 
 def python_subprocess(parameters: dict[str, Any]) -> Sample:
-    """The least one would write in Python instead: subprocess.run with a timeout."""
+    """The shortest equivalent in Python: subprocess.run with a timeout."""
     program = f"import subprocess; subprocess.run([{COMMAND!r}], timeout=60)"
     return _repeat([sys.executable, "-c", program], parameters)
 
 
 def console_script() -> str:
-    """The `holdfast` that belongs to this interpreter. FileNotFoundError when it is not installed."""
+    """The `holdfast` script of this interpreter. FileNotFoundError if it is not installed."""
     script = Path(sys.executable).with_name("holdfast")
     if not script.exists():
         raise FileNotFoundError(f"{script} is missing: pip install the package into this environment")

@@ -30,7 +30,7 @@ def with_library(parameters: dict[str, Any]) -> Sample:
 
 
 def with_library_in_memory(parameters: dict[str, Any]) -> Sample:
-    """holdfast.Supervisor without: nothing is kept."""
+    """holdfast.Supervisor without a state directory."""
     return anyio.run(_drive_library, parameters, "")
 
 
@@ -45,7 +45,7 @@ async def _drive_library(parameters: dict[str, Any], place: str | None) -> Sampl
 
 
 def _fresh(parameters: dict[str, Any]) -> str:
-    """A state directory of its own, kept until all is measured: removing so many files slows the next one down."""
+    """A state directory of its own, kept until the end: removing many files would slow the next measurement down."""
     return tempfile.mkdtemp(prefix="state-", dir=parameters["scratch"])
 
 

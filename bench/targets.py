@@ -1,4 +1,4 @@
-"""What was promised, next to what was measured: a floor that must hold, and the goal beyond it."""
+"""The targets beside their measured values: a floor that must hold, and the goal beyond it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .results import Results, median, percentile, ratio, section
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_KEEP_MIB = 64.0  # "bounded": the window, one reading's worth, and what the interpreter needs for it
+_KEEP_MIB = 64.0  # "bounded": the window, one read, and the interpreter's own need
 
 
 class Target(NamedTuple):
@@ -35,7 +35,7 @@ def _times(figure: str, peer: str, other: str, field: str) -> Callable[[Results]
 
 
 def _cpu_share(figure: str, peer: str, other: str, field: str) -> Callable[[Results], float | None]:
-    """What the other one spends for each microsecond of ours: comparable with a ratio of speeds."""
+    """The CPU time of the peer for each microsecond of ours: comparable with a ratio of speeds."""
     return lambda results: ratio(results, figure, other, peer, field)
 
 
@@ -44,7 +44,7 @@ def _late(figure: str) -> Callable[[Results], float | None]:
 
 
 def _largest(field: str) -> Callable[[Results], float | None]:
-    """The worst of all numbers of live runs from 100 on: with ten, a page here or there is most of the result."""
+    """The worst value for 100 live runs or more: with ten, a page more or less is most of the result."""
 
     def worst(results: Results) -> float | None:
         figures = [name for name, result in section(results, "memory").items() if result["parameters"]["live"] >= 100]

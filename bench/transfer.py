@@ -66,11 +66,11 @@ def capture_holdfast(parameters: dict[str, Any]) -> Sample:
     result = holdfast.run(_command(parameters))
     sample = per_mib(begin, parameters["size"])
     _check(len(result.stdout), parameters)
-    return sample | _memory(before, parameters["size"])  # the journal holds it a second time until run returns
+    return sample | _memory(before, parameters["size"])  # the journal holds the output a second time until run returns
 
 
 class _Sink:
-    """A consumer that counts, and looks at the journal's memory now and then."""
+    """A consumer that counts bytes, and reads the journal's memory now and then."""
 
     def __init__(self) -> None:
         self.size = 0

@@ -1,4 +1,4 @@
-"""`python -m chaos --runs N --seed S`: 0 when everything held, 1 with the evidence when something did not."""
+"""`python -m chaos --runs N --seed S`: 0 if everything held, 1 with the evidence if something did not."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _SHOWN = 20
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the campaign that the arguments ask for."""
+    """Run the campaign that the arguments describe."""
     options = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever stops us still gets everything cleaned up
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a signal that stops the campaign still cleans up
     logging.getLogger("holdfast").addHandler(logging.NullHandler())  # sweeps find lost guards all the time here
     become_subreaper()
     OWN_GROUPS.enter()
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     finally:
         kill_children(set())
         for leaf in OWN_GROUPS.find_runs():
-            remove_leaf(leaf)  # it is a violation, and on record
+            remove_leaf(leaf)  # the failure is a violation, and on record
         OWN_GROUPS.leave()
     for violation in violations[:_SHOWN]:
         print(f"\nVIOLATION {violation.run_id}: {violation.what}\n    {violation.evidence}")
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def campaign(options: argparse.Namespace, directory: Path) -> tuple[dict[str, Any], list[Violation]]:
-    """Round after round; stops at the first with a violation unless told to keep going."""
+    """Run round after round; stop at the first violation, unless told to go on."""
     with_cgroup = containment.probe().cgroup_base is not None
     about = machine.describe()
     state = StateDirectory.open(str(directory / "state"))
@@ -103,5 +103,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    os.environ.pop("HOLDFAST_RUN_ID", None)  # ours are no children of whatever we run in
+    os.environ.pop("HOLDFAST_RUN_ID", None)  # our runs are no children of the run that we may be in
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""The index against the journals: every run once, with the same answer."""
+"""Compare the index with the journals: every run once, with the same answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def compare(state: StateDirectory, made: int | None = None) -> tuple[int, list[Violation]]:
-    """How many runs the index has, and what is wrong with it; `made` is how many there must be."""
+    """How many runs the index has, and its errors; `made` is how many runs there must be."""
     wrong = []
     listed: Counter[str] = Counter()
     with Index.open(state) as index:
@@ -47,7 +47,7 @@ def _differs(state: StateDirectory, run_id: str, report: dict[str, object], prob
     try:
         journal = frames.read(os.path.join(state.run_path(run_id), "journal"))
     except FileNotFoundError:
-        return []  # told below: it is not there
+        return []  # reported below: the run is missing
     in_journal = (*(oracle.outcome(journal) or (None, None)), oracle.tree(journal))
     in_index = (report.get("status"), report.get("cause"), report.get("tree"))
     if in_journal == in_index and problem is None:

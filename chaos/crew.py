@@ -1,4 +1,4 @@
-"""The processes that use the state directory: owners and readers. Any of them may be killed, and another comes."""
+"""The crew: owner and reader processes that use the state directory. Any of them may be killed and replaced."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Member:
-    """One such process, with lines in both directions."""
+    """One process of the crew, with lines in both directions."""
 
     def __init__(self, *words: str) -> None:
         self.words = words
@@ -28,11 +28,11 @@ class Member:
 
     @property
     def pid(self) -> int:
-        """Its PID, which stays its own until it is reaped."""
+        """Its PID, which stays valid until the process is reaped."""
         return self.process.pid
 
     def tell(self, text: str) -> bool:
-        """Send one line; False when it is gone."""
+        """Send one line; False if the process is gone."""
         try:
             os.write(self.input, text.encode() + b"\n")
         except BrokenPipeError:
@@ -40,11 +40,11 @@ class Member:
         return True
 
     def order(self, argv: list[str], options: dict[str, Any]) -> bool:
-        """Have an owner start a run."""
+        """Tell an owner to start a run."""
         return self.tell(json.dumps({"argv": argv, "options": options}))
 
     def hear(self) -> list[list[str]]:
-        """What it has said since; `gone` when it said its last."""
+        """The lines since the last call; `gone` after the last one."""
         try:
             while data := os.read(self.output, 1 << 16):
                 self.rest += data
@@ -55,17 +55,17 @@ class Member:
         return [line.decode(errors="replace").split(" ") for line in lines]
 
     def kill(self) -> None:
-        """SIGKILL. It is our child and not reaped, so the number is its own."""
+        """Send SIGKILL. The process is our child and not reaped, so the number is valid."""
         self.killed = True
         self.process.kill()
 
     def dismiss(self) -> None:
-        """No more orders: it ends when its runs have."""
+        """Send no more orders: the process ends when its runs have ended."""
         assert self.process.stdin is not None
         self.process.stdin.close()
 
     def bury(self) -> int:
-        """Wait for its end and close everything; its exit status."""
+        """Wait for its end and close everything; returns its exit status."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()

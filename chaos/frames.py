@@ -1,4 +1,4 @@
-"""A journal read in the simplest way that can be right: whole frames from the front. No code of the product."""
+"""A second reader of journals, as simple as possible: whole frames from the front. It shares no code with Holdfast."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ NAMES = {
 
 
 class Fact(NamedTuple):
-    """One frame that is no output."""
+    """One frame that is not output."""
 
     name: str
     at_ns: int
     payload: bytes
 
     def number(self, index: int = 0) -> int:
-        """One of the 32-bit numbers its payload begins with."""
+        """One of the 32-bit numbers at the beginning of its payload."""
         found: int = struct.unpack_from("<i", self.payload, 4 * index)[0]
         return found
 
@@ -56,19 +56,19 @@ class Fact(NamedTuple):
 
 
 class Journal:
-    """What has been read of one journal; `take` reads on."""
+    """The part of one journal that was read; `take` reads on."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.position = 0
-        self.crc = 0  # of all bytes before `position`: what was acknowledged
+        self.crc = 0  # of all bytes before `position`: the acknowledged bytes
         self.facts: list[Fact] = []
         self.stdout = bytearray()
         self.late = 0
         self.wrong: str | None = None
 
     def take(self) -> bool:
-        """Read the whole frames that are new; False when there is no such file (yet, or any more)."""
+        """Read the new whole frames; False if there is no such file (yet, or any more)."""
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -115,7 +115,7 @@ class Journal:
 
     @property
     def ended(self) -> bool:
-        """Whether its last word is there."""
+        """Whether the END frame is there."""
         return any(fact.name == "end" for fact in self.facts)
 
     def first(self, name: str) -> Fact | None:
@@ -123,7 +123,7 @@ class Journal:
         return next((fact for fact in self.facts if fact.name == name), None)
 
     def text(self) -> str:
-        """Everything, on one line, for a message."""
+        """All facts on one line, for a message."""
         return " ".join(map(str, self.facts)) + (f" [{self.wrong}]" if self.wrong else "")
 
 

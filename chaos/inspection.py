@@ -1,4 +1,4 @@
-"""What a round left and recorded, compared with what must be."""
+"""Compare the records and leftovers of a round with the rules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Violation(NamedTuple):
-    """Something that must not be. The evidence is for whoever looks into it."""
+    """One broken rule, with the evidence for the developer."""
 
     run_id: str
     what: str
@@ -30,7 +30,7 @@ class Violation(NamedTuple):
 
 
 def inspect(state: StateDirectory, runs: Iterable[Running], tally: Tally, *, with_cgroup: bool) -> Iterator[Violation]:
-    """Everything that is wrong after the last sweep. What is left of processes is ended; the rest stays as evidence."""
+    """Everything that is wrong after the last sweep. Remaining processes are ended; the rest stays as evidence."""
     runs = list(runs)
     yield from _left(state, runs, tally, with_cgroup=with_cgroup)
     for run in runs:
@@ -52,7 +52,7 @@ def _left(state: StateDirectory, runs: list[Running], tally: Tally, *, with_cgro
         found += [f"process {text}" for text in unmarked]
         found += [f"cgroup {path}" for path in OWN_GROUPS.find_runs()]
     else:
-        # Without a cgroup, what a killed guard leaves without a mark is a leak, and known to be one. A guard that was
+        # Without a cgroup, a process without a mark that a killed guard leaves is a known leak. A guard that was
         # not killed has no such excuse.
         found += [f"process {text} of a guard that was well" for text in unmarked if _was_well(text, runs)]
         tally.leaks.update(leftovers.command_of(text) for text in unmarked)
@@ -63,7 +63,7 @@ def _left(state: StateDirectory, runs: list[Running], tally: Tally, *, with_cgro
 
 
 def _was_well(described: str, runs: list[Running]) -> bool:
-    """Whether a run whose guard was not killed has said that this daemon is its own."""
+    """Whether a run whose guard was not killed has named this daemon as its own."""
     named = f"daemon={described.split()[0]}\n".encode()
     return any(named in run.journal.stdout and not run.guard_was_hit for run in runs)
 
@@ -72,7 +72,7 @@ def _nested(state: StateDirectory, run_id: str, tally: Tally) -> Iterator[Violat
     try:
         journal = frames.read(os.path.join(state.run_path(run_id), "journal"))
     except FileNotFoundError:
-        return  # it did not come so far
+        return  # the run did not come so far
     tally.nested[_words(oracle.outcome(journal))] += 1
     if not journal.ended or journal.wrong or oracle.tree(journal) == "survivors":
         yield Violation(run_id, "a nested run is not as it must be", journal.text())
@@ -91,7 +91,7 @@ def _count(run: Running, tally: Tally) -> None:
     try:
         journal = frames.read(run.journal.path)
     except FileNotFoundError:
-        tally.outcomes["none"] += 1  # a violation, and told
+        tally.outcomes["none"] += 1  # a violation, and reported
         return
     tally.outcomes[_words(oracle.outcome(journal))] += 1
     tally.trees[oracle.tree(journal)] += 1
@@ -119,11 +119,11 @@ def _words(found: tuple[str, str] | None) -> str:
 
 
 def _died_after(moments: Counter[str], journal: frames.Journal) -> None:
-    """Where the record of a killed guard breaks off."""
+    """The last fact in the record of a killed guard."""
     lost = journal.first("lost")
     if lost is None:
         moments["end, which was too late"] += 1
         return
-    # The recovery writes all it has to say at one time.
+    # The recovery writes all its facts at one time.
     own = [fact.name for fact in journal.facts if fact.name not in ("header", "spec") and fact.at_ns != lost.at_ns]
     moments[own[-1] if own else "nothing"] += 1

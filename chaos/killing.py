@@ -1,4 +1,4 @@
-"""Killing on purpose: whoever is to die is pinned by a pidfd and looked at again before the signal is sent."""
+"""Kill a process on purpose: pin it by a pidfd, look at it again, then send the signal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GUARD = b"holdfast-guard"
 
 
 def kill_guard(pid: int, run_id: str) -> bool:
-    """SIGKILL the guard of this run, if that is what this process is."""
+    """SIGKILL the guard of this run, if this process is the guard."""
     return _kill(pid, lambda: is_guard(pid, run_id))
 
 
@@ -29,7 +29,7 @@ def kill_child(pid: int, parent_pid: int) -> bool:
 
 
 def find_guard(owner_pid: int, run_id: str) -> int | None:
-    """The guard of this run among the children of its owner: there before the owner knows it."""
+    """The guard of this run among the children of its owner; it exists before the owner knows it."""
     return next((pid for pid in children_of(owner_pid) if is_guard(pid, run_id)), None)
 
 
@@ -54,7 +54,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def parent_of(pid: int) -> int:
-    """Its parent's PID; -1 when it is gone."""
+    """Its parent's PID; -1 if the process is gone."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""What is left after a round: processes, cgroups, sockets, half-made directories."""
+"""The leftovers of a round: processes, cgroups, sockets, half-made directories."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _STAY_S = 3.0
 
 
 def processes(run_ids: set[str]) -> tuple[list[str], list[str]]:
-    """Processes that stayed: those that carry the mark of a run, and those that nothing but their descent betrays."""
+    """Remaining processes: processes with the mark of a run, and processes that only their descent reveals."""
     stayed = {*children_that_stay(set(), _STAY_S), *descendants(os.getpid())}
     marked: list[str] = []
     unmarked: list[str] = []
@@ -23,7 +23,7 @@ def processes(run_ids: set[str]) -> tuple[list[str], list[str]]:
 
 
 def command_of(described: str) -> str:
-    """The name of the program, from such a description."""
+    """The name of the program, from the description of a process."""
     words = described.partition("] ")[2].split(" ")
     return os.path.basename(words[0]) or "?"
 

@@ -1,4 +1,4 @@
-"""What must be true of a run, told from its plan, from what was done to it, and from its journal's bytes alone.
+"""The oracle: the rules for a run, from its plan, the driver's actions, and its journal's bytes alone.
 
 Deliberately simple: the first decisive fact in the journal's order is the outcome. Nothing here is imported from the
 product.
@@ -25,7 +25,7 @@ _EOF = 1
 
 
 def outcome(journal: Journal) -> tuple[str, str] | None:
-    """Status and cause; None when nothing decides."""
+    """Status and cause; None if no fact decides."""
     for fact in journal.facts:
         if (found := _meaning(fact)) is not None:
             return found
@@ -52,13 +52,13 @@ def _meaning(fact: Fact) -> tuple[str, str] | None:
 
 
 def tree(journal: Journal) -> str:
-    """How its processes ended, as last recorded."""
+    """The state of its processes, as last recorded."""
     found = [fact for fact in journal.facts if fact.name == "tree"]
     return _TREES.get(found[-1].number(), "?") if found else "missing"
 
 
 def violations(run: Running, *, with_cgroup: bool) -> Iterator[str]:
-    """What is wrong with this run after the last sweep; nothing, when all is well."""
+    """Everything that is wrong with this run after the last sweep; empty if all is well."""
     try:
         journal = frames.read(run.journal.path)
     except FileNotFoundError:
@@ -125,7 +125,7 @@ def _outcome(run: Running, journal: Journal) -> Iterator[str]:
 def _exit(run: Running, journal: Journal) -> Iterator[str]:
     command, exited = run.plan.command, journal.first("exited")
     if exited is None:
-        never_ran = command.kind == "missing"  # stopped before that was found out: then nothing of it exits
+        never_ran = command.kind == "missing"  # stopped before that was known: then no process of it exits
         if not (run.guard_was_hit or never_ran) and journal.first("started") is not None:
             yield "its guard was well, but its exit is not on record"
         return

@@ -1,4 +1,4 @@
-"""`python -m chaos.owner live|supervisor STATE`: starts the runs it is told on stdin, and says what it saw of each.
+"""`python -m chaos.owner live|supervisor STATE`: start the runs that come on stdin, and print what happens to each.
 
 `ready` is its first word. One JSON line per run comes in; `begun ID GUARD_PID`, then `settled ID STATUS CAUSE EXIT_CODE
 SIGNAL` go out, or `refused ID WHY`, or `error ID WHY`. Ends when stdin does and its runs are settled; or when it is
@@ -29,12 +29,12 @@ def say(*words: object) -> None:
 
 
 def tell(run_id: str, outcome: Outcome) -> None:
-    """How a run ended, as this owner sees it."""
+    """Print how a run ended, as this owner sees it."""
     say("settled", run_id, outcome.status, outcome.cause, outcome.exit_code, outcome.signal)
 
 
 class Owner:
-    """Runs without a scheduler of their own: one poll loop."""
+    """An owner without a scheduler: one poll loop for all its runs."""
 
     def __init__(self, state: StateDirectory) -> None:
         self.state = state
@@ -45,7 +45,7 @@ class Owner:
         self.rest = b""
 
     def run(self) -> None:
-        """Until stdin is closed and nothing is left."""
+        """Run until stdin is closed and no run is left."""
         while self.is_open or self.runs:
             for fd, _events in self.poll.poll():
                 if fd == 0:
@@ -88,7 +88,7 @@ class Owner:
 
 
 async def supervise(state_path: str) -> None:
-    """The same with a Supervisor: one task for each run."""
+    """The same work with a Supervisor: one task for each run."""
     import anyio
 
     from holdfast import Supervisor
@@ -122,7 +122,7 @@ async def supervise(state_path: str) -> None:
 
 
 def main() -> None:
-    """As the module says."""
+    """Be the owner that the arguments describe."""
     how, state_path = sys.argv[1:]
     if how == "live":
         owner = Owner(StateDirectory.open(state_path))

@@ -1,4 +1,4 @@
-"""docs/reliability.md, from docs/reliability.json: the last campaign of each containment."""
+"""Write docs/reliability.md from docs/reliability.json: the last campaign of each containment."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def write(results: dict[str, Any], path: Path) -> None:
 
 
 def render(known: dict[str, Any]) -> str:
-    """The page."""
+    """The text of the page."""
     return _HEAD + "".join(_section(title, known[kind]) for kind, title in _TITLES.items() if kind in known)
 
 

@@ -1,4 +1,4 @@
-"""What is to happen, drawn from the seed: one plan for each run, the same for the same seed and number."""
+"""The plan, drawn from the seed: one plan for each run, the same for the same seed and number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.support.children import Children
 
 TERM, KILL, SEGV = 15, 9, 11
-ANY = -1  # an exit status that is not foretold
+ANY = -1  # an exit status that the plan does not know
 MOMENTS = ("launch", "begun", "started", "output", "verdict", "signalled", "exited", "tree")
 _NESTED = "import sys; from holdfast.cli.main import main; sys.exit(main())"
 
@@ -34,7 +34,7 @@ class Command(NamedTuple):
 
 
 class Kill(NamedTuple):
-    """Whom to SIGKILL, and when: so long after something was seen."""
+    """The target of a SIGKILL, and its moment: a delay after an event was seen."""
 
     target: str  # guard, leader, child
     moment: str
@@ -82,25 +82,25 @@ class Planner:
         return str(path)
 
     def exits(self, chance: random.Random, _number: int) -> Command:
-        """Says a line and exits with a known code."""
+        """Print a line and exit with a known code."""
         code = chance.choice((0, 0, 1, 7, 124, 137, 143, 255))
         return Command("exits", self.child("exits.sh", code), code << 8)
 
     def works(self, chance: random.Random, _number: int) -> Command:
-        """Exits after some milliseconds."""
+        """Exit after some milliseconds."""
         code = chance.choice((0, 3))
         return Command("works", self.child("exits_at", f"+{chance.randrange(1, 250) * 1_000_000}", code), code << 8)
 
     def sleeps(self, _chance: random.Random, _number: int) -> Command:
-        """Would sleep for a minute."""
+        """Sleep for a minute."""
         return Command("sleeps", ["/bin/sleep", "60"], None, needs_deadline=True)
 
     def ignores(self, _chance: random.Random, _number: int) -> Command:
-        """Ignores SIGTERM."""
+        """Ignore SIGTERM."""
         return Command("ignores TERM", self.child("ignores_term"), None, KILL, needs_deadline=True)
 
     def late_zero(self, chance: random.Random, _number: int) -> Command:
-        """Exits with 0 or 1 when SIGTERM comes: a late 0 is no success."""
+        """Exit with 0 or 1 at SIGTERM: a late 0 is no success."""
         code = chance.choice((0, 1))
         return Command("exits on TERM", self.child("exits_on_term", code), None, code << 8, needs_deadline=True)
 
@@ -111,7 +111,7 @@ class Planner:
         return Command("daemon", self.child("daemonises", how), by_itself, needs_deadline=how == "stay")
 
     def writer(self, chance: random.Random, number: int) -> Command:
-        """Writes numbered lines."""
+        """Write numbered lines."""
         path, code = self.shared_file(number), chance.choice((0, 0, 5))
         count, pace_us = chance.choice(((20, 0), (2000, 0), (400, 500), (5000, 20)))
         return Command("writes", self.child("writes_lines", path, count, pace_us, code), code << 8, lines=path)
@@ -123,12 +123,12 @@ class Planner:
         return Command("re-forks", self.child("reforks", self.shared_file(number), how), by_itself, needs_deadline=True)
 
     def holder(self, chance: random.Random, _number: int) -> Command:
-        """Exits and leaves somebody behind."""
+        """Exit and leave another process behind."""
         words = (chance.choice(("silent", "writes", "null")), chance.choice((0, 100_000)))
         return Command("stragglers", self.child("leaves_holder", *words, *chance.choice(((), ("stubborn",)))), 0)
 
     def family(self, chance: random.Random, _number: int) -> Command:
-        """Trees that resist in their ways."""
+        """Trees that resist the end in different ways."""
         argv, on_term = chance.choice(
             (
                 (self.child("leader_exits_on_term", 4), 4 << 8),
@@ -140,11 +140,11 @@ class Planner:
         return Command("family", argv, None, on_term, needs_deadline=True)
 
     def missing(self, _chance: random.Random, _number: int) -> Command:
-        """No such command."""
+        """A command that does not exist."""
         return Command("missing", ["/nonexistent/command"], None)
 
     def nested(self, chance: random.Random, number: int) -> Command:
-        """A run inside the run, by the command line."""
+        """A nested run, started by the command line."""
         inner = chance.choice((self.works, self.daemon, self.ignores, self.writer))(chance, number)
         run_id = new_run_id()
         words = ["run", "--state-dir", self.state_path, "--id", run_id, "--quiet", "--grace", "100ms"]
@@ -193,7 +193,7 @@ _KINDS = [make for make, _weight in _WEIGHTED]
 
 
 def expected_lines(length: int) -> bytes:
-    """The first bytes of what the writer writes."""
+    """The first bytes of the writer's output."""
     text, line = bytearray(), 0
     while len(text) < length:
         line += 1
@@ -207,13 +207,13 @@ def line_of(line: int) -> bytes:
 
 
 def lines_reported(path: str) -> int:
-    """How many lines the writer said it had handed over."""
+    """How many lines the writer reported as written."""
     with open(path, "rb") as file:
         return int.from_bytes(file.read(8), sys.byteorder)
 
 
 def remove_shared(plan: Plan) -> None:
-    """The file that the command of this plan shared."""
+    """Remove the file that the command of this plan shared."""
     for word in plan.command.argv:
         if os.path.basename(word).startswith("shared-"):
-            Path(word).unlink(missing_ok=True)  # a plan that was dispatched twice has one
+            Path(word).unlink(missing_ok=True)  # a plan that was dispatched twice shares one file

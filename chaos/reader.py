@@ -1,4 +1,4 @@
-"""`python -m chaos.reader STATE`: another program that uses the state directory: cancels, sweeps, lists.
+"""`python -m chaos.reader STATE`: another program that uses the state directory: it cancels, sweeps and lists.
 
 `cancel ID` and `close SESSION` come in on stdin; in between it sweeps, which brings the index up to date as well.
 `answered ID HOW`, `swept FINISHED REAPED` and `defect TEXT` go out.
@@ -24,8 +24,8 @@ def say(*words: object) -> None:
 
 
 def main() -> None:
-    """As the module says."""
-    logging.getLogger("holdfast").addHandler(logging.NullHandler())  # guards are lost all the time here
+    """Be the reader that the arguments describe."""
+    logging.getLogger("holdfast").addHandler(logging.NullHandler())  # lost guards are normal here
     logging.getLogger("holdfast").propagate = False
     state = StateDirectory.open(sys.argv[1])
     sweeper = Sweeper(state, age_s=5.0)
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def sweep(sweeper: Sweeper) -> None:
-    """One pass; what it calls a defect of Holdfast itself is passed on."""
+    """Sweep once; report everything that the sweep calls a defect of Holdfast."""
     swept = sweeper.sweep()
     if swept.finished or swept.reaped:
         say("swept", len(swept.finished), len(swept.reaped))

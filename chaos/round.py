@@ -29,7 +29,7 @@ _BOUND_S = 45.0  # for a round to come to rest after its last start: all deadlin
 
 
 class Round:
-    """Drives one round; `violations` says what was wrong with it."""
+    """Drive one round; `violations` lists the broken rules."""
 
     def __init__(self, state: StateDirectory, planner: Planner, tally: Tally, *, with_cgroup: bool) -> None:
         self.state = state
@@ -48,7 +48,7 @@ class Round:
         self.chance = random.Random(planner.seed)
 
     def run(self, numbers: range) -> None:
-        """All of it. Nothing of the round is left when this returns; whatever was, is a violation or a leak."""
+        """Run the whole round. Nothing of the round is left afterwards; every leftover was a violation or a leak."""
         self.chance = random.Random(f"{self.planner.seed}/round/{numbers.start}")
         self.plans = [self.planner.plan(number) for number in reversed(numbers)]
         self.owners = [self._new_owner(index) for index in range(_OWNERS)]
@@ -60,7 +60,7 @@ class Round:
                 end = time.monotonic() + _BOUND_S
             self._turn()
             if time.monotonic() > end:
-                break  # what is not over by now is not terminal, and found to be so
+                break  # a run that is not over by now is not terminal, and the inspection says so
         self._send_home()
         self._sweep()
         self.violations += inspect(self.state, self.runs.values(), self.tally, with_cgroup=self.with_cgroup)
@@ -157,7 +157,7 @@ class Round:
             self.violations.append(Violation("-", f"{' '.join(member.words)} ended by itself", "see its stderr"))
 
     def _reap(self) -> None:
-        """Guards whose owner was killed are our children by now; nobody else takes their status."""
+        """Reap guards whose owner was killed: they are our children now, and nobody else takes their status."""
         ours = {member.pid for member in (*self.owners, *self.readers, *self.buried)}
         while True:
             try:
@@ -202,7 +202,7 @@ class Round:
                 self.violations.append(Violation("-", f"{' '.join(member.words)} failed", f"exit status {code}"))
 
     def _hear_last(self, member: Member) -> None:
-        was_killed, member.killed = member.killed, True  # it may end now
+        was_killed, member.killed = member.killed, True  # the process may end now
         self._hear(member)
         member.killed = was_killed
 

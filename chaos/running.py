@@ -1,4 +1,4 @@
-"""One run under attack: what the driver has seen of it and done to it."""
+"""One run under attack: what the driver has seen of it, and its kills."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERDICTS = ("exited", "spawn_failed", "oom", "limit", "deadline", "idle", "stop_
 
 
 class Hit(NamedTuple):
-    """A SIGKILL that was sent: to whom, after which fact, and how much of the journal was there by then."""
+    """One SIGKILL: its target, the last fact before it, and the length of the journal at that moment."""
 
     target: str
     after: str
@@ -37,7 +37,7 @@ class Running:
         self.dispatched_at = time.monotonic()
         self.guard_pid: int | None = None
         self.hits: list[Hit] = []
-        self.said: list[str] | None = None  # what its owner said of its end
+        self.said: list[str] | None = None  # the owner's words about its end
         self.refused = False
         self.error: str | None = None
         self.owner_killed = False
@@ -47,23 +47,23 @@ class Running:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more is to be seen, as far as the driver can tell."""
+        """Whether the run is over, as far as the driver can tell."""
         if self.refused or self.error is not None or self.journal.ended:
             return True
-        return self.guard_was_hit or self.never_made  # the last sweep may be the one to write its end
+        return self.guard_was_hit or self.never_made  # the last sweep may be the one that writes its end
 
     @property
     def never_made(self) -> bool:
-        """Whether its owner was killed before it came to it."""
+        """Whether its owner was killed before it started the run."""
         return self.owner.killed and self.owner.gone and not os.path.lexists(self.path)
 
     @property
     def guard_was_hit(self) -> bool:
-        """Whether its guard was sent a SIGKILL."""
+        """Whether the driver sent SIGKILL to its guard."""
         return any(hit.target == "guard" for hit in self.hits)
 
     def watch(self) -> None:
-        """Read what is new in its journal, and strike when the moment has come."""
+        """Read new facts of its journal, and kill when the moment has come."""
         if not self.journal.ended:
             self.journal.take()
         kill = self.plan.kill

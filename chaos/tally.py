@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Tally:
-    """Counts what happened. `leaks` are processes that nobody could attribute to a run."""
+    """Counts of a campaign. `leaks` are processes that nobody could attribute to a run."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -31,11 +31,11 @@ class Tally:
 
     @property
     def made(self) -> int:
-        """How many run directories there must be: of every run that was not refused, and of every nested one."""
+        """How many run directories there must be: one for each run that was not refused, and for each nested run."""
         return sum(self.trees.values()) + sum(self.nested.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; counters by size."""
+        """The counts for JSON; counters sorted by size."""
         return {
             name: dict(value.most_common()) if isinstance(value, Counter) else value
             for name, value in vars(self).items()
@@ -43,7 +43,7 @@ class Tally:
 
 
 def rows(results: dict[str, Any]) -> list[tuple[str, str]]:
-    """The summary for people: what, and how much of it."""
+    """The summary for people: a name and a value in each row."""
     return [
         ("runs", f"{results['runs']}, {sum(results['nested'].values())} nested ones besides"),
         ("seed, containment", f"{results['seed']}, {results['containment']}"),
@@ -67,7 +67,7 @@ def rows(results: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def table(results: dict[str, Any]) -> str:
-    """The same as text."""
+    """The summary as text."""
     return "\n".join(f"{name:20} {value}" for name, value in rows(results))
 
 

@@ -1,4 +1,4 @@
-"""The conformance pack: adversarial children in rows, ways to run a process in columns, what held and what did not.
+"""The conformance pack: adversarial children in rows, ways to run a process in columns, and whether each row held.
 
 `rows.py` and `peers.py` are the two tables. A cell (`cell.py`) starts the peer's adapter (`adapters/`), hands it the
 row's task, does to it what the row says (`interference.py`), and looks who is left (`oracle.py`); what was seen is

@@ -19,7 +19,7 @@ from .rows import NUMBERS_ELSEWHERE, ROWS
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run what the arguments ask for; 1 when a row did not hold for Holdfast, or runs do not agree."""
+    """Run the cells that the arguments name; 1 if a row did not hold for Holdfast, or if runs do not agree."""
     options = _parser().parse_args(arguments)
     if options.compare:
         differing = compare.differing([json.loads(Path(path).read_text()) for path in options.compare])
@@ -71,7 +71,7 @@ def _measure(rows: list[Any], peers: list[Any]) -> dict[str, Any]:
 
 
 def _verdict(measured: dict[str, Any]) -> int:
-    """1, and a line for each, when something of ours did not hold or the pack itself failed."""
+    """1, and a line for each failure, if a row did not hold for Holdfast or the pack itself failed."""
     ours = {peer["name"] for peer in measured["peers"] if peer["ours"]}
     bad = [
         f"conformance: {row}, {peer}: {cell['verdict']}, {cell.get('findings') or cell.get('reason')}"

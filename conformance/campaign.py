@@ -1,4 +1,4 @@
-"""All cells, three at a time, each in a process of its own; what a peer has no notion of is not run."""
+"""Run all cells, three at a time, each in a process of its own; skip rows that a peer has no notion of."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Cells = dict[str, dict[str, dict[str, Any]]]  # by row, by peer
 
 
 def carry_out(rows: Sequence[Row], peers: Sequence[Peer], progress: Progress) -> Cells:
-    """What came of every cell."""
+    """Run every cell and return its results."""
     lock = threading.Lock()
 
     def one(row: Row, peer: Peer) -> dict[str, Any]:
@@ -57,20 +57,20 @@ def carry_out(rows: Sequence[Row], peers: Sequence[Peer], progress: Progress) ->
             for row, peer, cell in waiting:
                 cells[row.name][peer.name] = cell.result()
         except BaseException:
-            pool.shutdown(cancel_futures=True)  # those that run end, and clean up after themselves
+            pool.shutdown(cancel_futures=True)  # cells that run end, and clean up after themselves
             raise
     return cells
 
 
 def count(rows: Sequence[Row], peers: Sequence[Peer]) -> int:
-    """How many cells will be run."""
+    """How many cells will run."""
     missing = _missing_here()
     there = [peer for peer in peers if not _why_absent(peer)]
     return sum(not set(row.needs) & (peer.lacks | missing.keys()) for row in rows for peer in there)
 
 
 def versions(peers: Sequence[Peer]) -> dict[str, str | None]:
-    """What each peer says it is; None for an absent one."""
+    """The version of each peer; None for an absent one."""
     return {peer.name: None if _why_absent(peer) else peer.find() for peer in peers}
 
 
@@ -84,7 +84,7 @@ def _cell(row: Row, peer: Peer) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         return {"verdict": "broken", "reason": f"no result within {_TOO_LONG_S} s"}
     if done.returncode:
-        # The pack itself failed here: that is nothing to say about the peer, and nothing to hide.
+        # The pack itself failed: this says nothing about the peer, and the page shows it.
         lines = done.stderr.strip().splitlines()
         return {"verdict": "broken", "reason": lines[-1] if lines else f"exit code {done.returncode}"}
     cell: dict[str, Any] = json.loads(done.stdout)
@@ -100,7 +100,7 @@ def _why_absent(peer: Peer) -> str | None:
 
 
 def _missing_here() -> dict[str, str]:
-    """What rows need of the machine and it does not have."""
+    """The needs of rows that this machine does not meet."""
     found = {}
     if why_not := why_no_freezer():
         found["freezer"] = why_not

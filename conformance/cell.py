@@ -1,6 +1,6 @@
-"""One cell: `python -m conformance.cell ROW PEER` runs one row with one peer and prints what held, as JSON.
+"""One cell: `python -m conformance.cell ROW PEER` runs one row with one peer and prints the result as JSON.
 
-In a process of its own, which is a subreaper: whatever gets away from the peer comes here, is counted, and is killed.
+It is a process of its own and a subreaper: a process that escapes the peer comes here, is counted, and is killed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _REPEATING_S = 10.0
 
 
 def run_cell(row: Row, peer: Peer) -> dict[str, Any]:
-    """What held and what did not, with what was seen."""
+    """Run one cell: the parts that held and the parts that did not, with what was seen."""
     become_subreaper()
     end = time.monotonic() + _REPEATING_S
     for _ in range(row.repeats):
@@ -136,7 +136,7 @@ def _look(row: Row, adapter: subprocess.Popen[bytes], leaf: Leaf, interference: 
 
 
 def _grows(shared: Path) -> bool:
-    """Whether a chain that counts in shared memory goes on; its processes are too fast to be seen for sure."""
+    """Whether a chain that counts in shared memory goes on; its processes are too short-lived to be seen for sure."""
     before = shared.read_bytes()
     if before == bytes(len(before)):
         return False
@@ -145,16 +145,16 @@ def _grows(shared: Path) -> bool:
 
 
 def _leave(adapter: subprocess.Popen[bytes], leaf: Leaf) -> list[Any]:
-    """The adapter goes, and now everything counts, programs of the peer included."""
+    """End the adapter; now every process counts, programs of the peer included."""
     try:
         adapter.wait(_LEAVE_S)
     except subprocess.TimeoutExpired:
-        return []  # it was asked for an answer and gave it; that it cannot leave is for its own users to mind
+        return []  # the adapter gave its answer; whether it can also leave is not judged here
     return left(leaf, frozenset(), _LEAVE_S)
 
 
 def _plain(answer: dict[str, Any]) -> dict[str, Any]:
-    """For the results: without paths that are gone by then."""
+    """The text for the results, without temporary paths."""
     return {name: answer[name] for name in ("status", "cause", "exit_code", "signal", "note")} | {
         "seconds": round(answer["seconds"], 2)
     }

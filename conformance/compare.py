@@ -1,4 +1,4 @@
-"""Whether several runs agree on the verdict of every cell. In what a cell failed is shown, and may differ: a race has
+"""Whether several runs agree on the verdict of every cell. The parts in which a cell failed may differ: a race has
 more than one way to be lost."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ Verdict = tuple[str, ...]
 
 
 def differing(runs: list[dict[str, Any]]) -> dict[tuple[str, str], list[Verdict | None]]:
-    """The cells, by row and peer, whose verdicts are not the same in all runs; None where a run does not have it."""
+    """The cells, by row and peer, whose verdicts differ between runs; None where a run does not have the cell."""
     keys = dict.fromkeys((row, peer) for run in runs for row, found in run["cells"].items() for peer in found)
     found = {}
     for row, peer in keys:
@@ -20,7 +20,7 @@ def differing(runs: list[dict[str, Any]]) -> dict[tuple[str, str], list[Verdict 
 
 
 def in_words(found: dict[tuple[str, str], list[Verdict | None]], runs: int) -> str:
-    """One line for each difference, and how many there are."""
+    """One line for each difference, and the number of differences."""
     lines = [
         f"{row}, {peer}: {' | '.join(' '.join(verdict) if verdict else 'not run' for verdict in verdicts)}"
         for (row, peer), verdicts in found.items()

@@ -1,4 +1,4 @@
-"""What an adapter says, line by line, with a bound on every wait."""
+"""The lines of an adapter, with a bound on every wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Conversation:
-    """The lines of one adapter; `ended` when it will say no more."""
+    """The lines of one adapter; `ended` when no more will come."""
 
     def __init__(self, fd: int) -> None:
         self.supervisor = 0
@@ -21,7 +21,7 @@ class Conversation:
         self._answers: list[dict[str, Any]] = []
 
     def until_ready(self, within_s: float) -> bool:
-        """Wait until the adapter is ready, and until it is known who supervises."""
+        """Wait until the adapter is ready, and until the supervising process is known."""
         end = time.monotonic() + within_s
         while not (self._ready and self.supervisor) and self._next(end):
             pass
@@ -35,13 +35,13 @@ class Conversation:
         return self._answers.pop(0) if self._answers else None
 
     def has_answered(self, count: int) -> bool:
-        """Whether so many answers are there; does not wait."""
+        """Whether this many answers have come; does not wait."""
         while self._next(0.0):
             pass
         return self.ended or len(self._answers) >= count
 
     def _next(self, end: float) -> bool:
-        """Take in what is said next; False when nothing is, in time or ever."""
+        """Read the next line; False if none comes in time or ever."""
         poll = select.poll()
         poll.register(self._fd, select.POLLIN)
         if not poll.poll(max(0.0, end - time.monotonic()) * 1000):

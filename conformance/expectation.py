@@ -1,4 +1,4 @@
-"""What must hold in a row, and the judgement of what was seen: status, bytes, time, processes left."""
+"""The expectation of a row, and the judgement of a cell: status, bytes, time, processes left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHOWN = 60
 
 
 class Expect(NamedTuple):
-    """What must hold for every command of a row. Without `statuses` no answer is expected."""
+    """The expectation for every command of a row. Without `statuses` no answer is expected."""
 
     statuses: tuple[str, ...] = ()
     cause: str | None = None
@@ -26,13 +26,13 @@ class Expect(NamedTuple):
     counted: int | None = None  # bytes of stdout, when they are not kept
     check: Callable[[bytes], str | None] | None = None  # more about stdout: what is wrong with it
     within_s: float = 4.0
-    mark: bool | None = None  # whether the command got to leave its mark
-    left: bool = True  # whether it matters who is left; not where nothing can be killed
+    mark: bool | None = None  # whether the command left its mark
+    left: bool = True  # whether remaining processes matter; not where nothing can be killed
     peak_mib: int | None = None
 
 
 class Seen(NamedTuple):
-    """What one cell saw."""
+    """The observations of one cell."""
 
     answers: list[dict[str, Any]]
     left: list[Member]
@@ -44,14 +44,14 @@ class Seen(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One thing that did not hold: `status`, `bytes`, `time` or `left`, and what there was instead."""
+    """One thing that did not hold: `status`, `bytes`, `time` or `left`, and what was seen instead."""
 
     aspect: str
     what: str
 
 
 def judge(expect: Expect, seen: Seen) -> list[Finding]:
-    """What did not hold; nothing when all did."""
+    """Everything that did not hold; empty if all did."""
     found: list[Finding] = []
     if expect.statuses:
         if seen.hung:
@@ -123,7 +123,7 @@ def _in_words(answer: dict[str, Any]) -> str:
 
 
 def _crowd(left: list[Member]) -> str:
-    """How many and what; numbers of processes would differ from run to run."""
+    """How many processes and which programs; process numbers would differ from run to run."""
     names = sorted({Path(member.program).name or "short-lived ones" for member in left})
     return f"{'one' if len(left) == 1 else 'several'} left alive ({', '.join(names)})"
 

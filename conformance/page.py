@@ -1,4 +1,4 @@
-"""docs/conformance.md and its heat map, written from the results; nothing in it is typed by hand."""
+"""Write docs/conformance.md and its heat map from the results; nothing in the page is typed by hand."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from .places import ADAPTERS, GO_PEER, GUARD, INTERPRETER, NODE_PACKAGES, PYTHON
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# What a row may need, and what is said when a peer does not have it.
+# The needs that a row may have, and the words for a peer that does not meet one.
 REASONS = {
     "input": "gives the command no input",
     "idle": "no idle timeout",
@@ -34,7 +34,7 @@ _NO_BUDGETS = frozenset({"idle", "memory", "pty"})
 
 
 class Peer(NamedTuple):
-    """One way to run a process. `find` gives its version, or raises LookupError with the reason why it is absent."""
+    """One way to run a process. `find` gives its version, or raises LookupError with the reason for its absence."""
 
     name: str
     group: str
@@ -58,7 +58,7 @@ class Peer(NamedTuple):
 
 
 def environment() -> dict[str, str]:
-    """What adapters find their packages by."""
+    """The environment in which adapters find their packages."""
     places = {"PYTHONPATH": f"{ROOT}:{PYTHON_PACKAGES}", "CONFORMANCE_NODE": str(NODE_PACKAGES)}
     return {**os.environ, **places, "PYTHONWARNINGS": "ignore"}
 

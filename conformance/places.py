@@ -1,4 +1,4 @@
-"""Where the pack keeps what it builds and installs: outside of everything that is committed."""
+"""The directories of the pack for built and installed files, outside of everything that is committed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows: each is an adversarial child, what is asked of the peer, and what must hold.
+"""The rows: each is an adversarial child, the task for the peer, and the expectation.
 
 `@name` in an argv is a program of tests/children; `{mark}`, `{shared}` and `{directory}` are paths of the cell.
 """
@@ -17,7 +17,7 @@ _EDGE_S = 0.1
 
 
 class Row(NamedTuple):
-    """One fixture. `interfere` is what is done to it from outside, see interference.py."""
+    """One fixture. `interfere` names the interference from outside, see interference.py."""
 
     name: str
     number: int
@@ -27,8 +27,8 @@ class Row(NamedTuple):
     expect: Expect
     needs: tuple[str, ...] = ()
     interfere: str | None = None
-    program: str | None = None  # whom the interference waits for
-    repeats: int = 1  # at most; of a cell that holds so far, because what it is about does not happen each time
+    program: str | None = None  # the program that the interference waits for
+    repeats: int = 1  # at most, and only while the cell holds: the race does not happen each time
 
 
 def _run(*argv: object) -> tuple[tuple[str, ...], ...]:
@@ -53,15 +53,15 @@ PROMPT = Task((), timeout_s=3.0)  # a peer that waits for a holder until then is
 
 
 def _ending(name: str, number: int, child: str, holds: str, *argv: object, **more: object) -> Row:
-    """A command that has to be ended at its deadline."""
+    """A command that must be ended at its deadline."""
     expect = more.pop("expect", TIMED_OUT)
     return Row(name, number, child, holds, Task(_run(*argv)), expect, **more)  # type: ignore[arg-type]
 
 
 def _prompt(name: str, number: int, child: str, holds: str, *argv: object, **changes: object) -> Row:
-    """A command that ends by itself, and somebody who is still there.
+    """A command that ends by itself, and leaves another process.
 
-    It begins a moment later: a peer that asks for the exit when it has happened already may be prompt by chance.
+    The command begins a moment later: a peer that asks for an exit that has already happened may be prompt by chance.
     """
     expect = SUCCEEDED._replace(within_s=2.5, **changes)  # type: ignore[arg-type]
     later = ("/bin/sh", "-c", 'sleep 0.2; exec "$0" "$@"', *argv)
@@ -113,7 +113,7 @@ ROWS: tuple[Row, ...] = (
     Row("storm", 16, "fork storm", "extinct", Task(_run("@storms", 30), timeout_s=1.0), TIMED_OUT,
         repeats=6),
     _ending("forks-on-term", 17, "its SIGTERM handler starts new children", "all dead", "@forks_on_term", 3,
-            repeats=4),  # a kill of the group may come before they have left it
+            repeats=4),  # a kill of the group may come before they have left the group
     Row("unkillable", 18, "unkillable for now: frozen, state D", "given up on in time, and not called dead",
         Task(_run("@ignores_term"), timeout_s=1.2), Expect(("timed_out",), left=False),
         ("freezer",), "freeze", "ignores_term"),

@@ -1,4 +1,4 @@
-"""Questions to the results of one run: how much held, and in what a cell failed."""
+"""Questions to the results of one run: how many rows held, and in which parts a cell failed."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def tally(measured: dict[str, Any], peer: str) -> tuple[int, int]:
 
 
 def aspects(cell: dict[str, Any]) -> list[tuple[str, str]]:
-    """The letters and names of what did not hold, in the order in which they are explained."""
+    """The letters and names of the parts that did not hold, in the order in which the page explains them."""
     found = {finding["aspect"] for finding in cell.get("findings", ())}
     return [(letter, name) for name, letter in LETTERS.items() if name in found]

@@ -1,4 +1,4 @@
-"""What an adapter is asked, as JSON in its one argument, and what it answers, as lines of JSON on its stdout.
+"""The task of an adapter, as JSON in its one argument, and its answers, as lines of JSON on its stdout.
 
 An adapter says `{"ready": true}` when it could start the command now, `{"supervisor": PID}` when the process that
 supervises is not the adapter itself, and `{"answer": {...}}` for each command, one after the other. Then it stays until
@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 
 class Task(NamedTuple):
-    """Everything a row can ask for; what a peer has no notion of makes the row not applicable to it."""
+    """Everything that a row can ask for; a row is not applicable if the peer has no notion of it."""
 
     runs: tuple[tuple[str, ...], ...]
-    directory: str = ""  # where the adapter puts the output it got, and anything else it has to write down
+    directory: str = ""  # the directory for the adapter's output and other files
     cwd: str | None = None
     timeout_s: float = 0.6
     grace_s: float = 0.4
@@ -26,25 +26,25 @@ class Task(NamedTuple):
     input_bytes: int = 0
     stream: bool = False  # count stdout and do not keep it
     cancel_after_s: float | None = None
-    block_loop_s: float | None = None  # from a moment after the start on, whatever else the event loop had to do
+    block_loop_s: float | None = None  # from a moment after the start on, whatever else the event loop has to do
     memory_bytes: int | None = None
     pty: bool = False
     thread: bool = False  # start it in a thread that ends at once
 
     def encode(self) -> str:
-        """As an adapter gets it."""
+        """The task as the argument of an adapter."""
         return json.dumps(self._asdict())
 
 
 def decode(text: str) -> Task:
-    """The task an adapter was given."""
+    """The task from the argument of an adapter."""
     fields = json.loads(text)
     fields["runs"] = tuple(tuple(argv) for argv in fields["runs"])
     return Task(**fields)
 
 
 class Answer(NamedTuple):
-    """What a peer could tell of one command, in the words of the contract; None is what it could not tell."""
+    """The answer of a peer about one command, in the words of the contract; None for what it could not tell."""
 
     status: str
     cause: str | None = None
@@ -67,9 +67,9 @@ def ended(returncode: int | None, **more: Any) -> Answer:
 
 
 def stopped(status: str, returncode: int | None, **more: Any) -> Answer:
-    """The answer for a command that was ended: the status is known, how it went in the end is detail."""
+    """The answer for a command that was ended: the status is known; the exit is detail."""
     cause = "deadline" if status == "timed_out" else "user"
-    return ended(returncode, **more)._replace(status=status, cause=cause)  # without a returncode: nobody could tell
+    return ended(returncode, **more)._replace(status=status, cause=cause)  # without a returncode: not known
 
 
 def not_started(error: OSError) -> Answer:

@@ -11,7 +11,7 @@ import time
 
 
 def leave_daemon_behind(pid_file: str) -> None:
-    """Start a process that is no longer our child, our group or our session; returns when it stands."""
+    """Start a process outside our children, our group and our session; returns when it is ready."""
     ready, standing = os.pipe()
     if os.fork() == 0:
         os.setsid()

@@ -1,4 +1,4 @@
-"""anyio: an open process in a session of its own; scopes for deadline and cancel, the group is signalled."""
+"""anyio: an open process in a session of its own; scopes for deadline and cancel, signals for the whole group."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def run(task: Task, argv: list[str], place: str) -> Answer:  # noqa: ARG001
-    """One event loop for each command."""
+    """Run one command in an event loop of its own."""
     return anyio.run(_run, task, argv)
 
 
@@ -55,11 +55,11 @@ async def _until_ended(process: Process, task: Task, out: Kept, err: Kept) -> No
         if process.stdin is not None:
             flows.start_soon(_write, process.stdin, bytes(task.input_bytes))
         await process.wait()
-        signal_group(process.pid, signal.SIGKILL)  # what the command left in its group
+        signal_group(process.pid, signal.SIGKILL)  # processes that the command left in its group
 
 
 async def _end(process: Process, grace_s: float) -> None:
-    """The ladder, out of reach of any further cancel."""
+    """Climb the ladder, shielded from any further cancel."""
     with anyio.CancelScope(shield=True):
         if process.returncode is None:
             signal_group(process.pid, signal.SIGTERM)

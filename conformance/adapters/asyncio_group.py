@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def run(task: Task, argv: list[str], place: str) -> Answer:  # noqa: ARG001
-    """One event loop for each command."""
+    """Run one command in an event loop of its own."""
     return asyncio.run(_run(task, argv))
 
 
@@ -50,14 +50,14 @@ async def _run(task: Task, argv: list[str]) -> Answer:
 
 
 async def _supervise(process: Process, task: Task, out: Kept, err: Kept) -> None:
-    """Until the command has exited and its pipes are at their end; TimeoutError at the deadline."""
+    """Wait until the command has exited and its pipes are at their end; TimeoutError at the deadline."""
     flows = [asyncio.create_task(_read(process.stdout, out)), asyncio.create_task(_read(process.stderr, err))]
     if process.stdin is not None:
         flows.append(asyncio.create_task(_write(process, bytes(task.input_bytes))))
     try:
         async with asyncio.timeout(task.timeout_s):
             await process.wait()
-            signal_group(process.pid, signal.SIGKILL)  # what the command left in its group
+            signal_group(process.pid, signal.SIGKILL)  # processes that the command left in its group
             await asyncio.gather(*flows)
     except (TimeoutError, asyncio.CancelledError):
         signal_group(process.pid, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""bubblewrap: a pid namespace that dies with its first process, and with the one who started it.
+"""bubblewrap: a PID namespace that dies with its first process, and with the process that started it.
 
 It keeps no time, so that is done here: SIGTERM to the command's process group, the grace, then SIGKILL to the first
 process of the namespace, which takes everything in it along.
@@ -25,7 +25,7 @@ OPTIONS = ["--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--die-wi
 
 
 def run(task: Task, argv: list[str], place: str) -> Answer:
-    """One call of the tool."""
+    """Run one command with the tool."""
     said, says = os.pipe()
     os.set_inheritable(says, True)
     place_options = ["--chdir", task.cwd] if task.cwd else []
@@ -41,7 +41,7 @@ def run(task: Task, argv: list[str], place: str) -> Answer:
         _end(tool, first, task.grace_s)
         return stopped("timed_out", None, **tool.output())
     more = tool.output()
-    return ended(code if code <= 128 else 128 - code, **more)  # a signal is 128 and its number here
+    return ended(code if code <= 128 else 128 - code, **more)  # the tool shows a signal as 128 and its number
 
 
 def _end(tool: Tool, first: int | None, grace_s: float) -> None:

@@ -1,4 +1,4 @@
-"""coreutils `timeout -k`: one number to tell by, and the caller's clock to tell its meanings apart."""
+"""coreutils `timeout -k`: one exit code, and the caller's clock to tell its meanings apart."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TIMED_OUT, _KILLED = 124, 137
 
 
 def run(task: Task, argv: list[str], place: str) -> Answer:
-    """One call of the tool."""
+    """Run one command with the tool."""
     tool = Tool(task, ["timeout", "-k", str(task.grace_s), str(task.timeout_s), *argv], place, start_new_session=True)
     code = tool.wait()
     more = tool.output()

@@ -1,4 +1,4 @@
-"""A process group of its own, for the peers that offer one: all of it is signalled."""
+"""A process group of its own, for peers that offer one: signals go to the whole group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def signal_group(leader: int, number: int) -> None:
 
 
 class Kept:
-    """Output as it comes, kept or only counted."""
+    """Output as it comes, either kept or only counted."""
 
     def __init__(self, counted: bool) -> None:
         self.counted = counted
@@ -22,7 +22,7 @@ class Kept:
         self.data = bytearray()
 
     def take(self, part: bytes | bytearray) -> None:
-        """One more piece."""
+        """Take one more piece."""
         self.bytes += len(part)
         if not self.counted:
             self.data += part

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def run(task: Task, argv: list[str], place: str) -> Answer:  # noqa: ARG001
-    """One event loop and one supervisor for each command."""
+    """Run one command with an event loop and a supervisor of its own."""
     return anyio.run(_run, task, argv)
 
 

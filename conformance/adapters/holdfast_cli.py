@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def run(task: Task, argv: list[str], place: str) -> Answer:
-    """One call of the tool; what came of it is in its report."""
+    """Run one command with the tool; its report has the outcome."""
     report = Path(f"{place}.report")
     options = {
         "--timeout": task.timeout_s, "--grace": task.grace_s, "--drain": task.drain_s, "--kill-wait": task.kill_wait_s,

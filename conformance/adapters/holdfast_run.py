@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def run(task: Task, argv: list[str], place: str) -> Answer:  # noqa: ARG001
-    """One call."""
+    """Run one command with one call."""
     count = 0
 
     def counted(chunk: holdfast.Chunk) -> None:
@@ -26,7 +26,7 @@ def run(task: Task, argv: list[str], place: str) -> Answer:  # noqa: ARG001
 
 
 def options_of(task: Task) -> Any:
-    """The task in Holdfast's own names."""
+    """The task as Holdfast's options."""
     options = {
         "timeout": task.timeout_s, "grace": task.grace_s, "drain": task.drain_s, "kill_wait": task.kill_wait_s,
         "idle_timeout": task.idle_timeout_s, "idle_counts": task.idle_counts, "cwd": task.cwd,
@@ -36,7 +36,7 @@ def options_of(task: Task) -> Any:
 
 
 def answer_of(result: holdfast.Result, count: int | None = None) -> Answer:
-    """A result in the words of an answer, which are its own."""
+    """A result as an answer, which uses the same words."""
     ending = (result.status, result.cause, result.exit_code, result.signal)
     return Answer(*ending, result.stdout, result.stderr, count, result.report["tree"], result.reason)
 

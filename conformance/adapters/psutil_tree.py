@@ -1,4 +1,4 @@
-"""psutil's way to end a tree: list the descendants, SIGTERM to all, wait, SIGKILL to those that are left."""
+"""psutil's way to end a tree: list the descendants, SIGTERM to all, wait, SIGKILL to the remaining ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def run(task: Task, argv: list[str], place: str) -> Answer:
-    """Popen and communicate; the tree is ended at the timeout, and what was piped until then is read."""
+    """Popen and communicate; at the timeout end the tree, then read the output that is in the pipes."""
     with open(f"{place}.streamed", "wb") as file:
         out = file if task.stream else subprocess.PIPE
         given = subprocess.PIPE if task.input_bytes else subprocess.DEVNULL
@@ -35,7 +35,7 @@ def run(task: Task, argv: list[str], place: str) -> Answer:
 
 
 def end_tree(process: psutil.Popen, grace_s: float) -> None:
-    """Everything below the process and itself: asked first, killed after the grace."""
+    """End the process and everything below it: SIGTERM first, SIGKILL after the grace."""
     try:
         members = [*process.children(recursive=True), process]
     except psutil.NoSuchProcess:

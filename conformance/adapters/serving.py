@@ -1,4 +1,4 @@
-"""The frame of every adapter in Python: reads the task, runs each command, says what came of it, stays until told."""
+"""The frame of every Python adapter: read the task, run each command, print the answers, stay until stdin ends."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def serve(run: Callable[[Task, list[str], str], Answer], *, supervises: bool = True) -> None:
-    """Be an adapter: `run` gets the task, the argv, and a beginning for the names of files that it may write.
+    """Be an adapter: `run` gets the task, the argv, and a prefix for the names of files that it may write.
 
-    One that does not supervise itself says who does, once that is known.
+    An adapter that does not supervise itself names the supervising process, once it is known.
     """
     task = decode(sys.argv[1])
     if supervises:
@@ -38,14 +38,14 @@ def serve(run: Callable[[Task, list[str], str], Answer], *, supervises: bool = T
 
 
 def innermost(error: BaseException) -> str:
-    """What was raised, out of the groups it may have come in."""
+    """The exception itself, without the groups around it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"
 
 
 def tell(answer: Answer, place: str, seconds: float) -> None:
-    """Say what came of one command; output goes into files, because there may be much of it."""
+    """Print the answer for one command; output goes into files, because it may be large."""
     fields: dict[str, Any] = answer._asdict()
     for stream in ("stdout", "stderr"):
         path = Path(f"{place}.{stream}")
@@ -56,5 +56,5 @@ def tell(answer: Answer, place: str, seconds: float) -> None:
 
 
 def say(message: dict[str, Any]) -> None:
-    """One line to whoever runs this adapter."""
+    """Print one line for the cell that runs this adapter."""
     print(json.dumps(message), flush=True)

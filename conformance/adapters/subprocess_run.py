@@ -1,4 +1,4 @@
-"""`subprocess.run` with a timeout: it kills the child, and nothing else is offered."""
+"""`subprocess.run` with a timeout: it kills the child, and offers nothing else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def run(task: Task, argv: list[str], place: str) -> Answer:
-    """One call. Large output goes to a file, which is how one keeps it out of memory here."""
+    """Run one command with one call. Large output goes to a file, the usual way to keep it out of memory here."""
     given: Any = {"input": bytes(task.input_bytes)} if task.input_bytes else {"stdin": subprocess.DEVNULL}
     with open(f"{place}.streamed", "wb") as file:
         out = file if task.stream else subprocess.PIPE

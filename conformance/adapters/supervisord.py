@@ -106,7 +106,7 @@ class Daemon:
         try:
             self.calls.startProcess(name, False)
         except xmlrpc.client.Fault as fault:
-            # A program that has failed before the call returns is called one that could not be started.
+            # supervisord says "could not be started" if a program fails before the call returns.
             if not self._has_run(name):
                 return Answer("failed", "spawn", note=fault.faultString)
         end = time.monotonic() + task.timeout_s
@@ -123,7 +123,7 @@ class Daemon:
         return bool(self.calls.getProcessInfo(name)["spawnerr"].startswith("Bad exit code"))
 
     def _stop(self, name: str) -> bool:
-        """Stop it; False when it has ended by itself meanwhile."""
+        """Stop the program; False if it has ended by itself meanwhile."""
         try:
             self.calls.stopProcess(name, True)
         except xmlrpc.client.Fault:
@@ -131,7 +131,7 @@ class Daemon:
         return True
 
     def close(self) -> None:
-        """Stop the daemon, with whatever it still runs."""
+        """Stop the daemon and everything that it still runs."""
         self.process.send_signal(signal.SIGTERM)
         self.process.wait()
 

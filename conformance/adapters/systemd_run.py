@@ -1,4 +1,4 @@
-"""`systemd-run --wait`: a transient unit, ended by its control group; how it went is asked of the unit."""
+"""`systemd-run --wait`: a transient unit, ended by its control group; the unit says how it ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def run(task: Task, argv: list[str], place: str) -> Answer:
-    """One call of the tool."""
+    """Run one command with the tool."""
     unit = f"conformance-{os.getpid()}-{os.path.basename(place)}.service"
     properties = {
         "RuntimeMaxSec": task.timeout_s, "TimeoutStopSec": task.grace_s, "KillMode": "control-group",

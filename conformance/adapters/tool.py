@@ -1,4 +1,4 @@
-"""A command-line tool that runs the command: started with its output in files, as one would redirect it in a shell."""
+"""A command-line tool that runs the command: started with its output in files, as a shell would redirect it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Tool:
     process: subprocess.Popen[bytes]
 
     def _cancel(self, after_s: float) -> None:
-        """Cancel so long after the command, not the tool, was started: that is when it says something."""
+        """Cancel after this delay from the start of the command, not of the tool: the command says when it runs."""
         while not os.path.getsize(f"{self.place}.stdout") and self.process.poll() is None:
             time.sleep(_LOOK_S)
         time.sleep(after_s)
@@ -54,11 +54,11 @@ class Tool:
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
+        """Seconds since the start."""
         return time.monotonic() - self.began
 
     def output(self) -> dict[str, Any]:
-        """For an answer: files are where they have to be already; what is only counted is counted."""
+        """The output for an answer: files are in place already; bytes that were not kept are counted."""
         if not self.task.stream:
             return {}
         count = os.path.getsize(f"{self.place}.stdout")
@@ -67,7 +67,7 @@ class Tool:
 
 
 def _in_a_thread(start: Callable[[], None]) -> None:
-    """Start in a thread that ends when the command runs; before that nobody could have noticed."""
+    """Start in a thread that ends when the command runs; nobody could have noticed an earlier end."""
 
     def start_and_stay() -> None:
         start()
@@ -86,7 +86,7 @@ def _start(tool: Tool, argv: list[str], given: int, out: Any, err: Any, options:
 
 
 def _fed(count: int) -> int:
-    """A pipe as a shell makes one: somebody else writes into it, and does not mind when nobody reads."""
+    """A pipe as a shell makes one: another process writes into it, and does not fail when nobody reads."""
     given, feed = os.pipe()
     threading.Thread(target=_feed, args=(feed, count), daemon=True).start()
     return given

@@ -1,4 +1,4 @@
-"""trio: `run_process` in a nursery, with a `deliver_cancel` that signals the whole group, asking first."""
+"""trio: `run_process` in a nursery, with a `deliver_cancel` that signals the whole group, SIGTERM first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def run(task: Task, argv: list[str], place: str) -> Answer:  # noqa: ARG001
-    """One event loop for each command."""
+    """Run one command in an event loop of its own."""
     try:
         return trio.run(_run, task, argv)
     except BaseExceptionGroup as errors:
@@ -63,11 +63,11 @@ async def _until_ended(task: Task, argv: list[str], out: Kept, err: Kept, held: 
         if process.stdin is not None:
             flows.start_soon(_write, process.stdin, bytes(task.input_bytes))
         await process.wait()
-        signal_group(process.pid, signal.SIGKILL)  # what the command left in its group
+        signal_group(process.pid, signal.SIGKILL)  # processes that the command left in its group
 
 
 async def _end(grace_s: float, process: trio.Process) -> None:
-    """What `run_process` calls when it is cancelled; it waits for the exit itself."""
+    """The `deliver_cancel` of `run_process`, which itself waits for the exit."""
     signal_group(process.pid, signal.SIGTERM)
     with trio.move_on_after(grace_s):
         await process.wait()
