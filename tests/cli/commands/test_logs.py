@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -39,6 +40,37 @@ def test_late_output_is_left_out_on_request(runs: Runs) -> None:
     assert holdfast("logs", run_id).stdout == b"early\nlate\n"
     assert holdfast("logs", "--no-late", run_id).stdout == b"early\n"
     assert b" stdout late  late\n" in holdfast("logs", "--timestamps", run_id).stdout
+
+
+MARK = b"holdfast: %s from here on is late: it came after the verdict (--no-late leaves it out)\n"
+
+
+@pytest.mark.parametrize("options", [(), ("-f",)])
+def test_late_output_is_marked_on_stderr_and_its_bytes_stay(runs: Runs, options: tuple[str, ...]) -> None:
+    both = "trap 'printf late; echo late-err >&2; printf more; exit' TERM; printf early; printf e >&2; "
+    run_id = runs.ended("sh", "-c", both + "sleep 600 & wait", options=("--timeout", "200ms"))
+    done = holdfast("logs", *options, run_id)
+    assert done.stdout == b"earlylatemore"
+    # The order of the two streams is theirs; each has one line before its first late byte.
+    stdout, stderr = MARK % b"stdout", MARK % b"stderr"
+    assert done.stderr in (b"e\n" + stdout + stderr + b"late-err\n", b"e\n" + stderr + b"late-err\n" + stdout)
+    only = holdfast("logs", *options, "--stream", "stderr", run_id)
+    assert (only.stdout, only.stderr) == (b"elate-err\n", stderr)
+
+
+def test_control_nothing_is_marked_without_late_output(runs: Runs) -> None:
+    late = runs.ended("sh", "-c", LATE, options=("--timeout", "200ms"))
+    assert holdfast("logs", "--no-late", late).stderr == b""
+    assert holdfast("logs", "--timestamps", late).stderr == b""  # its lines say it themselves
+    silent = runs.ended("sh", "-c", "echo early; exec sleep 600", options=("--timeout", "200ms"))
+    assert holdfast("logs", silent).stderr == b""
+
+
+def test_the_mark_has_a_line_of_its_own_where_the_streams_meet(runs: Runs) -> None:
+    script = "trap 'echo late; exit' TERM; printf early; sleep 600 & wait"
+    run_id = runs.ended("sh", "-c", script, options=("--timeout", "200ms"))
+    done = holdfast("logs", run_id, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.stdout == b"early\n" + MARK % b"stdout" + b"late\n"
 
 
 def test_timestamps(runs: Runs) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -71,6 +72,7 @@ class LogPrinter:
         self.late = not given.has("--no-late")
         self.lines = LogLines() if given.has("--timestamps") else None
         self.offset_ns = 0  # add it to the journal's clock to get wall time
+        self._late_mark = LateMark()
 
     def take_all(self, reader: JournalReader) -> None:
         """Print all output that the journal has now."""
@@ -88,12 +90,37 @@ class LogPrinter:
             put(self.lines.add(chunk, wall_ns))
         else:
             # With --stream the user asked for this stream alone, so it goes to stdout.
-            put(chunk.data, 1 if self.stream else _STREAMS[chunk.stream])
+            fd = 1 if self.stream else _STREAMS[chunk.stream]
+            self._late_mark.before(chunk, fd)
+            put(chunk.data, fd)
 
     def end(self) -> None:
         """Print the unfinished lines."""
         if self.lines is not None:
             put(self.lines.rest())
+
+
+class LateMark:
+    """Says once for each stream, on stderr, that the bytes from here on came after the verdict.
+
+    The bytes of the run stay as they are. In particular nothing is added to stdout, where programs read them.
+    """
+
+    def __init__(self) -> None:
+        self._marked: set[str] = set()
+        self._shared = os.path.sameopenfile(1, 2)  # a terminal, or `2>&1`: then a line of stdout is open on stderr, too
+        self._line_open = False  # whether the last byte on stderr was in the middle of a line
+
+    def before(self, chunk: Chunk, fd: int) -> None:
+        """Called before each chunk is written to `fd`."""
+        if chunk.late and chunk.stream not in self._marked:
+            self._marked.add(chunk.stream)
+            if self._line_open:
+                put(b"\n", 2)
+            messages.say(f"{chunk.stream} from here on is late: it came after the verdict (--no-late leaves it out)")
+            self._line_open = False
+        if chunk.data and (fd == 2 or self._shared):
+            self._line_open = not chunk.data.endswith(b"\n")
 
 
 class LogLines:
@@ -174,5 +201,6 @@ COMMAND = Command(
         Option("--no-late", None, "leave out the output that came after the verdict"),
     ),
     act,
+    "Before late output (written after the verdict) one line on stderr says so, for each stream.\n"
     "With --timestamps a line is printed when it is complete, or when the output ends.\n",
 )
