@@ -22,7 +22,7 @@ function run(task, argv) {
       signalGroup(child.pid, "SIGTERM");
       later(task.grace_s, () => {
         signalGroup(child.pid, "SIGKILL");
-        child.stdout.destroy(); // who still holds them is not waited for
+        child.stdout.destroy(); // do not wait for a process that still holds them
         child.stderr.destroy();
       });
     };
@@ -32,7 +32,7 @@ function run(task, argv) {
     });
     child.stderr.on("data", (part) => err.push(part));
     if (given === "pipe") {
-      child.stdin.on("error", () => {}); // nobody read it
+      child.stdin.on("error", () => {}); // the command did not read it
       child.stdin.end(Buffer.alloc(task.input_bytes));
     }
     child.on("error", (error) => {
@@ -40,7 +40,7 @@ function run(task, argv) {
       if (child.pid === undefined) resolve({ status: "failed", cause: "spawn", note: String(error) });
     });
     child.on("exit", () => {
-      if (!status) signalGroup(child.pid, "SIGKILL"); // what the command left in its group
+      if (!status) signalGroup(child.pid, "SIGKILL"); // processes that the command left in its group
     });
     child.on("close", (code, signal) => {
       timers.forEach(clearTimeout);

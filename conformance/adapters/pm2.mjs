@@ -10,8 +10,8 @@ const outputs = new Map();
 const task = JSON.parse(process.argv[2]);
 process.env.PM2_HOME = `${task.directory}/pm2`;
 process.env.PM2_DISABLE_VERSION_CHECK = "true";
-process.env.PM2_KILL_SIGNAL = "SIGTERM"; // as everybody else here; its own would be SIGINT
-process.stdout.write = () => true; // it talks to a terminal; stdout here is for answers, which are written directly
+process.env.PM2_KILL_SIGNAL = "SIGTERM"; // like the other peers here; pm2's default is SIGINT
+process.stdout.write = () => true; // pm2 prints for a terminal; stdout here is for answers, which are written directly
 console.log = console.error = () => {};
 const pm2 = createRequire(`${process.env.CONFORMANCE_NODE}/`)("pm2");
 
@@ -24,8 +24,8 @@ async function describe(name) {
   return found?.pm2_env;
 }
 
-// From the bus, because its log files are closed at the exit, with whatever was still on its way to them. What it costs
-// is memory: nothing slows a program down that writes faster than the bus is read.
+// From the bus, because pm2 closes its log files at the exit, and output on its way to them is lost. The cost
+// is memory: nothing slows down a program that writes faster than the bus is read.
 class Output {
   stdout = [];
   stderr = [];
@@ -42,7 +42,7 @@ class Output {
     if (!this.stream) this[name].push(Buffer.from(data));
   }
 
-  // Nothing says that it is all: it says that a program has exited while output is still coming.
+  // pm2 does not say when the output is complete: it reports the exit while output still comes.
   async all(longest_ms) {
     const last = Date.now() + longest_ms;
     this.heard = Date.now();

@@ -39,12 +39,12 @@ export function ended(code, signal, more) {
   return { status: code === 0 ? "succeeded" : "failed", cause: "exit", exit_code: code, ...more };
 }
 
-// The answer for a command that was ended: the status is known, how it went in the end is detail.
+// The answer for a command that was ended: the status is known; the exit is detail.
 export function stopped(status, code, signal, more) {
   return { ...ended(code, signal, more), status, cause: status === "timed_out" ? "deadline" : "user" };
 }
 
-// What a thoughtless callback does: nothing else runs meanwhile.
+// Block the event loop, as a thoughtless callback does.
 export function blockLoop(task) {
   if (task.block_loop_s === null) return;
   const nobody = new Int32Array(new SharedArrayBuffer(4));

@@ -1,4 +1,4 @@
-// What can be done to runs: asked for, done, told.
+// Actions on runs: ask for confirmation, do them, show the result.
 import { ask, runPath } from "./api.ts";
 import { askFor, attempt, tell } from "./dialog.tsx";
 import { count, plain, quote } from "./format.ts";
@@ -51,7 +51,7 @@ export async function extend(runId: string): Promise<void> {
   if (report !== undefined) tell(`The deadline is ${text.trim()} later`);
 }
 
-/** `90s`, `10m`, `2h`; without a unit seconds. Null: no duration, or none at all. */
+/** `90s`, `10m`, `2h`; seconds without a unit. Null: not a duration, or zero. */
 export function secondsOf(text: string): number | null {
   const found = /^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$/.exec(text);
   if (found === null) return null;
@@ -65,7 +65,7 @@ export async function sendInput(runId: string, text: string, eof: boolean): Prom
   return report !== undefined;
 }
 
-/** The command line that would start the same again; its environment is not on record. */
+/** The command line that would start the same run again; the environment is not on record. */
 export function commandLine(spec: Record<string, unknown>): string {
   const words = ["holdfast", "run"];
   const option = (flag: string, value: unknown) => {

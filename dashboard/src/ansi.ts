@@ -1,4 +1,4 @@
-// Colours of terminals, and nothing else of them: every other escape sequence is dropped, whatever it would have done.
+// Colours of terminals, and nothing else: every other escape sequence is dropped, whatever its effect.
 import { plain } from "./format.ts";
 
 export type Style = {

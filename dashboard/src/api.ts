@@ -1,4 +1,4 @@
-// Asks the daemon: JSON in and out, problems as errors, the CSRF token with every action.
+// Requests to the daemon: JSON in and out, problems as errors, the CSRF token with every action.
 import type { Login } from "./types.ts";
 
 export class ProblemError extends Error {
@@ -50,7 +50,7 @@ async function problemOf(response: Response): Promise<ProblemError> {
   try {
     told = (await response.json()) as typeof told;
   } catch {
-    // not one of ours: a proxy in between
+    // not an answer of the daemon: a proxy in between
   }
   const what = told.detail ?? told.title ?? `the daemon answered ${response.status}`;
   return new ProblemError(response.status, what, told.remedy ?? null);
@@ -59,7 +59,7 @@ async function problemOf(response: Response): Promise<ProblemError> {
 /** Whether we are logged in; with the code of a link, log in first. */
 export async function login(): Promise<boolean> {
   const found = /^#login=([\w-]+)$/.exec(location.hash);
-  if (found !== null) history.replaceState(null, "", "/"); // the code is used once: it has no business in the history
+  if (found !== null) history.replaceState(null, "", "/"); // the code works once: keep it out of the history
   try {
     const who =
       found === null
@@ -69,7 +69,7 @@ export async function login(): Promise<boolean> {
     return true;
   } catch (error) {
     if (!(error instanceof ProblemError) || error.status !== 401) throw error;
-    if (found !== null) return await stillIn(); // used before, perhaps by this very browser
+    if (found !== null) return await stillIn(); // the code was used before, perhaps by this browser
     return false;
   }
 }

@@ -1,4 +1,4 @@
-// What everybody has to know: the daemon drains, or is gone. Never a silent disconnect.
+// The banner: the daemon drains, or is gone. A disconnect is never silent.
 import { duration, plain } from "./format.ts";
 import { nameOf } from "./parts.tsx";
 import { runLink } from "./router.ts";

@@ -12,7 +12,7 @@ export function draw(target: HTMLElement, statistics: Statistics): () => void {
   const axis = { stroke: colour("dim"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line") } };
   const seconds = { ...axis, size: 60, values: (_: uPlot, ticks: number[]) => ticks.map((one) => duration(one)) };
 
-  // Stacked: each line is the sum of itself and those below it, drawn from the top down.
+  // Stacked: each line is the sum of itself and the lines below it, drawn from the top down.
   const sums: number[][] = [];
   for (const status of STATUSES) {
     const below = sums.at(-1);

@@ -1,4 +1,4 @@
-// Questions before something is done, and short notices after it.
+// Questions before an action, and short notices after it.
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
@@ -18,7 +18,7 @@ const question = signal<Question | null>(null);
 const notices = signal<Notice[]>([]);
 let count = 0;
 
-/** What was typed (empty without a field), or null when it was dismissed. */
+/** The typed text (empty without a field), or null if the user dismissed the dialog. */
 export function askFor(what: Omit<Question, "answer">): Promise<string | null> {
   return new Promise((answer) => {
     question.value = { ...what, answer };
@@ -35,7 +35,7 @@ function dismiss(id: number): void {
   notices.value = notices.value.filter((one) => one.id !== id);
 }
 
-/** Do it, and tell what went wrong. */
+/** Do it, and show an error if it fails. */
 export async function attempt<T>(work: () => Promise<T>): Promise<T | undefined> {
   try {
     return await work();
@@ -76,7 +76,7 @@ function Ask({ asked }: { asked: Question }) {
     input.current?.focus();
   }, []);
   const end = (value: string | null) => {
-    dialog.current?.close(); // gives the focus back to where it was
+    dialog.current?.close(); // gives the focus back
     question.value = null;
     asked.answer(value);
   };

@@ -1,4 +1,4 @@
-// What is wrong on this host, and reaping it: first what would be done, then doing it.
+// The problems of this host, and their repair: first a dry run, then the repair.
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ask } from "./api.ts";

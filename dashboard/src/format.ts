@@ -1,6 +1,6 @@
 // Numbers and foreign text for people.
 
-/** What must not reach a page as it is: control characters, and those that turn the direction of text. */
+/** Characters that must not reach a page unescaped: control characters, and characters that turn the text direction. */
 const UNPRINTABLE = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
 /** Text of a name, label or reason, with everything unprintable made visible. */
@@ -13,7 +13,7 @@ export function plain(text: string): string {
   });
 }
 
-/** `250ms`, `1.5s`, `10m`, `2h 5m`: as the command line reads them, two units at most. */
+/** `250ms`, `1.5s`, `10m`, `2h 5m`: in the form of the command line, two units at most. */
 export function duration(seconds: number | null | undefined): string {
   if (seconds === null || seconds === undefined) return "–";
   if (seconds < 0) return "0s";
@@ -60,7 +60,7 @@ export function count(number: number, noun: string): string {
   return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-/** One word for a shell, as it is typed; control characters in the form that shows them. */
+/** One word for a shell, as a user types it; control characters are visible. */
 export function quote(word: string): string {
   if (/^[\w@%+=:,./-]+$/.test(word)) return word;
   if (!/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/.test(word)) return `'${word.replaceAll("'", "'\\''")}'`;

@@ -1,4 +1,4 @@
-// What ended: charts over time, and a search through names and through the logs themselves.
+// Ended runs: charts over time, and a search through names and through the logs themselves.
 import { signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { ask, query } from "./api.ts";
@@ -16,7 +16,7 @@ const SPANS: [string, string, number][] = [
   ["30d", "last 30 days", 30 * 86400],
 ];
 const STATUSES = ["succeeded", "failed", "timed_out", "cancelled", "lost"];
-// What is drawn does not change its colours by itself when the system goes from light to dark.
+// A drawn chart does not change its colours by itself when the system changes between light and dark.
 const darkness = window.matchMedia("(prefers-color-scheme: dark)");
 const isDark = signal(darkness.matches);
 darkness.addEventListener("change", (event) => (isDark.value = event.matches));

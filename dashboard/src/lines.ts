@@ -1,10 +1,10 @@
-// A window on a log: lines made from frames, of which only those near what is looked at are kept.
+// A window on a log: lines made from frames; only lines near the visible part are kept.
 import { parse } from "./ansi.ts";
 import type { Span, Style } from "./ansi.ts";
 import type { OutputFrame } from "./types.ts";
 
 export type Line = {
-  offset: number; // where it begins in the output of both streams
+  offset: number; // where the line begins in the output of both streams
   stream: string;
   late: boolean;
   at: string | null;
@@ -15,7 +15,7 @@ export type Line = {
 
 type Open = { decoder: TextDecoder; line: Line | null; style: Style; begin: Style };
 
-const LONGEST = 20_000; // characters of one line; what is longer goes on in the next
+const LONGEST = 20_000; // characters of one line; a longer line goes on in the next
 
 export class Assembler {
   readonly lines: Line[] = [];
@@ -32,7 +32,7 @@ export class Assembler {
     const encoder = new TextEncoder();
     let offset = frame.offset;
     const text = stream.decoder.decode(bytes, { stream: true });
-    const isPlain = text.length === bytes.length; // one byte for each character: nothing to count
+    const isPlain = text.length === bytes.length; // one byte for each character: no need to count
     let first = true;
     for (const part of text.split("\n")) {
       if (!first) {
@@ -51,7 +51,7 @@ export class Assembler {
       this.style(stream);
       offset += isPlain ? part.length : encoder.encode(part).length;
     }
-    // An empty line at a frame's end is one as soon as the next frame says so.
+    // An empty line at the end of a frame becomes a line when the next frame confirms it.
     this.end = Math.max(this.end, frame.offset + bytes.length);
   }
 
@@ -81,7 +81,7 @@ export class Assembler {
   }
 }
 
-/** Frames of a body that comes bit by bit. */
+/** The frames of a body that comes in pieces. */
 export async function* framesOf(body: ReadableStream<Uint8Array>): AsyncGenerator<OutputFrame[]> {
   const decoder = new TextDecoder();
   const reader = body.getReader();

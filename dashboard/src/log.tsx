@@ -1,4 +1,4 @@
-// The log of a run. Ranges of it are loaded as they are looked at, so its size does not matter.
+// The log of a run. The page loads only the visible ranges, so the size of the log does not matter.
 import { signal, useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { Span } from "./ansi.ts";
@@ -10,8 +10,8 @@ import type { Line } from "./lines.ts";
 import type { Match, Matches } from "./types.ts";
 
 const PIECE = 192 << 10;
-const MOST_LINES = 3_000; // in the page at once: short lines make many of a piece
-const BEFORE = 4 << 10; // bytes shown before what is jumped to: never more lines than are kept
+const MOST_LINES = 3_000; // in the page at once: a piece of output can have many short lines
+const BEFORE = 4 << 10; // bytes shown before the target of a jump: never more lines than are kept
 const MOST_MATCHES = 2_000;
 const NDJSON = { accept: "application/x-ndjson" };
 
@@ -43,7 +43,7 @@ class Log {
     this.total.value = Math.max(this.total.value, Number(response.headers.get("holdfast-next-offset") ?? 0));
   }
 
-  /** Look at what is around this place; negative: from the end. */
+  /** Show the log around this offset; a negative one counts from the end. */
   async show(offset: number): Promise<void> {
     this.unfollow();
     this.busy.value = true;
@@ -69,7 +69,7 @@ class Log {
       const { made } = await this.load(from, this.begin.value - from);
       const [first, ...rest] = this.lines.value;
       const last = made.lines.at(-1);
-      // A line that was cut where the window began is put together again.
+      // Put a line together again that was cut at the beginning of the window.
       if (first !== undefined && last?.open && last.stream === first.stream && first.offset === this.begin.value) {
         this.lines.value = [...made.lines.slice(0, -1), { ...first, offset: last.offset, text: last.text + first.text, spans: [...last.spans, ...first.spans] }, ...rest];
       } else this.lines.value = [...made.lines, ...this.lines.value];
@@ -93,7 +93,7 @@ class Log {
     }
   }
 
-  /** From the end on, as it comes; ends by itself when the run is settled. */
+  /** Follow the log from its end; stops by itself when the run is settled. */
   async follow(): Promise<void> {
     if (this.isFollowing.value) return;
     if (this.end.value < this.total.value || this.tail === null) await this.show(-1);
@@ -199,7 +199,7 @@ export function LogView({ runId, isLive, wakes }: { runId: string; isLive: boole
     return () => log.close();
   }, [log]);
   useEffect(() => {
-    // The daemon came back, or the run went on: take up following where it was left.
+    // The daemon came back, or the run went on: continue following.
     if (isLive && sticks.value && !log.isFollowing.value && log.end.value > 0) void attempt(() => log.follow());
     else if (!isLive) void attempt(() => log.measure().then(() => log.after()));
   }, [wakes, isLive]);

@@ -1,9 +1,9 @@
-// Small pieces that several pages show.
+// Small components that several pages show.
 import { duration, plain } from "./format.ts";
 import { daemonNow } from "./store.ts";
 import type { Run } from "./store.ts";
 
-/** State, and once it is decided status and cause, in the contract's words; never by colour alone. */
+/** State, and after the verdict status and cause, in the contract's words; never by colour alone. */
 export function Outcome({ run, waiting }: { run: Run; waiting?: boolean }) {
   if (run.problem) return <span class="pill lost">unreadable</span>;
   const words = run.status === null ? null : `${run.status} · ${run.cause}`;
@@ -18,10 +18,10 @@ export function Outcome({ run, waiting }: { run: Run; waiting?: boolean }) {
   );
 }
 
-/** How much of a span is left: a bar that empties, with the time in words. */
+/** The remaining part of a span: a bar that empties, with the time in words. */
 export function Bar({ label, endsAt, totalS }: { label: string; endsAt: string | null; totalS: number | null }) {
   if (endsAt === null || totalS === null || totalS <= 0) return <span class="dim">–</span>;
-  // Our idea of the daemon's clock can be late by the time an answer took: what is left never exceeds the whole.
+  // Our estimate of the daemon's clock can be late by the duration of an answer: the rest never exceeds the whole.
   const leftS = Math.min(totalS, Math.max(0, (Date.parse(endsAt) - daemonNow()) / 1000));
   const part = leftS / totalS;
   const text = `${duration(leftS < 10 ? Math.round(leftS) : leftS)} left`;

@@ -1,4 +1,4 @@
-// Where we are: everything is behind `#`, so a link is a page with its filters, and the server has one page.
+// The place in the page: everything is behind `#`, so a link is a page with its filters, and the server has one page.
 import { computed, signal } from "@preact/signals";
 
 const hash = signal(location.hash);
@@ -7,7 +7,7 @@ window.addEventListener("hashchange", () => {
 });
 
 export const place = computed(() => {
-  const text = hash.value.startsWith("#login=") ? "" : hash.value.replace(/^#/, ""); // that one is for api.ts
+  const text = hash.value.startsWith("#login=") ? "" : hash.value.replace(/^#/, ""); // api.ts handles the login code
   const [path = "/", search = ""] = text.split("?", 2) as [string?, string?];
   return { path: path === "" ? "/" : path, parameters: new URLSearchParams(search) };
 });
@@ -17,7 +17,7 @@ export function link(path: string, parameters?: URLSearchParams): string {
   return text === "" ? `#${path}` : `#${path}?${text}`;
 }
 
-/** Change parameters of this page; typing in a filter does not fill the history. */
+/** Change parameters of this page; typing in a filter adds nothing to the history. */
 export function setParameters(changes: Record<string, string | null>): void {
   const next = new URLSearchParams(place.value.parameters);
   for (const [name, value] of Object.entries(changes)) {

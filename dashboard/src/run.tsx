@@ -1,4 +1,4 @@
-// One run: what it is, what happened and what decided, what runs now, what it wrote; and what can be done.
+// The page of one run: its report, evidence and decisive fact, process tree and log; and the actions on it.
 import { useSignal } from "@preact/signals";
 import { cancelRuns, copyAsCommand, extend, sendInput } from "./actions.ts";
 import { clock, count, duration, plain, size } from "./format.ts";

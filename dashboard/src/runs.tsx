@@ -1,4 +1,4 @@
-// The live table. Only the rows in sight are in the page; the rest is arithmetic.
+// The live table. The page holds only the visible rows; the rest is arithmetic.
 import { signal, useComputed, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { cancelRuns } from "./actions.ts";

@@ -1,4 +1,4 @@
-// Sessions: how many runs each has, and closing one.
+// Sessions: how many runs each has, and a button that closes one.
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ask } from "./api.ts";
@@ -17,7 +17,7 @@ export function SessionsPage() {
   };
   const isOpen = connection.value.state === "open";
   useEffect(() => {
-    // Events come in bursts: one look for each.
+    // Events come in bursts: load once for each burst.
     const wait = setTimeout(() => {
       if (isOpen) void look();
     }, 100);

@@ -1,8 +1,8 @@
-// What is known of runs, and the connection that keeps it so. No polling: a list once, then two streams.
+// The state of all runs, and the connection that keeps it current. No polling: a list once, then two streams.
 //
-// One stream brings events (stored by the daemon: after a break they are replayed from the last id), the other numbers
-// of the live runs, once a second; when that is silent, the daemon is gone. A report never goes back: the one that is
-// further along stays. Streams are closed while nobody looks at the tab: browsers have few connections per host.
+// One stream brings events (stored by the daemon: after a break it replays them from the last id), the other numbers
+// of the live runs, once a second; when it is silent, the daemon is gone. A report never goes back: the newer report
+// stays. The store closes the streams while the tab is hidden: browsers have few connections per host.
 import { signal } from "@preact/signals";
 import { ask, login, ProblemError, query } from "./api.ts";
 import type { Health, Now, Report, RunNow, RunPage, Statistics } from "./types.ts";
@@ -16,7 +16,7 @@ export type Connection =
 export type Drain = { policy: string; endsAt: number; budgetS: number; busy: string[]; queued: number };
 
 const MOST = 10_000;
-const ROOM = 500; // forgotten at once, not one by one
+const ROOM = 500; // forgotten together, not one by one
 const ORDER = { queued: 0, starting: 1, running: 2, stopping: 3, settled: 4 };
 const SILENT_MS = 8_000;
 const TYPES = "run.queued,run.started,run.verdict,run.settled,service.shutdown";
@@ -32,7 +32,7 @@ export const failedToday = signal<number | null>(null);
 export const loading = signal(true);
 export const more = signal(false);
 export const daemon = signal<Health | null>(null);
-/** Told of each event of one run: the page of that run looks again. */
+/** Called for each event of one run: the page of that run loads it again. */
 export const touched = signal<{ runId: string; type: string; count: number }>({ runId: "", type: "", count: 0 });
 
 let events: EventSource | null = null;
@@ -44,14 +44,14 @@ let failures = 0;
 let attempts = 0;
 let timer: number | undefined;
 let scheduled = false;
-let day: number | null = null; // when the one began whose failures are counted
+let day: number | null = null; // when the day began whose failures are counted
 
-/** Milliseconds since the epoch by the daemon's clock, as of the last tick: what is drawn with it is drawn again. */
+/** Milliseconds since the epoch by the daemon's clock, at the last tick: reading it draws a component again. */
 export function daemonNow(): number {
   return now.value + skewMs;
 }
 
-/** The same, exactly. */
+/** The daemon's clock, exactly. */
 export function daemonTime(): number {
   return Date.now() + skewMs;
 }
@@ -92,7 +92,7 @@ export function take(report: Report): void {
 export async function connect(): Promise<void> {
   clearTimeout(timer);
   disconnect();
-  const mine = ++attempts; // whoever asks again while we wait has the word
+  const mine = ++attempts; // a later attempt supersedes this one
   if (document.hidden && connection.value.state === "open") return;
   try {
     if (!(await login())) {
@@ -148,7 +148,7 @@ function took(look: Now): void {
   for (const runId of numbers.keys()) {
     if (seen.has(runId)) continue;
     numbers.delete(runId);
-    // Runs that somebody else started have no events: when their numbers end, look what became of them.
+    // Runs with another owner have no events: when their numbers end, load their reports.
     const known = runs.get(runId);
     if (known !== undefined && known.state !== "settled") void refresh(runId);
   }
@@ -158,7 +158,7 @@ function took(look: Now): void {
     if (known === undefined) {
       if (!loading.value && one.state !== "settled") void refresh(one.run_id);
     } else if (ORDER[one.state as keyof typeof ORDER] > ORDER[known.state ?? "settled"]) {
-      // Its event is late, or there is none: the numbers are further along than what we have.
+      // The event is late, or there is none: the numbers are newer than our report.
       void refresh(one.run_id);
     }
   }
@@ -169,7 +169,7 @@ async function refresh(runId: string): Promise<void> {
   try {
     put(await ask<Report>("GET", `/v1/runs/${encodeURIComponent(runId)}`));
   } catch {
-    // removed since, or the daemon is gone: both are told elsewhere
+    // the run was removed, or the daemon is gone: both are shown elsewhere
   }
 }
 
@@ -196,7 +196,7 @@ function drainOf(data: Record<string, unknown>): Drain {
   };
 }
 
-/** We came while it drains: the event that said so is in the log. */
+/** The page was opened during a drain: the event log has the shutdown event. */
 async function findDrain(): Promise<void> {
   const began = Date.parse(daemon.value?.started_at ?? "");
   const source = new EventSource("/v1/events?types=service.shutdown&after=0");
@@ -229,7 +229,7 @@ async function load(): Promise<void> {
   }
 }
 
-/** Of today, which ends while a page is open. */
+/** The failures of today; the day may end while a page is open. */
 async function countFailures(): Promise<void> {
   const midnight = new Date();
   midnight.setHours(0, 0, 0, 0);
@@ -243,7 +243,7 @@ async function countFailures(): Promise<void> {
   }
 }
 
-/** Those that are not over, also such as nobody published events about. */
+/** The runs that are not over, including runs without events. */
 async function loadLive(): Promise<void> {
   const states = ["queued", "starting", "running", "stopping"];
   const before = [...runs.values()].filter((run) => run.state !== "settled").map((run) => run.run_id);

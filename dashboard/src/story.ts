@@ -1,5 +1,5 @@
-// What the page of one run knows, and when it asks again: after an event, when the numbers' stream shows a change, and
-// when something is due that no event tells of. Output in between is taken from the numbers as they come.
+// The data of the page of one run, and when to load it again: after an event, when the numbers show a change, and
+// when a fact is due that has no event. New output is taken from the numbers as they come.
 import { useSignal, useSignalEffect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { secondsOf } from "./actions.ts";
@@ -8,7 +8,7 @@ import { changed, connection, daemonTime, now, numbers, runs, take, touched } fr
 import type { Activity, ProcessTree, Report, RunNow, RunSpec, Timeline } from "./types.ts";
 
 type Spec = Record<string, unknown>;
-/** The facts as they were told, and when that was by the daemon's clock. */
+/** The facts as the daemon told them, and the time of that by its clock. */
 type Told = Timeline & { askedAt: number };
 export type Story = {
   report: Report | null;
@@ -17,13 +17,13 @@ export type Story = {
   spec: Spec | null;
   problem: ProblemError | null;
   live: RunNow | undefined;
-  /** Different after each event of this run, and when the connection is another. */
+  /** Changes after each event of this run, and with each new connection. */
   wakes: number;
 };
 
-const MOST_GROWN = 120; // pieces of output drawn from numbers; after so many the daemon is asked to sum them up
-const MARGIN_MS = 200; // what is due is not written down in the same moment
-const LONGEST_MS = 2 ** 31 - 1; // more is no time at all to a browser's timer
+const MOST_GROWN = 120; // pieces of output drawn from numbers; after this many the daemon is asked to sum them up
+const MARGIN_MS = 200; // the guard writes a due fact a little later
+const LONGEST_MS = 2 ** 31 - 1; // a browser's timer treats a longer time as zero
 
 export function useStory(runId: string): Story {
   const report = useSignal<Report | null>(null);
@@ -38,7 +38,7 @@ export function useStory(runId: string): Story {
   now.value;
 
   const look = async () => {
-    const mine = ++asked.current; // an answer that was overtaken by another is not taken
+    const mine = ++asked.current; // ignore an answer that a later one has overtaken
     try {
       const [found, facts] = await Promise.all([ask<Report>("GET", runPath(runId)), ask<Timeline>("GET", runPath(runId, "/timeline"))]);
       if (mine !== asked.current) return;
@@ -59,7 +59,7 @@ export function useStory(runId: string): Story {
   const live = numbers.get(runId);
   const isOpen = connection.value.state === "open";
   const isDecided = report.value !== null && report.value.status !== null;
-  // While it stops, every process that goes can be a fact.
+  // While the run stops, every process that exits can be a fact.
   const looksLike = `${runs.get(runId)?.state} ${live?.deadline_at} ${isDecided ? live?.processes : ""}`;
   useEffect(() => {
     if (isOpen) void look();
@@ -81,7 +81,7 @@ export function useStory(runId: string): Story {
     else grown.value = [...grown.value, { at_s: reached(told.value), bytes: live.output_bytes - known, late: isDecided }];
   }, [live]);
 
-  // Processes that use nothing are the same as before; so is their picture.
+  // Processes without activity are the same as before; so is their picture.
   const isBusy = (live?.cpu_percent ?? 0) > 0;
   useEffect(() => {
     if (live === undefined) {
@@ -108,12 +108,12 @@ export function useStory(runId: string): Story {
   };
 }
 
-/** How far it has come by now, in seconds since the record was begun. */
+/** The present position, in seconds since the beginning of the record. */
 function reached(told: Told): number {
   return (told.now_s ?? 0) + Math.max(0, daemonTime() - told.askedAt) / 1000;
 }
 
-/** When the next fact is due that has no event: the warning, or the next rung of the ladder. */
+/** The time of the next fact that has no event: the warning, or the next rung of the ladder. */
 function nextDue(told: Told, live: RunNow, spec: Spec | null, isDecided: boolean): number | null {
   if (spec === null || told.now_s == null) return null;
   const facts = told.moments.map((one) => one.fact);
@@ -125,7 +125,7 @@ function nextDue(told: Told, live: RunNow, spec: Spec | null, isDecided: boolean
   }
   if (facts.includes("exited")) return null;
   const sent = told.moments.filter((one) => one.fact === "signalled");
-  if (sent.length === 0) return told.askedAt; // the verdict is told before the ladder is begun
+  if (sent.length === 0) return told.askedAt; // the verdict is told before the ladder begins
   const wait = secondsOf(String(spec["ladder"] ?? "").split(",")[sent.length - 1]?.split(":")[1] ?? "");
   const last = sent.at(-1)?.at_s;
   return wait === null || last == null ? null : told.askedAt - (told.now_s - last - wait) * 1000;

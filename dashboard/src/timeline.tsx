@@ -1,8 +1,8 @@
-// The evidence as a drawing: what happened when, how much was written in between, and what decided.
+// The evidence as a drawing: the facts in time, the output between them, and the decisive fact.
 import { duration, size } from "./format.ts";
 import type { Timeline } from "./types.ts";
 
-/** Places from 0 to 1 of moments in order, and of any time. Half by time, half by order: what happens at once, or within
+/** Places from 0 to 1 of moments in order, and of any time. Half by time, half by order: facts of one moment, or within
  * a moment at the end, can still be told apart. */
 export function scale(times: number[], end: number): { places: number[]; x: (at: number) => number } {
   const points = end > (times.at(-1) ?? -1) ? [...times, end] : times;

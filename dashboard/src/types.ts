@@ -1,4 +1,4 @@
-// What goes over the wire, made from the daemon's OpenAPI document (clients/typescript/scripts/build).
+// The types of the wire, made from the daemon's OpenAPI document (clients/typescript/scripts/build).
 export type {
   Activity,
   Closing,

@@ -11,7 +11,7 @@ export interface ToolResult {
 
 type Exec = (file: string, args: string[], timeoutMs: number) => Promise<ToolResult>;
 
-/** As it was: the timeout ends the command and nothing it has started. */
+/** The old runner: the timeout ends the command, but no process that it has started. */
 const execWithChildProcess: Exec = (file, args, timeoutMs) =>
   new Promise((resolve, reject) => {
     const child = spawn(file, args, { timeout: timeoutMs, stdio: ["ignore", "pipe", "inherit"] });
@@ -23,7 +23,7 @@ const execWithChildProcess: Exec = (file, args, timeoutMs) =>
     });
   });
 
-/** As it is with Holdfast: the same shape, the whole tree, all output, and an outcome that is not guessed. */
+/** The new runner, with Holdfast: the same shape, the whole tree, all output, and a true outcome. */
 const execWithHoldfast: Exec = async (file, args, timeoutMs) => {
   const result = await run(file, args, { timeout: timeoutMs, reject: false, stripFinalNewline: false });
   return { outcome: result.timedOut ? "timeout" : result.failed ? "failed" : "ok", output: result.stdout };

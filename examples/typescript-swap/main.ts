@@ -1,4 +1,4 @@
-// A tool that starts a server in the background, and hangs. Whatever it started must be gone when its time is up.
+// A tool that starts a server in the background, and hangs. All its processes must be gone when its time is up.
 import { exec } from "./exec.js";
 
 const { outcome, output } = await exec("sh", ["-c", "sleep 1000 >/dev/null 2>&1 & echo $!; wait"], 500);

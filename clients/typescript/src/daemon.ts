@@ -16,7 +16,7 @@ export interface DaemonOptions {
   token?: string;
 }
 
-/** The daemon refused: `status` is that of HTTP, `problem` its words. `retryAfter` in seconds, when it says so. */
+/** The daemon refused: `status` is the HTTP status, `problem` its words, `retryAfter` a delay in seconds, if given. */
 export class DaemonError extends HoldfastError {
   override readonly name = "DaemonError";
 
@@ -29,7 +29,7 @@ export class DaemonError extends HoldfastError {
   }
 }
 
-/** An event of the daemon. `id` is undefined for those that are not kept, such as `run.output`. */
+/** An event of the daemon. `id` is undefined for events that are not stored, such as `run.output`. */
 export interface DaemonEvent {
   id: number | undefined;
   type: string;
@@ -42,7 +42,7 @@ type EventQuery = { after?: number; run_id?: string; session?: string; types?: s
 const LONGEST_WAIT_S = 60;
 const RECONNECT_MS = 1000;
 
-/** A client of `holdfast serve`. Errors are DaemonError, or those of the connection. */
+/** A client of `holdfast serve`. It throws DaemonError, or the errors of the connection. */
 export class Daemon {
   readonly #send: Transport;
 
@@ -51,7 +51,7 @@ export class Daemon {
     else this.#send = overSocket(options.socketPath ?? join(options.stateDir ?? defaultStateDir(), "holdfast.sock"));
   }
 
-  /** Post a run; with the same key and the same run once more, the first one is given back. */
+  /** Post a run; the same key with the same run gives the first run again. */
   submit(run: Submission, options: { idempotencyKey?: string } = {}): Promise<Report> {
     const headers = options.idempotencyKey === undefined ? {} : { "idempotency-key": options.idempotencyKey };
     return this.#json("POST", "/v1/runs", { body: run, headers });
@@ -66,7 +66,7 @@ export class Daemon {
     return this.#json("GET", run(runId));
   }
 
-  /** Wait for the verdict, or until the run is settled, however long that takes. */
+  /** Wait for the verdict, or until the run is settled, as long as that takes. */
   async wait(runId: string, options: { until?: "verdict" | "settled"; signal?: AbortSignal } = {}): Promise<Report> {
     const until = options.until ?? "verdict";
     for (;;) {
@@ -101,7 +101,7 @@ export class Daemon {
     return this.#json("POST", run(runId, "input"), { body: { data: bytes, ...options } });
   }
 
-  /** What the run wrote, from `offset` on; with `follow` as it comes, until its end. */
+  /** The output of the run, from `offset` on; with `follow` as it comes, until its end. */
   async *output(runId: string, query: Query<"getRunOutput"> = {}, signal?: AbortSignal): AsyncGenerator<Uint8Array> {
     const headers = { accept: "application/octet-stream" };
     const answer = await this.#send({ method: "GET", path: `${run(runId, "output")}${search(query)}`, headers, signal });
@@ -113,7 +113,7 @@ export class Daemon {
     return this.#json("GET", "/v1/sessions");
   }
 
-  /** Close a session: its runs are ended and later ones refused. */
+  /** Close a session: end its runs and refuse later ones. */
   closeSession(name: string, query: Query<"deleteSession"> = {}): Promise<Operations["deleteSession"]["answer"]> {
     return this.#json("DELETE", `/v1/sessions/${encodeURIComponent(name)}${search(query)}`);
   }
@@ -127,8 +127,8 @@ export class Daemon {
   }
 
   /**
-   * Events as they come. A connection that breaks, or a daemon that restarts, is no end: it goes on after the last event
-   * that was kept, until `signal` is aborted. A `resync` event says that some are missing: look at the runs again.
+   * Events as they come. After a broken connection or a restart of the daemon the stream goes on after the last
+   * stored event, until `signal` is aborted. A `resync` event says that events are missing: look at the runs again.
    */
   async *events(query: EventQuery = {}, signal?: AbortSignal): AsyncGenerator<DaemonEvent> {
     const { types, after, ...rest } = query;
@@ -178,7 +178,7 @@ async function check(answer: Answer): Promise<void> {
   try {
     problem = JSON.parse(said) as Problem;
   } catch {
-    // not the daemon's own words: a proxy in between
+    // not an answer of the daemon: a proxy in between
   }
   const retryAfter = Number(answer.headers["retry-after"]);
   throw new DaemonError(answer.status, problem, Number.isFinite(retryAfter) ? retryAfter : undefined);

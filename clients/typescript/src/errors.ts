@@ -1,4 +1,4 @@
-/** Holdfast said no, or is not there. `code` is the code of the protocol or of the system. */
+/** Holdfast refused, or is not there. `code` is the code of the protocol or of the system. */
 export class HoldfastError extends Error {
   override readonly name: string = "HoldfastError";
   readonly code: string | number | undefined;

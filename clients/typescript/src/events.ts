@@ -5,9 +5,9 @@ export interface RawEvent {
   data: string;
 }
 
-/** Bytes of an event stream to events, however they were cut. */
+/** Decode the bytes of an event stream into events, wherever the bytes were cut. */
 export class EventParser {
-  /** What to come back with; a stream says it before its first event, too. */
+  /** The id for a reconnect; a stream sends one before its first event, too. */
   lastId: string | undefined;
   #decoder = new TextDecoder();
   #rest = "";

@@ -3,32 +3,32 @@ import type { Sidecar } from "./sidecar.js";
 
 type StartParams = Methods["start"]["params"];
 
-/** What `run` takes: the names of execa and child_process where they have one. Times are milliseconds. */
+/** The options of `run`: the names of execa and child_process where they have one. Times are milliseconds. */
 export interface RunOptions {
   cwd?: string | undefined;
-  /** Set on top of our own environment, or instead of it with `extendEnv: false`. */
+  /** Variables on top of our own environment, or instead of it with `extendEnv: false`. */
   env?: Record<string, string | undefined> | undefined;
   extendEnv?: boolean | undefined;
-  /** What the command reads; without it, and without `stdin: "pipe"`, it reads nothing. */
+  /** The input of the command; without it, and without `stdin: "pipe"`, the command reads nothing. */
   input?: string | Uint8Array | undefined;
   stdin?: "ignore" | "pipe" | undefined;
   timeout?: number | undefined;
-  /** The signal of the end (default SIGTERM), and how long until SIGKILL (default 10000). */
+  /** The first signal (default SIGTERM), and the time until SIGKILL (default 10000). */
   killSignal?: NodeJS.Signals | undefined;
   forceKillAfterDelay?: number | undefined;
-  /** Abort it: the run ends as cancelled. */
+  /** Aborts the run, which then ends as cancelled. */
   signal?: AbortSignal | undefined;
   cancelSignal?: AbortSignal | undefined;
   /** "buffer": `stdout` and `stderr` of the result are Buffers. */
   encoding?: "utf8" | "buffer" | undefined;
-  /** False: the result has no output; it is for the streams, or for nobody. */
+  /** False: the result has no output; only the streams have it. */
   buffer?: boolean | undefined;
   /** More output than this ends the run with cause `limit` (default 100 MB while it is buffered). */
   maxBuffer?: number | undefined;
   stripFinalNewline?: boolean | undefined;
-  /** False: a run that did not succeed is a result, too, and no exception. */
+  /** False: a run that did not succeed is a result, not an exception. */
   reject?: boolean | undefined;
-  /** What execa and child_process do not have. */
+  /** Options that execa and child_process do not have. */
   idleTimeout?: number | undefined;
   warnBefore?: number | undefined;
   stragglers?: "kill" | "wait" | "leave" | undefined;
@@ -42,14 +42,14 @@ export interface RunOptions {
   lifetime?: "owner" | "session" | "detached" | undefined;
   keep?: boolean | undefined;
   runId?: string | undefined;
-  /** Anything else the sidecar's `start` takes, in its own names. */
+  /** Any other parameter of the sidecar's `start`, in its own names. */
   spec?: Partial<StartParams> | undefined;
   sidecar?: Sidecar | undefined;
 }
 
 const MAX_BUFFER = 100_000_000;
 
-/** The parameters of `start` that these options stand for. */
+/** Translate these options into the parameters of `start`. */
 export function startParams(argv: string[], options: RunOptions, env: NodeJS.ProcessEnv): StartParams {
   const buffers = options.buffer ?? true;
   return defined({
@@ -91,7 +91,7 @@ function ladder(options: RunOptions): string | undefined {
   return options.killSignal === "SIGKILL" ? "KILL" : `${options.killSignal}:${options.forceKillAfterDelay ?? 10_000}ms,KILL`;
 }
 
-/** The sidecar has the environment of its start; what differs by now, or is asked for, is sent. */
+/** The changes of the environment since the start of the sidecar, and the requested variables. */
 function environment(options: RunOptions, sidecarEnv: NodeJS.ProcessEnv): Partial<StartParams> {
   const extend = options.extendEnv ?? true;
   const base = extend ? process.env : {};

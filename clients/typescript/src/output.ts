@@ -2,7 +2,7 @@ import { Readable } from "node:stream";
 
 import type { Notifications } from "./generated/sidecar.js";
 
-/** How many bytes may be on their way to us: enough to be fast, and a bound on what a slow reader holds in memory. */
+/** How many bytes may be on their way to us: enough to be fast, and a bound on the memory for a slow reader. */
 export const CREDIT = 1 << 20;
 
 class OutputStream extends Readable {
@@ -19,10 +19,10 @@ class OutputStream extends Readable {
 }
 
 /**
- * The output of one run: collected for the result, and given to the streams somebody has asked for.
+ * The output of one run: collected for the result, and passed to the streams that were asked for.
  *
  * Credit goes back to the sidecar when bytes are collected, or, once a stream is there, when its reader has taken them.
- * Both streams share it, as they share one journal: whoever asks for a stream has to read it.
+ * Both streams share the credit, as they share one journal: a caller that asks for a stream has to read it.
  */
 export class Output {
   readonly ended: Promise<boolean>;
@@ -60,7 +60,7 @@ export class Output {
     this.end(false);
   }
 
-  /** A stream of what comes from now on, and of what was collected before. */
+  /** A stream of the output: first the collected part, then new output. */
   stream(name: "stdout" | "stderr"): Readable {
     const known = this.#streams[name];
     if (known !== undefined) return known;

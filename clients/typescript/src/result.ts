@@ -3,16 +3,16 @@ import { getSystemErrorName } from "node:util";
 
 import type { Cause, Report, Status } from "./generated/sidecar.js";
 
-/** How a run ended. `status` and `cause` are the truth; the rest is them in the words of execa and child_process. */
+/** How a run ended. `status` and `cause` are the truth; the rest says it in the words of execa and child_process. */
 export interface Result<Output = string> {
   runId: string;
   command: string;
   status: Status;
   cause: Cause;
   reason: string | undefined;
-  /** What the command exited with by itself; undefined when it was ended, also if it found the time to exit with 0. */
+  /** The command's own exit code; undefined when Holdfast ended it, even if it then exited with 0. */
   exitCode: number | undefined;
-  /** The signal it died of, such as "SIGTERM". */
+  /** The signal that ended it, such as "SIGTERM". */
   signal: NodeJS.Signals | undefined;
   failed: boolean;
   timedOut: boolean;
@@ -20,7 +20,7 @@ export interface Result<Output = string> {
   isTerminated: boolean;
   isForcefullyTerminated: boolean;
   isMaxBuffer: boolean;
-  /** Of a command that could not be started: ENOENT, EACCES. Of an aborted run: ABORT_ERR. */
+  /** The reason why it could not be started: ENOENT, EACCES. ABORT_ERR for an aborted run. */
   code: string | undefined;
   stdout: Output;
   stderr: Output;
@@ -47,7 +47,7 @@ export interface RunError<Output> extends Omit<Result<Output>, "cause"> {}
 
 const SIGNALS = new Map(Object.entries(constants.signals).map(([name, number]) => [number, name as NodeJS.Signals]));
 
-/** The result behind a report. */
+/** Make the result from a report. */
 export function resultOf<Output>(report: Report, command: string, isAborted: boolean, stdout: Output, stderr: Output): Result<Output> {
   const status = report.status ?? "lost";
   const cause = report.cause ?? "guard";

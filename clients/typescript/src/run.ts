@@ -11,7 +11,7 @@ import { Sidecar } from "./sidecar.js";
 
 type OutputOf<O extends RunOptions> = O["encoding"] extends "buffer" ? Buffer : string;
 
-/** A run under way: a promise of its result, and what can be asked of it meanwhile. */
+/** A live run: a promise of its result, and the requests that one can send to it. */
 export class Subprocess<Out = string> implements Promise<Result<Out>> {
   readonly [Symbol.toStringTag] = "Subprocess";
   readonly runId: string;
@@ -41,7 +41,7 @@ export class Subprocess<Out = string> implements Promise<Result<Out>> {
     this.#result = this.#finished(started, abort);
   }
 
-  /** What the command writes, as it comes; also part of the result unless `buffer` is false. To be read once taken. */
+  /** The output as it comes; also part of the result unless `buffer` is false. Read a stream once you have taken it. */
   get stdout(): Readable {
     return this.#output.stream("stdout");
   }
@@ -56,8 +56,8 @@ export class Subprocess<Out = string> implements Promise<Result<Out>> {
   }
 
   /**
-   * End the run: SIGTERM begins the ladder, for the whole tree, and SIGKILL goes to its end at once. Any other signal is
-   * sent to the command and ends nothing by itself. False when the run is over.
+   * End the run: SIGTERM begins the ladder, for the whole tree; SIGKILL goes to its end at once. Any other signal is
+   * sent to the command and ends nothing by itself. Returns false if the run is over.
    */
   kill(signal: NodeJS.Signals | number = this.#options.killSignal ?? "SIGTERM"): boolean {
     if (this.#isOver) return false;
@@ -67,16 +67,16 @@ export class Subprocess<Out = string> implements Promise<Result<Out>> {
       isLast || isFirst
         ? this.cancel({ now: isLast })
         : this.#sidecar.call("signal", { run_id: this.runId, signal: String(signal) });
-    asked.catch(() => {}); // it was over before the signal got there
+    asked.catch(() => {}); // the run was over before the signal arrived
     return true;
   }
 
-  /** End the run; resolves when that is on record. `now`: without grace. */
+  /** End the run; resolves when the stop is on record. `now`: without grace. */
   async cancel(options: { reason?: string; now?: boolean } = {}): Promise<void> {
     await this.#sidecar.call("cancel", { run_id: this.runId, ...options });
   }
 
-  /** Move the deadline by so many milliseconds. */
+  /** Move the deadline by this many milliseconds. */
   async extend(milliseconds: number): Promise<void> {
     await this.#sidecar.call("extend", { run_id: this.runId, seconds: milliseconds / 1000 });
   }
@@ -117,7 +117,7 @@ export class Subprocess<Out = string> implements Promise<Result<Out>> {
       return await this.#sidecar.call("wait", { run_id: this.runId });
     } catch (error) {
       if (error instanceof NeverStarted) return error.report as unknown as Outcome;
-      // A cancelled run, one that never ran and a lost one are errors of the call; the outcome is in them.
+      // A cancelled run, a run that never started and a lost run are errors of the call; the error has the outcome.
       if (error instanceof HoldfastError && error.data["status"] !== undefined) return error.data as unknown as Outcome;
       throw error;
     }
@@ -189,7 +189,7 @@ class NeverStarted extends Error {
   }
 }
 
-/** Aborted before anything was sent: no process was ever made, and the report says so. */
+/** The result of a run that was aborted before anything was sent: no process was ever made, and the report says so. */
 function neverStarted(runId: string, abort: AbortSignal): NeverStarted {
   const why = (abort.reason as Error | undefined)?.message;
   const nothing = { stdout_bytes: 0, stderr_bytes: 0, late_bytes: 0, dropped_bytes: 0, complete: true };
@@ -204,7 +204,7 @@ function neverStarted(runId: string, abort: AbortSignal): NeverStarted {
 
 const CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz";
 
-/** As Holdfast makes them: ten characters of milliseconds, ten of chance; ids sort by time. */
+/** A run id as Holdfast makes it: ten characters of milliseconds, ten random ones; ids sort by time. */
 function newRunId(): string {
   const chance = BigInt(`0x${randomBytes(7).toString("hex")}`) >> 6n;
   let number = (BigInt(Date.now()) << 50n) | chance;

@@ -5,11 +5,11 @@ import { HoldfastError } from "./errors.js";
 import { PROTOCOL, type Methods, type Notifications } from "./generated/sidecar.js";
 
 export interface SidecarOptions {
-  /** The command that is `holdfast`; default: the environment's HOLDFAST_COMMAND (words by spaces), or `holdfast`. */
+  /** The `holdfast` command; default: the environment's HOLDFAST_COMMAND (split at spaces), or `holdfast`. */
   command?: readonly string[];
-  /** Where runs are kept that outlive us or belong to a session. */
+  /** The state directory, for runs that outlive this program or belong to a session. */
   stateDir?: string;
-  /** Where the sidecar's own warnings go; default: our stderr. */
+  /** The target of the sidecar's own warnings; default: our stderr. */
   stderr?: "inherit" | "ignore";
 }
 
@@ -23,19 +23,19 @@ type Listener = {
 /**
  * One `holdfast sidecar` and the calls to it.
  *
- * The sidecar ends when our end of its stdin is closed, which the kernel does for us however we end; runs whose
- * lifetime is `owner` end with it. It is a session of its own, so a Ctrl-C at our terminal is ours to handle.
+ * The sidecar ends when our end of its stdin is closed. The kernel closes it in whatever way we end. Runs whose
+ * lifetime is `owner` end with the sidecar. It is a session of its own, so a Ctrl-C at our terminal reaches only us.
  */
 export class Sidecar {
   static #shared: Sidecar | undefined;
 
-  /** The one that `run()` uses; a new one when the last is gone. */
+  /** The sidecar that `run()` uses; a new one when the last is gone. */
   static shared(): Sidecar {
     if (Sidecar.#shared === undefined || Sidecar.#shared.isGone) Sidecar.#shared = new Sidecar();
     return Sidecar.#shared;
   }
 
-  /** The environment it was started with: runs inherit it. */
+  /** The environment of the sidecar's start: runs inherit it. */
   readonly env: NodeJS.ProcessEnv;
   #process: ChildProcess;
   #stdin: Writable;
@@ -66,7 +66,7 @@ export class Sidecar {
     this.#process.on("exit", (code, signal) => {
       this.#lose(new HoldfastError(`the sidecar ended (${signal ?? `exit code ${code}`})`, "SIDECAR_GONE"));
     });
-    this.#stdin.on("error", () => {}); // the exit says it
+    this.#stdin.on("error", () => {}); // the exit reports the error
     this.#stdout.on("data", (data: Buffer) => this.#take(data));
     this.#ready = this.#send("initialize", { protocols: [PROTOCOL], client: { name: "holdfast-typescript" } });
     this.#ready.catch(() => {});
@@ -80,22 +80,22 @@ export class Sidecar {
     return this.#process.pid;
   }
 
-  /** What the handshake said. */
+  /** The answer of the handshake. */
   get hello(): Promise<Methods["initialize"]["result"]> {
     return this.#ready;
   }
 
-  /** Call a method. HoldfastError when the sidecar refuses or is gone. Calls are taken in the order they are made. */
+  /** Call a method. HoldfastError if the sidecar refuses or is gone. The sidecar takes calls in order. */
   call<M extends keyof Methods>(method: M, params: Methods[M]["params"]): Promise<Methods[M]["result"]> {
     return this.#send(method, params);
   }
 
-  /** Say something without wanting an answer. */
+  /** Send a notification, which has no answer. */
   notify<M extends keyof Methods>(method: M, params: Methods[M]["params"]): void {
     if (!this.isGone) this.#write({ jsonrpc: "2.0", method, params });
   }
 
-  /** Take the output of a run from now on; returns how to stop that. */
+  /** Receive the output of a run from now on; returns a function that stops it. */
   listen(runId: string, listener: Listener): () => void {
     this.#listeners.set(runId, listener);
     this.#keepAlive();
@@ -105,7 +105,7 @@ export class Sidecar {
     };
   }
 
-  /** End every run of ours and the sidecar. */
+  /** End all our runs and the sidecar. */
   async close(): Promise<void> {
     if (this.isGone) return;
     this.#isClosing = true;
@@ -165,7 +165,7 @@ export class Sidecar {
     this.#listeners.clear();
   }
 
-  /** The program may end while nothing is under way, although the sidecar is still there. */
+  /** Let the program end while no call is under way, although the sidecar still runs. */
   #keepAlive(): void {
     const isWanted = this.#isClosing || this.#pending.size + this.#listeners.size > 0;
     const verb = isWanted ? "ref" : "unref";

@@ -14,10 +14,10 @@ export interface Answer {
   body: AsyncIterable<Uint8Array>;
 }
 
-/** How requests get to a daemon. */
+/** Sends requests to a daemon. */
 export type Transport = (request: Request) => Promise<Answer>;
 
-/** Over the daemon's Unix socket, whose permissions are the right to use it. */
+/** The transport over the daemon's Unix socket; its permissions grant the access. */
 export function overSocket(socketPath: string): Transport {
   return ({ method, path, headers, body, signal }) =>
     new Promise((resolve, reject) => {
@@ -31,7 +31,7 @@ export function overSocket(socketPath: string): Transport {
     });
 }
 
-/** Over TCP, with the token of the daemon. */
+/** The transport over TCP, with the daemon's token. */
 export function overTcp(url: string, token: string): Transport {
   return async ({ method, path, headers, body, signal }) => {
     const init: RequestInit = { method, headers: { authorization: `Bearer ${token}`, ...headers } };
@@ -47,7 +47,7 @@ export function overTcp(url: string, token: string): Transport {
   };
 }
 
-/** All of a body. */
+/** Read a whole body. */
 export async function text(answer: Answer): Promise<string> {
   const parts: Uint8Array[] = [];
   for await (const part of answer.body) parts.push(part);

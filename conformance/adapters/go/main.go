@@ -78,7 +78,7 @@ func run(asked task, argv []string, place string) answer {
 		time.AfterFunc(seconds(*asked.CancelAfterS), cancel)
 	}
 	failed := cmd.Wait()
-	syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what the command left in its group
+	syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // processes that the command left in its group
 	found := judge(ctx, cmd, failed)
 	os.WriteFile(place+".stdout", out.Bytes(), 0o600)
 	os.WriteFile(place+".stderr", err.Bytes(), 0o600)
@@ -90,7 +90,7 @@ func run(asked task, argv []string, place string) answer {
 	return found
 }
 
-// What Wait said, and the context where Wait's word alone would hide it.
+// The answer from Wait's error, and from the context where that error alone would hide the cause.
 func judge(ctx context.Context, cmd *exec.Cmd, failed error) answer {
 	found := answer{Status: "failed"}
 	set := func(status, cause string) { found.Status, found.Cause = status, &cause }
