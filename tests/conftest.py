@@ -28,14 +28,14 @@ FAILED = pytest.StashKey[bool]()
 
 
 def pytest_sessionstart() -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever stops us still gets everything cleaned up
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a signal that stops the suite still cleans up
     _be_interruptible()
     become_subreaper()
     OWN_GROUPS.enter()
 
 
 def _be_interruptible() -> None:
-    """A shell's background job ignores some signals, as does one under nohup, and so would all children of tests."""
+    """Reset ignored signals: a shell's background job ignores some, and all children of tests would, too."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
@@ -72,14 +72,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "contained" in metafunc.fixturenames:
-        # An ordinary user without a delegated cgroup has one way to be contained; root has both or says why not.
+        # An ordinary user without a delegated cgroup has one containment; root has both or says why not.
         has_cgroup = containment.probe().cgroup_base is not None or os.geteuid() == 0
         metafunc.parametrize("contained", ["cgroup", "subreaper"] if has_cgroup else ["subreaper"], indirect=True)
 
 
 @pytest.fixture(scope="session")
 def states_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a run would be kept that names no state directory; no test shall make it."""
+    """The default state directories of the user; no test may make one."""
     return tmp_path_factory.mktemp("user") / "state"
 
 
@@ -87,14 +87,14 @@ def states_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def nothing_left_behind(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, states_of_the_user: Path
 ) -> Iterator[None]:
-    """After each test there is no process, descriptor or cgroup that was not there before, and no run of the user's."""
+    """After each test there is no new process, descriptor or cgroup, and no run in the user's own directories."""
     monkeypatch.setenv(TOKEN, request.node.name.encode("ascii", "replace").decode()[:200])
     before = take_stock()
-    with pytest.MonkeyPatch.context() as environment:  # not the test's own, which it may undo
+    with pytest.MonkeyPatch.context() as environment:  # not the test's own fixture, which the test may undo
         environment.delenv("HOLDFAST_STATE_DIR", raising=False)
         environment.setenv("XDG_STATE_HOME", str(states_of_the_user))
         yield
-    # The traceback of a failed test keeps its frames, and what is open in them: that would be noise.
+    # The traceback of a failed test keeps its frames, and their open files: that would be noise.
     leftovers = find_leftovers(before, descriptors=FAILED not in request.node.stash)
     if states_of_the_user.exists():
         leftovers.append("runs in the user's own state directory")
@@ -105,7 +105,7 @@ def nothing_left_behind(
 
 @pytest.fixture
 def contained(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Runs the test once for each containment there is here; its value is what the report must say."""
+    """Run the test once for each containment of this host; the value is what the report must say."""
     kind: str = request.param
     if kind == "cgroup":
         if (why_not := containment.probe().why_not) is not None:
@@ -116,7 +116,7 @@ def contained(request: pytest.FixtureRequest) -> Iterator[str]:
         forced.setenv(containment.FORCE_VARIABLE, "subreaper")
         containment.forget()
         yield kind
-    containment.forget()  # after the variable is gone: the next to ask shall find the truth
+    containment.forget()  # after the variable is gone: the next probe must find the truth
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -128,7 +128,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def shared_directory() -> Iterator[Path]:
-    """A directory that every user may read; pytest's own are for its user only."""
+    """A directory that every user may read; pytest's own directories are for its user only."""
     directory = Path(tempfile.mkdtemp(prefix="holdfast-tests-"))
     directory.chmod(0o755)
     yield directory
@@ -137,5 +137,5 @@ def shared_directory() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def child(shared_directory: Path) -> Children:
-    """Gives the argv of a program of tests/children: `child("exits_on_term", 1)`."""
+    """The argv of a program of tests/children: `child("exits_on_term", 1)`."""
     return Children(shared_directory)

@@ -26,7 +26,7 @@ def anyio_backend() -> str:
 
 
 class EditorClient:
-    """What an editor adds to its client: five methods that are those of `Terminals`."""
+    """The client of an editor, with the five methods of `Terminals`."""
 
     def __init__(self, terminals: Terminals) -> None:
         self.create_terminal = terminals.create_terminal
@@ -53,7 +53,7 @@ async def _pipe() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
 
 @asynccontextmanager
 async def connected(terminals: Terminals) -> AsyncIterator[AgentSideConnection]:
-    """What the agent holds: a connection on which it calls the client's methods."""
+    """The connection on which the agent calls the client's methods."""
     from_agent, to_client = await _pipe()
     from_client, to_agent = await _pipe()
     agent: Any = SilentAgent()

@@ -46,7 +46,7 @@ async def shown(agent: AgentSideConnection, terminal: str) -> str:
 
 
 async def ready_pid(agent: AgentSideConnection, terminal: str) -> int:
-    """The pid that the command has told; returns when its handlers are in place."""
+    """The pid that the command prints; returns when its handlers are in place."""
     text = ""
     with anyio.fail_after(60):
         while "pid=" not in text:  # each question is a round trip; the protocol has no other way to learn of output
@@ -112,7 +112,7 @@ async def test_what_cannot_be_started_is_an_error_of_create(agent: AgentSideConn
     with pytest.raises(RequestError) as caught:
         await create(agent, "true", cwd="/no/such/directory")
     assert (caught.value.data or {})["cause"] == "spawn"
-    # The control: one that starts and fails at once is no such error.
+    # The control: a command that starts and fails at once is no such error.
     assert await exit_of(agent, await create(agent, "false")) == (1, None)
 
 
@@ -130,7 +130,7 @@ async def test_kill_ends_the_tree_and_the_terminal_stays(agent: AgentSideConnect
     )
     assert wait_exited(pid)
     assert (await shown(agent, terminal)).startswith("ready")
-    await agent.kill_terminal(session_id=SESSION, terminal_id=terminal)  # once more does no harm
+    await agent.kill_terminal(session_id=SESSION, terminal_id=terminal)  # a second call does no harm
 
 
 async def test_release_kills_and_forgets(agent: AgentSideConnection, child: Children) -> None:
@@ -149,7 +149,7 @@ async def test_a_timeout_in_meta(agent: AgentSideConnection, child: Children) ->
     assert (ended.exit_code, ended.signal) == (None, "SIGTERM")
     assert ended.field_meta is not None
     assert (ended.field_meta["status"], ended.field_meta["cause"]) == ("timed_out", "deadline")
-    assert "bye" not in await shown(agent, terminal)  # what it said afterwards is late
+    assert "bye" not in await shown(agent, terminal)  # later output is late
     silent = await create(agent, child("exits_on_term", 0)[0], holdfast={"idle_timeout_s": 0.3})
     ended = await agent.wait_for_terminal_exit(session_id=SESSION, terminal_id=silent)
     assert (ended.field_meta or {})["cause"] == "idle"

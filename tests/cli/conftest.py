@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def state_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the runs of this test are, apart from its other files; not made before the first run."""
+    """The state directory of this test, apart from its other files; the first run makes it."""
     path = tmp_path_factory.mktemp("state") / "holdfast"
     monkeypatch.setenv("HOLDFAST_STATE_DIR", str(path))
     return path
@@ -23,7 +23,7 @@ def state_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytes
 
 @pytest.fixture
 def runs(state_directory: Path) -> Iterator[Runs]:
-    """Starts detached runs through the command line; those that are left are ended, whatever the test did."""
+    """Start detached runs through the command line; the remaining ones are ended after the test."""
     started = Runs(state_directory)
     yield started
     started.end_all()

@@ -1,4 +1,4 @@
-"""`holdfast` started as a user starts it: through pipes, or at a real terminal with keys and a screen."""
+"""Start `holdfast` as a user does: through pipes, or at a real terminal with keys and a screen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BOUND_S = 30.0
 
 
 def holdfast(*arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """Run it to its end with output captured and nothing on its stdin."""
+    """Run it to its end with output captured and an empty stdin."""
     options.setdefault("stdin", subprocess.DEVNULL)
     if "stdout" not in options and "stderr" not in options:
         options["capture_output"] = True
@@ -37,7 +37,7 @@ def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
 
 
 def read_until(fd: int, text: bytes, seen: bytes = b"") -> bytes:
-    """Read until `text` is there. AssertionError, with what was read, when it does not come."""
+    """Read until `text` is there. AssertionError with the text so far if it does not come."""
     end = time.monotonic() + _BOUND_S
     poll = select.poll()
     poll.register(fd, select.POLLIN)
@@ -47,7 +47,7 @@ def read_until(fd: int, text: bytes, seen: bytes = b"") -> bytes:
         try:
             part = os.read(fd, 65536)
         except OSError as error:
-            if error.errno != errno.EIO:  # a terminal that nobody has open any more
+            if error.errno != errno.EIO:  # a terminal that no process has open any more
                 raise
             part = b""
         if not part:
@@ -90,7 +90,7 @@ class Console:
         os.write(self.keys, keys)
 
     def until(self, text: bytes) -> bytes:
-        """Read the screen until `text` appears; what comes after it is kept for the next call."""
+        """Read the screen until `text` appears; later output is kept for the next call."""
         seen = read_until(self.keys, text, self._unread)
         at = seen.index(text) + len(text)
         self._unread = seen[at:]
@@ -101,7 +101,7 @@ class Console:
         fcntl.ioctl(self.keys, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def wait(self) -> int:
-        """The exit code of the program; what it still writes is read, so that nothing holds it up."""
+        """The exit code of the program; its remaining output is read, so that it does not block."""
         end = time.monotonic() + _BOUND_S
         while (code := self.process.poll()) is None:
             if time.monotonic() > end:
@@ -113,7 +113,7 @@ class Console:
 
     @property
     def rest(self) -> bytes:
-        """What `wait` read."""
+        """The output that `wait` read."""
         return self._unread
 
     def modes_now(self) -> list[Any]:

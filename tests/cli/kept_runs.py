@@ -1,4 +1,4 @@
-"""Runs in a state directory, started and asked about through the command line only."""
+"""Runs in a state directory, started and queried through the command line only."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Runs:
         return run_id
 
     def sleeper(self, *options: str, say: str = "ready") -> str:
-        """A run that says a line and then lives until it is ended; returns when the line is in its journal."""
+        """A run that prints a line and then lives until it is ended; returns when the line is in its journal."""
         run_id = self.start("sh", "-c", f"echo {say}; exec sleep 600", options=options)
         self.until(run_id, say.encode())
         return run_id
@@ -55,7 +55,7 @@ class Runs:
         return report
 
     def kill_guard(self, run_id: str) -> None:
-        """SIGKILL to the guard, which then leaves its record without an end."""
+        """SIGKILL the guard, which then leaves its record without an end."""
         guard = next(fact["guard_pid"] for fact in self.report(run_id)["evidence"] if fact["fact"] == "started")
         os.kill(guard, signal.SIGKILL)
         assert wait_exited(guard)
@@ -65,13 +65,13 @@ class Runs:
         return self.state / "runs" / run_id / "journal"
 
     def end_all(self) -> None:
-        """End what is left."""
+        """End the remaining runs."""
         if self.ids and self.state.exists():
             holdfast("cancel", "--now", *self.ids)
 
 
 def as_json(done: subprocess.CompletedProcess[bytes]) -> Any:
-    """What a command printed, as JSON; it must be one document."""
+    """The output of a command as JSON; it must be one document."""
     return json.loads(done.stdout)
 
 

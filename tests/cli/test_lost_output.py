@@ -1,4 +1,4 @@
-"""Output that the journal could not take: said by whoever should have passed it on, and never an exit code of 0."""
+"""Output that the journal could not keep: the command that should have passed it on says so, and never exits with 0."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOST = f"holdfast: output could not be kept: File too large; {WRITTEN} bytes are
 
 
 def small_files() -> None:
-    """A journal may then grow to this size, which leaves room for facts and for nothing else."""
+    """Limit journals to this size, which leaves room for facts and for nothing else."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096 * 2, resource.RLIM_INFINITY))
 
 

@@ -1,4 +1,4 @@
-"""`holdfast` itself: help, version, and what it says when the command line is wrong."""
+"""`holdfast` itself: help, version, and the answers to a wrong command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`holdfast.Client` and `holdfast.AsyncClient`, asked of a real daemon; and what they are made of."""
+"""`holdfast.Client` and `holdfast.AsyncClient` with a real daemon; and their parts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from holdfast.client.calls import ClientCall
 
 OPTIONS = ("--max-runs", "2", "--on-shutdown", "cancel")
-# httpx2 leaves a Unix socket that could not be connected to the garbage collector, which closes it at once.
+# httpx2 leaves a Unix socket that could not connect to the garbage collector, which closes it at once.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*<socket.socket fd=.*family=1:pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:unclosed <socket.socket fd=.*family=1:ResourceWarning"),
@@ -225,7 +225,7 @@ def test_following_goes_on_after_a_restart(running: Daemon, client: holdfast.Cli
 
 
 class Told(holdfast.Client):
-    """Says when it has had its first answer."""
+    """A client that says when it has had its first answer."""
 
     answered = threading.Event()
 
@@ -236,7 +236,7 @@ class Told(holdfast.Client):
 
 
 def test_a_daemon_that_hands_over_ends_no_stream_and_no_wait(tmp_path: Path) -> None:
-    """Its streams end as if all had been said; the client looks whether it was."""
+    """The old daemon's streams end as if they were complete; the client checks whether they are."""
     gate = Gate(tmp_path / "gate")
     with (
         daemon(tmp_path / "state", "--on-shutdown", "handoff") as running,
@@ -316,10 +316,10 @@ def test_a_draining_daemon_refuses(running: Daemon, client: holdfast.Client, tmp
     assert running.exit_code() == 0
 
 
-# The same for the other client: it differs in how it waits, so its ways of waiting are tried on both event loops.
+# The same for the other client: it differs in how it waits, so both event loops try each way of waiting.
 
 
-# httpx2 leaves the innermost of its generators to the garbage collector when a stream is given up, and trio says so.
+# When a stream is given up, httpx2 leaves its innermost generator to the garbage collector, and trio warns.
 @pytest.mark.filterwarnings("ignore:.*PoolByteStream:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.anyio
 async def test_the_other_client(running: Daemon, tmp_path: Path) -> None:
@@ -377,7 +377,7 @@ def test_without_the_extra() -> None:
     assert "holdfast.Client needs the package httpx2: pip install 'holdfast[client]'" in done.stderr.splitlines()[-1]
 
 
-# What they are made of.
+# The parts of the clients.
 
 
 @pytest.mark.parametrize(
@@ -496,7 +496,7 @@ def test_a_stream_of_anything(data: bytes) -> None:
 def test_patience_grows_and_ends() -> None:
     error = errors.DaemonUnreachableError("gone")
     with pytest.raises(errors.DaemonUnreachableError):
-        Patience(60.0).pause(error)  # what never worked is not tried again
+        Patience(60.0).pause(error)  # a daemon that never answered is not tried again
     patience = Patience(60.0)
     patience.worked()
     pauses = [patience.pause(error) for _ in range(9)]

@@ -28,7 +28,7 @@ BOUND_S = 100
 
 @pytest.fixture(scope="session")
 def package() -> Path:
-    """The package, built now: no built file is kept, and the types are those of this tree."""
+    """The package, built now: no built file is kept, and the types come from this tree."""
     return built()
 
 
@@ -39,7 +39,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def node(arguments: list[str], environment: dict[str, str], cwd: Path = PACKAGE) -> str:
-    """Run Node and give what it says; AssertionError, with all of it, when it fails."""
+    """Run Node and return its output; AssertionError with the whole output if it fails."""
     process = subprocess.Popen(
         ["node", *arguments],
         stdin=subprocess.DEVNULL,
@@ -88,7 +88,7 @@ def test_no_dependencies_and_nothing_built_is_kept(package: Path) -> None:
 
 @pytest.fixture
 def serving(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A daemon, as the tests of the package find it."""
+    """A daemon, at the place where the tests of the package look for it."""
     with daemon(tmp_path / "daemon", "--listen", "127.0.0.1:0") as running:
         yield {
             "HOLDFAST_TEST_SOCKET": str(running.state_dir / "holdfast.sock"),
@@ -105,7 +105,7 @@ def test_the_client_of_the_daemon(environment: dict[str, str], serving: dict[str
 @pytest.mark.parametrize("number", range(1, len(EXAMPLES) + 1))
 @pytest.mark.usefixtures("package")
 def test_what_the_manual_shows(number: int, environment: dict[str, str], serving: dict[str, str]) -> None:
-    """The comment behind a `console.log` is what it prints."""
+    """The comment behind a `console.log` is its output."""
     expected = re.findall(r"console\.log\(.*\); +// (.*)$", EXAMPLES[number - 1], re.MULTILINE)
     place = {"HOLDFAST_STATE_DIR": str(Path(serving["HOLDFAST_TEST_SOCKET"]).parent)}
     tcp = {"HOLDFAST_URL": serving["HOLDFAST_TEST_URL"], "HOLDFAST_TOKEN": serving["HOLDFAST_TEST_TOKEN_TEXT"]}
@@ -114,7 +114,7 @@ def test_what_the_manual_shows(number: int, environment: dict[str, str], serving
 
 
 def test_the_swap_behind_a_flag(package: Path, environment: dict[str, str], tmp_path: Path) -> None:
-    """With the flag the process a tool has left is gone; without it, which is the control, it is still there."""
+    """With the flag the process that a tool left is gone; without it, which is the control, it is still alive."""
     example = tmp_path / "swap"
     shutil.copytree(
         ROOT / "examples" / "typescript-swap", example, ignore=shutil.ignore_patterns("node_modules", "dist")

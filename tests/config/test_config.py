@@ -1,4 +1,4 @@
-"""Settings: one table, one precedence, and mistakes that are told with file, line and name."""
+"""Settings: one table, one precedence, and mistakes that are reported with file, line and name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.config import Config, Effective, Setting, SettingSource, load_conf
 from holdfast.config.toml import TomlFile
 
 MANUAL = Path(__file__).parents[2] / "docs" / "configuration.md"
-# For every kind of value: as text, as TOML, and what both mean. Another one than any default.
+# For every kind of value: as text, as TOML, and the meaning of both. No value equals a default.
 EXAMPLES: dict[str, tuple[str, str, Any]] = {
     "DURATION": ("90s", '"90s"', 90.0),
     "SIZE": ("3M", '"3M"', 3 << 20),
@@ -42,7 +42,7 @@ def load(
 ) -> Effective:
     if text is not None:
         (tmp_path / "config.toml").write_text(text)
-    # An empty home: whoever runs this test may have settings of their own.
+    # An empty home: the user of this test may have settings of their own.
     return load_config(flags, {"HOME": str(tmp_path / "home"), **environ}, state_dir=str(tmp_path))
 
 

@@ -1,4 +1,4 @@
-"""A few cells as a user starts them: results are there, the peers are told apart, and the page is made from them."""
+"""A few cells, started as a user does: results exist, the peers differ, and the page is made from them."""
 
 from __future__ import annotations
 

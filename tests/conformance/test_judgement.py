@@ -22,7 +22,7 @@ SOMEBODY = Member(7, "/somewhere/daemonises", "daemonises as-daemon")
 
 
 def aspects(expect: Expect, *left: Member, hung: str | None = None, **changes: Any) -> list[str]:
-    """In what a cell does not hold."""
+    """The parts in which a cell does not hold."""
     answers = [] if hung else [{**ANSWER, **changes}]
     return [finding.aspect for finding in judge(expect, Seen(answers, list(left), [], False, 10, hung=hung))]
 

@@ -1,4 +1,4 @@
-"""The look from outside: what is said of a process does not depend on who waits for it."""
+"""The oracle looks from outside: its answer about a process does not depend on who waits for the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table that is shown: everything that was asked for is in it, and in `docs/` it is of a whole run."""
+"""The published table: every requested row and peer is in it, and `docs/` shows a whole run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAYS = {
     "holdfast run", "holdfast.run", "Supervisor", "subprocess.run", "asyncio", "anyio", "trio", "psutil", "timeout -k",
     "child_process", "execa", "Go os/exec", "bubblewrap", "supervisord", "pm2", "systemd-run",
 }  # fmt: skip
-# What happens by chance has its chances inside the row, or gets them by repeating it.
+# Rows that depend on chance repeat the chance inside the row, or are repeated.
 RACY = {"storm", "forks-on-term", "stop-and-continue", "no-such-directory"}
 
 

@@ -1,4 +1,4 @@
-"""One storage, one image and one container for all tests of this directory that leave it as it is."""
+"""One storage, one image, and one container for all tests that do not change it."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def shared(containers: Containers) -> Iterator[Container]:
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """One event loop will do: what is tested here is below it."""
+    """One event loop is enough: these tests are about the guard below it."""
     return "asyncio"
 
 
 @pytest.fixture
 def container(shared: Container) -> Iterator[Container]:
-    """The one container; after each test nothing runs in it."""
+    """The shared container; after each test no process runs in it."""
     yield shared
     assert shared.is_empty()
 
 
 @pytest.fixture
 def doomed(containers: Containers) -> Iterator[Container]:
-    """A container that the test may take away."""
+    """A container that the test may remove."""
     with containers.container() as made:
         yield made

@@ -1,4 +1,4 @@
-"""Runs of a daemon in containers: a shutdown reaches them inside, and a crash of the daemon is none of theirs."""
+"""Runs of a daemon in containers: a shutdown ends them inside, and a crash of the daemon does not affect them."""
 
 from __future__ import annotations
 

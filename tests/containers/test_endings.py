@@ -1,4 +1,4 @@
-"""All of it ends inside, and that is seen there: the ladder reaches through the wall.
+"""The whole tree ends inside the container, and the agent sees it there.
 
 `Container.is_empty`, which every test ends with, asks the host's kernel who is in the container's process namespace.
 Its control is the last test: what the usual way leaves behind, it sees.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.root
 
-# A shell and a child of it that do not end when they are asked to.
+# A shell and a child of it, which both ignore SIGTERM.
 WAITS = "while :; do read -t 60 x; done </dev/ptmx"
 STUBBORN = f"trap '' TERM; ({WAITS}) & echo ready; {WAITS}"
 
@@ -66,7 +66,7 @@ def test_an_exit_of_0_after_the_deadline_is_still_a_timeout(container: Container
 def test_a_daemon_with_an_empty_environment(container: Container) -> None:
     report = ended(container, "/daemonises", "stay")
     assert (report["status"], report["tree"]) == ("timed_out", "gone")
-    assert reached(report)[-1][1] == 1  # it ignores SIGTERM; its leader did not
+    assert reached(report)[-1][1] == 1  # the child ignores SIGTERM; its leader did not
 
 
 def test_a_daemon_that_is_left_behind(container: Container) -> None:
@@ -133,13 +133,13 @@ def test_the_guards_death(container: Container, runs: Runs) -> None:
     run_id = runs.start("/bin/sh", "-c", STUBBORN, options=container.options)
     runs.until(run_id, b"ready")
     inside = container.processes()
-    assert len(inside) >= 4  # the agent, the one that attached, and two shells
+    assert len(inside) >= 4  # the agent, the process that attached, and two shells
     runs.kill_guard(run_id)
-    for pid in inside:  # nobody of ours has to do anything for that: the agent hears that nobody listens
+    for pid in inside:  # nothing of ours has to act: the agent sees that nobody listens
         assert wait_exited(pid)
     report = runs.report(run_id)
     assert (report["status"], report["cause"]) == ("lost", "guard")
-    assert report["tree"] == "unknown"  # it is over, but nobody was there to see it
+    assert report["tree"] == "unknown"  # the run is over, but nobody was there to see it
 
 
 def test_control_a_killed_exec_leaves_its_process_in_the_container(container: Container) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a run whose way into the container, or whose container, goes away: an outcome, a reason, no hang."""
+"""A run whose link or container goes away: it has an outcome and a reason, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.root
 
 WAITS = "echo ready; while :; do read -t 60 x; done </dev/ptmx"
-# Its child outlives everything that is not meant for itself.
+# Its child survives every signal that is not for the child itself.
 WITH_CHILD = f"(trap '' TERM HUP; while :; do read -t 60 x; done </dev/ptmx) & {WAITS}"
 
 
@@ -37,7 +37,7 @@ def settled(runs: Runs, run_id: str) -> dict[str, Any]:
 
 
 def outside(container: Container, runs: Runs, run_id: str, *words: str) -> list[int]:
-    """Our processes on this side of the wall with these words on their command lines, and a name of their own."""
+    """Our processes outside the container with these words on their command lines, and a name of their own."""
     started = next(entry for entry in runs.report(run_id)["evidence"] if entry["fact"] == "started")
     found = descendants(started["guard_pid"]) - set(container.processes())
     lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in found}
@@ -79,7 +79,7 @@ def test_the_one_that_passes_output_on_is_killed(container: Container, runs: Run
     (client,) = outside(container, runs, run_id, "exec", "attach")
     os.kill(client, signal.SIGKILL)
     report = settled(runs, run_id)
-    assert (report["status"], report["cause"], report["tree"]) == ("lost", "host", "gone")  # the ladder was still there
+    assert (report["status"], report["cause"], report["tree"]) == ("lost", "host", "gone")  # the ladder still works
 
 
 def test_the_agent_is_killed(container: Container, runs: Runs) -> None:
@@ -87,7 +87,7 @@ def test_the_agent_is_killed(container: Container, runs: Runs) -> None:
     inside = container.processes()
     (agent,) = [pid for pid in inside if b"hold" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
     os.kill(agent, signal.SIGKILL)
-    for pid in inside:  # the command by its parent-death signal, what it started by its token
+    for pid in inside:  # the command by its parent-death signal, its children by the token
         assert wait_exited(pid)
     report = settled(runs, run_id)
     assert (report["status"], report["cause"], report["tree"]) == ("lost", "host", "unknown")
@@ -101,5 +101,5 @@ def test_a_container_that_stands_still_is_given_up_on(doomed: Container, runs: R
     assert (report["status"], report["state"], report["tree"]) == ("cancelled", "settled", "unknown")
     inside = doomed.processes()
     doomed.owner.podman("unpause", doomed.name)
-    for pid in inside:  # it finds the link closed and ends all of it, late as it is
+    for pid in inside:  # it finds the link closed and ends everything, although late
         assert wait_exited(pid)

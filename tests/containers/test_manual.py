@@ -1,4 +1,4 @@
-"""What docs/containers.md shows is what happens, with a podman that has a storage of its own."""
+"""The examples of docs/containers.md do what the page says, with a podman that has a storage of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run in a container is: its output, its exit, its place in the record, and what it cannot be."""
+"""A run in a container: its output, its exit, its record, and the options that are refused."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_no_such_runtime(container: Container) -> None:
 
 
 def test_another_name_for_the_runtime(container: Container, tmp_path: Path) -> None:
-    """Docker itself is not here; its command line is, because podman speaks it."""
+    """Docker itself is not here; podman accepts its command line."""
     words = container.runtime.split()
     (tmp_path / "docker").write_text(f'#!/bin/sh\nexec {" ".join(words)} "$@"\n')
     (tmp_path / "docker").chmod(0o755)

@@ -1,4 +1,4 @@
-"""What tests of the daemon share."""
+"""Shared fixtures of the daemon's tests."""
 
 from __future__ import annotations
 

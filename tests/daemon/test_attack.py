@@ -31,7 +31,7 @@ HEAD = b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """One daemon for the attacks that leave nothing behind, with short patience."""
+    """One daemon with short timeouts, for attacks that leave nothing behind."""
     options = ("--listen", "127.0.0.1:0", "--request-size", "64K", "--request-timeout", "500ms")
     with daemon(tmp_path_factory.mktemp("attack") / "state", *options) as started:
         yield started
@@ -39,7 +39,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 @pytest.fixture(autouse=True)
 def lives(request: pytest.FixtureRequest) -> Iterator[None]:
-    """After every attack the daemon answers, and says nothing of a failure of its own."""
+    """Check that the daemon answers after every attack, and logs no failure of its own."""
     yield
     if "running" in request.fixturenames:
         started: Daemon = request.getfixturevalue("running")
@@ -54,7 +54,7 @@ def post(running: Daemon, body: bytes, headers: dict[str, str] | None = None) ->
 
 
 def status_of(answer: bytes) -> int:
-    """The status of an answer as it came, which is a problem."""
+    """The status of a raw answer, which must be a problem."""
     head, _, body = answer.partition(b"\r\n\r\n")
     assert b"application/problem+json" in head, answer
     status = int(head.split(b" ")[1])
@@ -168,14 +168,14 @@ def test_a_head_that_trickles_is_not_waited_for(running: Daemon) -> None:
     assert fetch(running, "/v1/health").status == 200  # beside them
     for wire in wires:
         answer = wire.rest()  # until the daemon closes
-        assert answer == b"" or status_of(answer) == 408  # which of them, test_connection.py knows without a clock
+        assert answer == b"" or status_of(answer) == 408  # test_connection.py tests which, without a clock
         wire.socket.close()
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 50,  # somebody speaks TLS
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 50,  # a client speaks TLS
         b"GET\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 2_000_000 + b"\r\n\r\n",
@@ -311,7 +311,7 @@ def test_another_user_is_refused_by_the_file_system_and_by_the_kernels_word(runn
     command = [sys.executable, "-c", ASKS, running.socket]
     as_other = subprocess.run(as_nobody(command), capture_output=True, text=True, check=True, timeout=BOUND_S)
     assert as_other.stdout == "refused PermissionError\n"
-    # The first wall taken away, the second one holds: every directory on the way and the socket opened to all.
+    # Remove the first wall, and the second one holds: open every directory on the way and the socket to all.
     opened: list[tuple[str, int]] = []
     place = running.socket
     try:
@@ -325,7 +325,7 @@ def test_another_user_is_refused_by_the_file_system_and_by_the_kernels_word(runn
             os.chmod(path, mode)
     assert as_other.stdout in ("answer b''\n", "refused ConnectionResetError\n", "refused BrokenPipeError\n")
     running.until_line("refused user 65534")
-    # And the wall is not in the way of those who may.
+    # The wall does not stop users who may connect.
     as_self = subprocess.run(command, capture_output=True, text=True, check=True, timeout=BOUND_S)
     assert as_self.stdout.startswith("answer b'HTTP/1.1 200")
     del tmp_path
@@ -343,7 +343,7 @@ def test_too_many_connections_are_told_so(tmp_path: Path) -> None:
         assert status_of(answer) == 503
         assert b"retry-after" in answer.lower()
         held[0].send(b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert b"200 OK" in held[0].socket.recv(4096) + held[0].socket.recv(4096)  # they were there first
+        assert b"200 OK" in held[0].socket.recv(4096) + held[0].socket.recv(4096)  # these connections were there first
         for wire in held:
             wire.socket.close()
 
@@ -394,7 +394,7 @@ def test_a_full_disk_is_said_and_nothing_is_lost(tmp_path: Path) -> None:
         listed = {report["run_id"] for report in running.request("GET", "/v1/runs?status=succeeded").body["runs"]}
         assert listed >= {done, again}
         for answer in refused:
-            if answer.status == 201:  # taken before the disk was quite full: then it ended, one way or the other
+            if answer.status == 201:  # taken before the disk was quite full: then the run ended, in some way
                 assert running.wait(answer.body["run_id"])["state"] == "settled"
 
 

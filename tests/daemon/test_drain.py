@@ -1,4 +1,4 @@
-"""The end of a real daemon: signals, budgets, policies, and what it says meanwhile."""
+"""The end of a real daemon: signals, budgets, policies, and its messages."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_second_signal_cancels_and_the_third_leaves_the_runs_to_their_guards
         running.until_line("^leaving 1 run to their guards$")
         assert [line for line in running.lines if "draining" in line] == ["draining 1 runs"]  # one shutdown
         assert [line for line in running.lines if "force-abort" in line][1:] == []
-    with daemon(tmp_path / "s") as running:  # the next one finds it, live or over
+    with daemon(tmp_path / "s") as running:  # the next daemon finds the run, live or over
         report = running.wait(run_id)
         assert (report["status"], report["cause"], report["tree"]) == ("cancelled", "shutdown", "gone")
 

@@ -48,7 +48,7 @@ def ask(running: Daemon, state: Path, run_id: str, how: str) -> tuple[str, str]:
 
 def test_a_timeout_stays_one_on_every_surface_in_whatever_order_they_are_asked(tmp_path: Path, hook: Hook) -> None:
     state, gate = tmp_path / "s", Gate(tmp_path / "gate")
-    # At SIGTERM it waits at the gate, so that there is time to ask before it exits 0.
+    # At SIGTERM the command waits at the gate, so that there is time to ask before it exits 0.
     late = [
         "sh",
         "-c",
@@ -59,7 +59,7 @@ def test_a_timeout_stays_one_on_every_surface_in_whatever_order_they_are_asked(t
     with daemon(state) as running:
         events = running.events()
         run_id = running.submit(late, timeout_s=0.3, grace_s=60, on_verdict={"url": hook.url})["run_id"]
-        # At the verdict, while the command is still unwinding: nobody waits for that.
+        # At the verdict, while the command is still unwinding: no answer waits for the end.
         verdict = events.until("run.verdict", run_id)["report"]
         assert (*seen(verdict), verdict["state"], verdict["exit_code"]) == (*TIMED_OUT, "stopping", None)
         delivered = hook.next()

@@ -1,4 +1,4 @@
-"""Things that happen at once, forced into the order that hurts: a service in this process, with real guards."""
+"""Races, forced into the harmful order: a service in this process, with real guards."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def anyio_backend() -> str:
 
 @asynccontextmanager
 async def daemon_parts(path: Path, *, is_open: bool = True, **settings: Any) -> AsyncIterator[Parts]:
-    """The parts of a daemon, without a listener. What is left of its runs is cancelled at the end."""
+    """The parts of a daemon, without a listener. Remaining runs are cancelled at the end."""
     config = Config()._replace(**settings)
     log = Log(fd=os.open(path.parent / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
     given = DaemonInputs(StateDirectory.open(str(path)), lambda: config, log, Notifier({}))
@@ -63,7 +63,7 @@ async def daemon_parts(path: Path, *, is_open: bool = True, **settings: Any) -> 
 
 
 async def told(made: Parts, run_id: str) -> list[str]:
-    """The types of the events of a run that are stored by now."""
+    """The types of the stored events of a run."""
     await made.store.write(lambda _: None)
     query = "SELECT type FROM events WHERE run_id = ? ORDER BY id"
     return [kind for (kind,) in await made.store.read(lambda c: c.execute(query, (run_id,)).fetchall())]
@@ -137,7 +137,7 @@ async def test_at_every_descriptor_that_is_missing_a_run_keeps_its_turn_and_star
     async with daemon_parts(tmp_path / "s", max_runs=1) as made:
         await made.service.submit(
             Submission(argv=["true"], run_id="first")
-        )  # what is opened once per process is open now
+        )  # files that are opened once per process are open now
         await made.service.wait("first", until="settled", timeout_s=BOUND_S)
         engine, tried = made.scheduler._engine, []  # noqa: SLF001
         start = engine.start
@@ -212,7 +212,7 @@ async def test_a_run_of_ours_that_is_asked_for_before_recovery_has_found_it_stay
         await made.scheduler.stop()
         made.scheduler.runs.clear()  # as a daemon that is killed
     async with daemon_parts(tmp_path / "s") as made:
-        made.scheduler.occupy("mine", keys_of(None, None, None))  # recovery knows of it, and is busy
+        made.scheduler.occupy("mine", keys_of(None, None, None))  # recovery knows the run, and is busy
         found: asyncio.Future[ScheduledRun] = asyncio.get_running_loop().create_future()
         made.scheduler.on_started.append(found.set_result)
         waiting = asyncio.ensure_future(made.service.wait("mine", until="settled", timeout_s=BOUND_S))
@@ -256,6 +256,6 @@ async def test_the_end_of_stdin_is_no_failure_when_the_command_has_had_its_fill(
         assert run is not None
         await run.write_stdin(b"x")
         await run.close_stdin()
-        await run.close_stdin()  # once more does no harm
+        await run.close_stdin()  # a second call does no harm
         assert (await made.service.wait("r", until="settled", timeout_s=BOUND_S))["status"] == "succeeded"
         await run.close_stdin()

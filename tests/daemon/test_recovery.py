@@ -1,4 +1,4 @@
-"""What a daemon finds when it starts, one case at a time: made by hand, or by a daemon that was killed there."""
+"""The start of a daemon, one case at a time: made by hand, or left by a daemon that was killed there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def queued_and_killed(path: Path, mark: Path) -> str:
 
 
 def live_without_a_row(path: Path, gate: Gate) -> str:
-    """The id of a run that waits at the gate, then exits with 3; its daemon was killed, and what that wrote is gone."""
+    """The id of a run that waits at the gate, then exits with 3; its daemon was killed, and its rows are gone."""
     with daemon(path) as running:
         run_id: str = running.submit(gate.waits("exit 3"))["run_id"]
         running.until_output(run_id)
@@ -125,7 +125,7 @@ def test_a_damaged_file_is_moved_aside_and_live_runs_are_found_all_the_same(tmp_
     with daemon(tmp_path / "s", "--max-runs", "1") as running:
         running.until_line("daemon.sqlite is damaged.*daemon.sqlite.damaged-1")
         second = running.submit(["true"])["run_id"]
-        assert running.report(second)["state"] == "queued"  # the found run takes up its room
+        assert running.report(second)["state"] == "queued"  # the found run occupies its place
         gate.open()
         assert running.wait(run_id)["exit_code"] == 3
         assert running.wait(second)["exit_code"] == 0
@@ -137,7 +137,7 @@ def _guard(running: Daemon, run_id: str) -> int:
 
 
 def test_whoever_is_stopped_with_the_index_hides_no_live_run(tmp_path: Path) -> None:
-    """Its rows are lost, so only the directories tell of the run; and another one has ended, for the index to take."""
+    """The rows are lost, so only the directories know the run; and another run has ended, for the index to take."""
     gate = Gate(tmp_path / "gate")
     run_id = live_without_a_row(tmp_path / "s", gate)
     with DurableRun(StateDirectory.open(str(tmp_path / "s")), ["true"], run_id="over") as over:

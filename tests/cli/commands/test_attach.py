@@ -33,7 +33,7 @@ def test_keys_window_and_detaching(runs: Runs) -> None:
     run_id = runs.start("sh", "-c", f"{ECHO}", options=("--pty",))
     runs.until(run_id, b"ready")
     with Console(*HOLDFAST, "attach", run_id) as console:
-        console.until(b"ready\r\n")  # what it wrote before is shown first
+        console.until(b"ready\r\n")  # earlier output is shown first
         console.type(b"one\r")
         console.until(b"got:one\r\n")
         console.type(b"\x1d")
@@ -94,7 +94,7 @@ def test_a_pipe_is_written_to_and_closed_at_the_end(runs: Runs) -> None:
 
 
 def test_nothing_on_stdin_closes_nothing(runs: Runs) -> None:
-    """/dev/null is what programs get that have nothing to say: its end must not become the command's."""
+    """Programs without input get /dev/null as stdin: its end must not close the command's stdin."""
     run_id = runs.start("sh", "-c", "echo ready; cat; echo closed", options=("--stdin", "pipe"))
     with start("attach", run_id) as attached:
         assert attached.stdout is not None

@@ -79,7 +79,7 @@ def test_a_run_whose_guard_died_is_cleaned_up(runs: Runs) -> None:
     runs.kill_guard(run_id)
     done = holdfast("cancel", run_id)
     assert (done.returncode, done.stdout.decode()) == (0, f"{run_id}  gone  lost/guard before it was asked\n")
-    assert state_of(pid) in (None, "Z")  # orphaned to us, dead, and not reaped yet
+    assert state_of(pid) in (None, "Z")  # reparented to us, dead, and not reaped yet
 
 
 def test_cancelling_an_outer_run_gives_the_inner_one_the_cause_parent(runs: Runs) -> None:

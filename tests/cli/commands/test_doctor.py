@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Orphans are those of the whole host: whoever ends them all and whoever leaves one to be found take turns.
+# Orphans belong to the whole host: tests that end all orphans and tests that leave one take turns.
 pytestmark = pytest.mark.xdist_group("orphans")
 
 LEAVES_ONE = ["sh", "-c", "sleep 600 & echo ready leader=$$ pid=$!; wait"]

@@ -93,7 +93,7 @@ def test_since(runs: Runs) -> None:
 
 
 def test_following_sees_output_as_it_comes_and_ends_with_the_run(runs: Runs, tmp_path: Path) -> None:
-    # A gate each: the run could come back to a single one before its writer closed it, and go on at that end of file.
+    # A gate each: the run could return to a single gate before its writer closed it, and go on at that end of file.
     first, second = tmp_path / "first", tmp_path / "second"
     os.mkfifo(first)
     os.mkfifo(second)
@@ -110,7 +110,7 @@ def test_following_sees_output_as_it_comes_and_ends_with_the_run(runs: Runs, tmp
 
 
 def test_following_a_quiet_run_costs_nothing(runs: Runs) -> None:
-    """No polling: the follower sleeps until there is something, so it is not scheduled at all meanwhile."""
+    """No polling: the follower sleeps until there is output, so it is not scheduled at all meanwhile."""
     run_id = runs.sleeper()
     with start("logs", "-f", run_id) as follower:
         assert follower.stdout is not None
@@ -159,7 +159,7 @@ def test_a_guard_that_dies_while_somebody_follows(runs: Runs) -> None:
 
 
 def test_more_followers_than_a_guard_has_room_for_harm_nobody(runs: Runs) -> None:
-    """A connection that is closed for lack of room looks like a dead guard; nobody may act on that look."""
+    """A connection that is closed for lack of room looks like a dead guard; no reader may act on that."""
     run_id = runs.sleeper()
     followers = [start("logs", "-f", run_id) for _ in range(18)]
     try:

@@ -47,7 +47,7 @@ def test_live_ones_and_all(runs: Runs) -> None:
 
 
 def test_whoever_is_stopped_with_the_index_hides_no_live_run(runs: Runs) -> None:
-    """As a daemon that is stopped while it makes the index: what lives is on disk, and needs nobody's lock."""
+    """A daemon is stopped while it makes the index: live runs are on disk, and listing them needs no lock."""
     live, over = runs.sleeper(), runs.ended("true")
     with holding_stopped(str(runs.state / "index.lock")) as pid:
         done = holdfast("ps", "--json")
@@ -166,7 +166,7 @@ def test_a_run_that_waits_for_input_is_shown_as_such(runs: Runs) -> None:
     runs.until(waits, b"ready")
     sleeps = runs.sleeper("--pty")
     end = time.monotonic() + 60
-    while runs.report(waits)["waiting_for_input"] is not True:  # nothing tells that it has fallen asleep
+    while runs.report(waits)["waiting_for_input"] is not True:  # no event says that the command has fallen asleep
         assert time.monotonic() < end
     listed = {run["run_id"]: run["waiting_for_input"] for run in as_json(holdfast("ps", "--json"))}
     assert listed == {waits: True, sleeps: False}

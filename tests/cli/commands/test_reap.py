@@ -26,7 +26,7 @@ def test_a_closed_session_ends_its_runs_and_refuses_later_ones(runs: Runs) -> No
         line = one_line(holdfast(*words, "--session", "s", "true"))
         assert "the session 's'" in line
         assert "use another session" in line
-    assert len(as_json(holdfast("ps", "--all", "--json"))) == 2  # nothing is left of the refused ones
+    assert len(as_json(holdfast("ps", "--all", "--json"))) == 2  # nothing is left of the refused runs
 
 
 def test_a_session_that_nobody_used_can_be_closed(state_directory: Path) -> None:

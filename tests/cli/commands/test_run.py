@@ -27,7 +27,7 @@ RUN_LINE = "; run "
 
 
 def told(done: subprocess.CompletedProcess[bytes]) -> str:
-    """The one line Holdfast said."""
+    """The one line that Holdfast printed."""
     (line,) = done.stderr.decode().splitlines()
     assert line.startswith("holdfast: ")
     return line
@@ -108,7 +108,7 @@ def test_processes_that_were_left_on_purpose_are_not_said_to_resist(child: Child
         assert f"  1 process left alone: {holder}\n" in why
     finally:
         os.kill(holder, signal.SIGKILL)
-        os.waitpid(holder, 0)  # ours since its guard is gone
+        os.waitpid(holder, 0)  # our child since its guard is gone
 
 
 def test_a_lost_guard_is_125(child: Children) -> None:
@@ -122,7 +122,7 @@ def test_a_lost_guard_is_125(child: Children) -> None:
 
 
 def press(process: subprocess.Popen[bytes], number: int) -> None:
-    """Send a signal again and again until it ends; one too soon after another counts as the same one."""
+    """Send a signal again and again until the process ends; a signal within 30 ms counts as the same one."""
     for _ in range(100):
         if process.poll() is not None:
             return
@@ -155,7 +155,7 @@ def test_no_descriptors_left_is_one_line() -> None:
             assert "Too many open files" in told(done)
 
 
-# Words.
+# The command line.
 
 
 def test_the_command_s_words_are_its_own() -> None:
@@ -210,7 +210,7 @@ def test_much_output_through_a_slow_reader(child: Children, kind: str) -> None:
     process = start("run", *child("writes_bytes", size), stdout=writing)
     os.close(writing)
     digest, length, peak = hashlib.sha256(), 0, 0
-    while part := os.read(reading, 50_000):  # never a multiple of what is written
+    while part := os.read(reading, 50_000):  # never a multiple of the output
         digest.update(part)
         length += len(part)
         if not peak and length > size * 3 // 4:
@@ -283,7 +283,7 @@ def test_closed_streams_do_no_harm() -> None:
 
 
 def test_one_writer_for_both_streams_on_one_pipe() -> None:
-    """Else what is left over of one stream would be written after the next piece of the other."""
+    """Otherwise the rest of one stream would be written after the next piece of the other."""
     script = (
         "from holdfast.cli.terminal.output_writer import open_writers\n"
         "writers = open_writers(); print(writers['stdout'] is writers['stderr'])"
@@ -332,7 +332,7 @@ SHOW_A_B = [sys.executable, "-c", "import os; print(ascii([os.environ.get(name) 
 def test_only_line_feeds_end_the_lines_of_an_environment_file(tmp_path: Path) -> None:
     file = tmp_path / "env"
     for odd in "\u2028\u2029\x85\f\v\x1c\r":
-        value = f"{odd}x{odd}y{odd}"  # at the ends, too: only blanks are taken off there
+        value = f"{odd}x{odd}y{odd}"  # at the ends, too: only blanks are removed there
         file.write_bytes(f" \tA = {value}\t \r\nB='1'\n".encode())
         done = holdfast("run", "--env-file", str(file), *SHOW_A_B)
         assert done.stdout.decode() == f"{[value, '1']!a}\n"
@@ -360,7 +360,7 @@ def test_an_environment_file_may_be_a_pipe() -> None:
 def test_a_pipe_nobody_writes_to_does_not_keep_signals_away(
     tmp_path: Path, number: int, codes: tuple[int, ...]
 ) -> None:
-    """Neither while it is read nor while its writer is waited for, when the signal has been there all the time."""
+    """Neither while the pipe is read nor while its writer is waited for, even if the signal was pending before."""
 
     def send() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, [number])
@@ -369,7 +369,7 @@ def test_a_pipe_nobody_writes_to_does_not_keep_signals_away(
     fifo, trace = tmp_path / "fifo", tmp_path / "trace"
     os.mkfifo(fifo)
     process = start("run", "--env-file", str(fifo), "touch", str(trace))
-    writing = os.open(fifo, os.O_WRONLY)  # returns when it is opened for reading: from there on it only waits
+    writing = os.open(fifo, os.O_WRONLY)  # returns when the reader has opened the pipe, and waits
     process.send_signal(number)
     code, stdout, stderr = finish(process)
     os.close(writing)
@@ -471,14 +471,14 @@ def test_what_was_ignored_stays_ignored(child: Children) -> None:
     process.send_signal(signal.SIGHUP)
     process.send_signal(signal.SIGUSR1)
     assert process.stdout is not None
-    read_until(process.stdout.fileno(), b"got 10")  # it lives, and user signals are the command's
+    read_until(process.stdout.fileno(), b"got 10")  # it lives, and user signals go to the command
     process.send_signal(signal.SIGQUIT)
     assert finish(process)[0] == 143
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_before_the_start_means_never_executed(tmp_path: Path, number: int, code: int) -> None:
-    """Held back and pending from before we exist, so it comes as early as a signal can."""
+    """The signal is blocked and pending before the process exists, so it comes as early as a signal can."""
 
     def send() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, [number])

@@ -1,4 +1,4 @@
-"""`holdfast show`, and what all commands about one run say when there is none, or its record is broken."""
+"""`holdfast show`, and the answers of all commands about one run if it does not exist, or if its record is broken."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_file_that_is_no_journal(words: list[str], runs: Runs) -> None:
     bad = runs.ended("true")
     runs.journal(bad).write_bytes(b"this is not a journal, and it never was one\n" * 3)
     done = holdfast(*words, bad)
-    assert done.returncode == (1 if words == ["cancel"] else 125)  # whether anything of it is left is not known
+    assert done.returncode == (1 if words == ["cancel"] else 125)  # whether a process of it is left is not known
     if words not in (["cancel"], ["wait"], ["attach"], ["logs", "-f"]):
         assert f"the journal was damaged (run {bad}): what was found is kept in" in done.stderr.decode()
 

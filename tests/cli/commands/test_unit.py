@@ -31,7 +31,7 @@ def unit(*words: str) -> str:
 
 
 def service(text: str) -> dict[str, str]:
-    """The section of the service; strict, so a key that is there twice is an error."""
+    """The section of the service; the parser is strict, so a key that appears twice is an error."""
     parser = ConfigParser(interpolation=None, delimiters=("=",))
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     parser.read_string(text)
@@ -40,7 +40,7 @@ def service(text: str) -> dict[str, str]:
 
 
 def verify(path: Path, kind: str) -> str:
-    """What systemd says about a unit; nothing when it is right."""
+    """The complaints of systemd about a unit; empty if it is right."""
     environ = {**os.environ, "XDG_RUNTIME_DIR": str(path.parent)}
     done = subprocess.run(
         ["systemd-analyze", "verify", kind, str(path)], capture_output=True, text=True, env=environ, check=False
@@ -55,7 +55,7 @@ def test_systemd_accepts_it(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "holdfast.service"
     path.write_text(unit(kind, "--listen", "127.0.0.1:7300"))
     assert verify(path, kind) == ""
-    # The control: it does look.
+    # The control: systemd does check it.
     path.write_text(path.read_text().replace("Delegate=yes", "Delegated=yes"))
     assert "Unknown key" in verify(path, kind)
 

@@ -77,7 +77,7 @@ def test_a_session_with_its_ended_runs_and_those_that_join(runs: Runs, tmp_path:
 
 
 def test_until_the_verdict(runs: Runs) -> None:
-    """The verdict is there at the deadline; the end takes as long as the command does not mind the first signal."""
+    """The verdict comes at the deadline; the end comes later, because the command ignores the first signal."""
     run_id = runs.start("sleep", "600", options=("--timeout", "100ms", "--ladder", "CONT:60s,KILL"))
     assert holdfast("wait", "--until", "verdict", run_id).returncode == 124
     assert runs.report(run_id)["state"] == "stopping"

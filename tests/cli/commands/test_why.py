@@ -27,7 +27,7 @@ def test_what_decided_is_marked(runs: Runs) -> None:
 
 
 def test_what_came_late_is_marked(runs: Runs) -> None:
-    """Exit 0 after the deadline: the exit is late, and so is what was written on the way out."""
+    """Exit 0 after the deadline: the exit is late, and so is the output before it."""
     command = "trap 'echo last words; exit 0' TERM; echo ready; while :; do sleep 0.01; done"
     run_id = runs.ended("sh", "-c", command, options=("--timeout", "200ms"))
     told = as_json(holdfast("why", "--json", run_id))

@@ -31,7 +31,7 @@ OPTIONS = ("--max-runs", "1", "--on-shutdown", "cancel")
 
 
 class Busy:
-    """A daemon with one run that waits at a gate, and one that is queued behind it."""
+    """A daemon with one run that waits at a gate, and one run that is queued behind it."""
 
     def __init__(self, running: Daemon, gate: Gate) -> None:
         self.daemon = running
@@ -198,7 +198,7 @@ def test_a_live_run_of_the_daemon_is_worked_on_directly(running: Daemon, tmp_pat
 
 
 def test_a_stopped_daemon_fails_nothing(busy: Busy) -> None:
-    """It still has its lock and its socket, and the kernel connects: only the bound on the answer helps."""
+    """A stopped daemon still has its lock and its socket, and the kernel connects: only a bound on the answer helps."""
     busy.daemon.request("GET", "/v1/runs")  # it has made the index: it is not stopped in the middle of that
     busy.daemon.signal(signal.SIGSTOP)
     try:
@@ -243,7 +243,7 @@ def test_wait_outlives_a_restart_of_the_daemon(busy: Busy, state_directory: Path
 
 
 def test_nothing_of_the_daemon_is_imported_without_one(state_directory: Path) -> None:
-    """The direct path stays as fast as it was."""
+    """The direct path imports nothing for the daemon, so it stays fast."""
     run_id = holdfast("run", "--detach", "true").stdout.decode().strip()
     holdfast("wait", run_id)
     assert state_directory.exists()

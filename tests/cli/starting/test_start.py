@@ -1,4 +1,4 @@
-"""`holdfast run --detach`, and where runs of the command line are kept."""
+"""`holdfast run --detach`, and the directories that keep runs of the command line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_nothing_of_the_caller_stays_open(runs: Runs) -> None:
         os.close(extra_writing)
         assert starter.wait() == 0
         seen = b""
-        while part := os.read(reading, 4096):  # to the end of file: hangs when somebody holds the other end
+        while part := os.read(reading, 4096):  # to the end of file: hangs if a process holds the other end
             seen += part
         runs.ids.append(seen.decode().strip())
         assert os.read(extra_reading, 1) == b""
@@ -106,7 +106,7 @@ def test_an_unusable_default_directory_costs_the_record_and_not_the_run(
     assert (done.returncode, done.stdout) == (3, b"out\n")
     (line,) = done.stderr.decode().splitlines()
     assert line.startswith("holdfast: this run is not kept: cannot use the state directory")
-    # A detached run would be lost to everybody, so it is not started.
+    # A detached run could never be found again, so it is not started.
     assert "cannot use the state directory" in one_line(holdfast("run", "--detach", "true"))
 
 

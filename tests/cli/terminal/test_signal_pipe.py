@@ -1,4 +1,4 @@
-"""Signals of the command line: a SIGCONT that comes before we have stopped must not be the last one."""
+"""Signals of the command line: a SIGCONT that comes before the process has stopped must not get lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TSTP, CONT = int(signal.SIGTSTP), int(signal.SIGCONT)
 
 
 def start(when: str) -> subprocess.Popen[bytes]:
-    # A group of its own, but our session: in an orphaned group nothing would be stopped at all.
+    # A group of its own, but our session: the kernel does not stop an orphaned group.
     return subprocess.Popen([sys.executable, "-c", _PROGRAM, when], stdout=subprocess.PIPE, process_group=0)
 
 

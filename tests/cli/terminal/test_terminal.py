@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.guard
 
 CTRL_C, CTRL_D, CTRL_Z = b"\x03", b"\x04", b"\x1a"
-# Raw on its terminal like a full-screen program; says what it sees.
+# Raw on its terminal like a full-screen program; prints what it reads.
 FULL_SCREEN = """
 import os, signal, sys, termios, tty
 def say(text): os.write(1, text.encode() + b"\\r\\n")
@@ -40,7 +40,7 @@ termios.tcsetattr(0, termios.TCSANOW, before)
 os.write(1, b"restored\\r\\n")
 sys.exit(7)
 """
-# Cooked; every line it reads is answered. Ctrl-Z stops it as it stops any program.
+# Cooked; it answers every line it reads. Ctrl-Z stops it as it stops any program.
 ANSWERS = """
 import sys
 print("ready", flush=True)
@@ -143,7 +143,7 @@ def test_ctrl_z_and_fg_under_a_real_shell(answers: list[str]) -> None:
 
 
 def test_ctrl_z_stops_the_whole_job(answers: list[str]) -> None:
-    """A program between the shell and us is stopped with us, as the terminal would have done it."""
+    """A program between the shell and us stops with us, as the terminal would have stopped it."""
     with shell() as console:
         console.until(b"prompt> ")
         command = shlex.join([*HOLDFAST, "run", *answers])
@@ -226,7 +226,7 @@ def test_closed_window_ends_the_run(answers: list[str], tmp_path: Path) -> None:
 
 
 def test_last_words_of_a_terminal_program_arrive() -> None:
-    """After the verdict, too: they put the terminal right."""
+    """After the verdict, too: late output restores the terminal."""
     script = (
         "import os, signal, sys\n"
         "def leave(*_): os.write(1, b'last words'); sys.exit(0)\n"
@@ -243,7 +243,7 @@ def test_ctrl_c_without_a_pty_asks_once_and_kills_the_second_time(child: Childre
     with at_terminal("--no-pty", "--grace", "1m", *child("reports_signals")) as console:
         console.until(b"ready")
         console.type(CTRL_C)
-        # Late output is not passed on, so it is our own line that says the first has arrived.
+        # Late output is not passed on, so our own line shows that the first one has arrived.
         console.until(b"once more")
         console.type(CTRL_C)
         assert console.wait() == 130
@@ -279,7 +279,7 @@ def test_ctrl_z_without_a_pty_stops_the_tree(child: Children) -> None:
 
 
 def wait_for_state(pid: int, state: str) -> None:
-    """Until /proc says so: a stop is nothing one could wait on from outside."""
+    """Wait until /proc shows this state: no event tells of a stop."""
     end = time.monotonic() + 10
     while (now := Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]) != state:
         assert time.monotonic() < end, f"it is {now}, not {state}"
@@ -287,7 +287,7 @@ def wait_for_state(pid: int, state: str) -> None:
 
 
 def test_pty_without_a_terminal_outside_ends_its_input() -> None:
-    """The command answers by its exit code: what it prints may be torn by the echo of what is typed."""
+    """The command answers by its exit code: the echo of the input may tear its output."""
     script = "import os, sys; sys.exit(10 * os.isatty(0) + 20 * os.isatty(1) + (sys.stdin.read() == sys.argv[1]))"
     for data in (b"a line\n", b"no newline", b""):
         argv = ("run", "--pty", sys.executable, "-c", script)
@@ -296,9 +296,9 @@ def test_pty_without_a_terminal_outside_ends_its_input() -> None:
 
 
 def test_pty_passes_more_than_a_terminal_holds() -> None:
-    """The terminal's own buffer is 4096 bytes: what does not fit waits.
+    """The terminal's own buffer is 4096 bytes: the rest waits.
 
-    The command answers by its exit code: what it prints may be torn by the echo of what is typed, as on any terminal.
+    The command answers by its exit code: the echo of the input may tear its output, as on any terminal.
     """
     lines = b"".join(b"line %06d\n" % number for number in range(20_000))
     script = "import sys; sys.stdin.readline(); sys.exit(7 if sum(1 for _ in sys.stdin) == 19_999 else 8)"

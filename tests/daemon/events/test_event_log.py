@@ -1,4 +1,4 @@
-"""The event log: stored before given out, no gap and no duplicate, and nobody waits for a slow reader."""
+"""The event log: stored before published, no gap and no duplicate, and nobody waits for a slow reader."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ async def logging(directory: Path, bounds: EventLogBounds = EventLogBounds()) ->
 
 
 async def publish(log: EventLog, first: int, last: int, **data: Any) -> None:
-    """Events with these ids."""
+    """Publish events with these ids."""
     answers = [
         published(log, "run.queued", f"run-{number}", {"report": {}, **data}) for number in range(first, last + 1)
     ]
     assert await asyncio.gather(*answers) == list(range(first, last + 1))
-    given_out = log.subscribe(last - 1)  # is joined only when the last one is given out
+    given_out = log.subscribe(last - 1)  # a subscriber joins only when the last one is published
     await take(given_out, 1)
     given_out.close()
 
@@ -126,7 +126,7 @@ async def test_stored_then_live_without_gap_or_duplicate(tmp_path: Path) -> None
 
 
 async def read_while_publishing(log: EventLog, kind: type[Subscription]) -> list[int | None]:
-    """What a subscriber gets when 10 events are published between its reading 1 to 10 and its joining."""
+    """The events that a subscriber gets when 10 are published between its reading 1 to 10 and its joining."""
     await publish(log, 1, 10)
     read = log.page
 
@@ -155,7 +155,7 @@ async def test_what_is_published_during_the_replay_is_not_missed(tmp_path: Path)
 
 
 async def test_without_the_look_before_joining_there_is_a_gap(tmp_path: Path) -> None:
-    """The control of the one above: reads what is stored, then joins, and never looks whether there was more."""
+    """The control of the test above: read the stored events, then join, without a look for newer ones."""
 
     class Hasty(Subscription):
         async def _replay(self) -> None:
@@ -404,7 +404,7 @@ async def test_more_output_than_anybody_could_read_is_not_kept(tmp_path: Path) -
 
 
 async def test_events_that_cannot_be_stored_are_told(tmp_path: Path) -> None:
-    """A full disk: whoever publishes learns of it, whoever listens is told to look again, and it goes on after."""
+    """A full disk: the publisher gets an error, each listener gets a resync, and the stream goes on."""
     store = Store.open(str(tmp_path / "daemon.sqlite"))
     log = EventLog(store)
     await log.start()

@@ -1,4 +1,4 @@
-"""Those who listen to a real daemon: event streams with output, webhooks over crashes, metrics."""
+"""Listeners of a real daemon: event streams with output, webhooks over crashes, metrics."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_output_comes_before_the_verdict_and_late_output_only_to_those_who_ask(t
         plain.until("run.verdict", run_id)
         gate.open()
         late = full.until("run.output", run_id)
-        while not late["late"] or late["stream"] == "stderr":  # where the shell tells of its sleep's end
+        while not late["late"] or late["stream"] == "stderr":  # where the shell reports the end of its sleep
             late = full.until("run.output", run_id)
         assert (late["offset"], late["length"], base64.b64decode(late["data"])) == (6, 5, b"late\n")
         kinds = []

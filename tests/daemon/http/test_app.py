@@ -1,4 +1,4 @@
-"""Every route of a real daemon over its socket: what is answered, with which status, and what is refused."""
+"""Every route of a real daemon over its socket: its answers, their status, and its refusals."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def post(running: Daemon, path: str, body: Any = None) -> Answer:
 
 
 def problem(answer: Answer) -> str:
-    """The kind of a problem, after looking at what all of them have."""
+    """The kind of a problem; also checks the fields that all problems have."""
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.body["status"] == answer.status
     assert answer.body["title"]
@@ -80,7 +80,7 @@ def test_a_command_that_is_not_there_is_a_run_that_failed(running: Daemon) -> No
 
 
 def test_started_is_told_of_what_is_let_go_and_the_verdict_says_that_nothing_ran(running: Daemon) -> None:
-    """The start is on record before the attempt to execute, so whether that succeeds is not known yet."""
+    """The start is on record before exec, so the success of exec is not known yet."""
     events = running.events()
     run_id = running.submit(["/no/such/command"])["run_id"]
     told: list[tuple[str, str | None, str | None]] = []
@@ -270,7 +270,7 @@ def test_a_cancel_says_why_and_comes_too_late_for_a_run_that_is_over(running: Da
     settled = running.wait(run_id)
     assert "not needed" in settled["reason"]
     assert running.cancel(run_id, reason="again", now=True) == settled
-    # Without a body, too: there is nothing that has to be said.
+    # Without a body, too: every field is optional.
     assert fetch(running, f"/v1/runs/{run_id}/cancel", method="POST").status == 200
 
 
@@ -407,7 +407,7 @@ def test_a_broken_run_is_listed_with_its_problem_and_stops_nobody(running: Daemo
     assert "of the wrong type" in shown.body["problem"]
 
 
-# Not now.
+# Refusals for now.
 
 
 def test_a_full_queue_and_a_drain_turn_runs_away_and_nothing_else(tmp_path: Path) -> None:

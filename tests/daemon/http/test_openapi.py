@@ -51,7 +51,7 @@ run_id state name argv session parent labels status cause reason exit_code signa
 verdict_at exited_at settled_at duration_s escalated containment tree survivors stragglers output usage evidence
 """
 
-# Ids that exist: what is made up would only ever be answered with 404.
+# Existing ids: an invented one would always get a 404.
 RUNS_TO_ASK = '[parameters]\n"path.run_id" = "over"\n' + "".join(
     f'[[operations]]\ninclude-path = "/v1/runs/{{run_id}}/{what}"\nparameters = {{ "path.run_id" = "live" }}\n'
     for what in ("extend", "input", "resize", "signal")
@@ -78,7 +78,7 @@ def test_the_names_are_the_contracts() -> None:
     schemas = DOCUMENT["components"]["schemas"]
     assert not set(POSTED.split()) - schemas["Submission"]["properties"].keys()
     assert schemas["Submission"]["required"] == ["argv"]
-    assert schemas["Report"]["required"] == REPORTED.split()  # always there, null where nothing is known
+    assert schemas["Report"]["required"] == REPORTED.split()  # always present, null where nothing is known
 
 
 def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
@@ -112,7 +112,7 @@ def test_parameters_that_have_to_be_there_say_so() -> None:
 
 
 def test_causes_are_the_same_everywhere() -> None:
-    """Those of stops come from the journal; the sidecar's schema names all of them."""
+    """The causes of stops come from the journal; the sidecar's schema names all of them."""
     schema = json.loads(resources.files("holdfast.sidecar").joinpath("schema.json").read_text())
     assert set(get_args(types.Cause)) == set(schema["$defs"]["Cause"]["enum"])
     assert set(get_args(types.Cause)) == {cause for causes in outcome.STATUSES.values() for cause in causes}
@@ -149,7 +149,7 @@ def test_the_manual_names_every_route_and_every_problem() -> None:
 @pytest.mark.guard
 @pytest.mark.slow
 def test_a_fuzzer_finds_no_failure_and_no_breach_of_contract(tmp_path: Path) -> None:
-    # Not "every request the schema allows is taken": what a schema cannot say (a ladder, a path, a cursor) is a 422.
+    # A schema cannot describe everything (a ladder, a path, a cursor): a request that it allows may get a 422.
     with daemon(tmp_path / "state", "--listen", "127.0.0.1:0", "--queue-limit", "50") as running:
         port = port_of(running)
         token = (running.state_dir / "token").read_text().strip()

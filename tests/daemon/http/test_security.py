@@ -17,7 +17,7 @@ SECURITY = Security.of(TOKEN, ["build.example", "[::1]"], ["/"])
 
 
 def refusal(scope: dict[str, Any], headers: dict[str, str], security: Security = SECURITY) -> int | None:
-    """The status it is refused with; None: it passes."""
+    """The status of the refusal; None if the request passes."""
     try:
         security.check(scope, headers)
     except ProblemError as error:

@@ -1,4 +1,4 @@
-"""Who may start next."""
+"""Admission: which run may start next."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_no_more_than_max_runs_take_place_and_the_next_comes_when_one_is_over() 
     assert taken(admission) == ["a", "b"]
     assert (admission.running, admission.waiting) == (2, 1)
     admission.vacate("a")
-    admission.vacate("a")  # once more does no harm
+    admission.vacate("a")  # a second call does no harm
     assert taken(admission) == ["c"]
 
 

@@ -1,4 +1,4 @@
-"""Runs inside runs: a posted run ends with the run that it names as its parent, whoever started that and whenever."""
+"""Nested runs: a posted run ends with its parent run, whatever started the parent and whenever."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SLEEPS = ["sh", "-c", "echo ready; exec sleep 600"]
 
 
 def inside(running: Daemon, parent: str, argv: list[str] = SLEEPS, **fields: Any) -> str:
-    """A run in this one that has begun to run."""
+    """A nested run of this one that has started."""
     run_id: str = running.submit(argv, parent=parent, **fields)["run_id"]
     running.until_output(run_id)
     return run_id

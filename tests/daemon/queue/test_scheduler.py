@@ -1,4 +1,4 @@
-"""The queue of a real daemon: order, limits, timeouts, keys, sessions; and that it survives."""
+"""The queue of a real daemon: order, limits, timeouts, keys, sessions, and restarts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rows(state: Path, table: str) -> list[Any]:
 
 
 def blocked(running: Daemon, gate: Gate) -> str:
-    """A run that takes up room until the gate is opened."""
+    """A run that occupies a place until the gate is opened."""
     run_id: str = running.submit(gate.waits())["run_id"]
     running.until_output(run_id)
     return run_id

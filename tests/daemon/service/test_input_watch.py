@@ -1,4 +1,4 @@
-"""Runs that wait for input, as a daemon tells of them: reports, lists, health, numbers, events."""
+"""Runs that wait for input, in the daemon's reports, lists, health, numbers and events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.guard
 
 
 def until(running: Daemon, run_id: str, wanted: bool) -> dict[str, Any]:
-    """Ask until this is the answer; without an event stream nothing tells."""
+    """Ask until this is the answer; without an event stream there is no other way."""
     end = time.monotonic() + BOUND_S
     while (report := running.report(run_id))["waiting_for_input"] is not wanted:
         assert time.monotonic() < end, report
@@ -64,7 +64,7 @@ def test_a_run_that_waits_is_told_everywhere(tmp_path: Path) -> None:
 
 
 def test_nobody_looks_when_nobody_listens(tmp_path: Path) -> None:
-    """The negative control of the event: one who wants other events only is not told, and asking still works."""
+    """The negative control of the event: a listener of other events gets none, and asking still works."""
     with daemon(tmp_path / "state") as running:
         connection = UnixConnection(running.socket)
         connection.request("GET", "/v1/events?types=run.settled")

@@ -59,7 +59,7 @@ async def test_what_happened_is_counted(tmp_path: Path) -> None:
     ):
         report = {"status": status, "cause": cause, "verdict_at": format_timestamp(time.time_ns() - 20_000_000)}
         await published(log, "run.verdict", run_id, {"report": report})
-        await published(log, "run.verdict", run_id, {"report": report})  # once more, as recovery may
+        await published(log, "run.verdict", run_id, {"report": report})  # a second time, as recovery may
     found = read(health, log, deliveries)
     assert found["holdfast_verdicts_total", "deadline", "timed_out"] == 1
     assert found["holdfast_verdicts_total", "exit", "succeeded"] == 2

@@ -1,4 +1,4 @@
-"""The daemon's own file: shared commits, failures that stay alone, order, and files that are none of ours."""
+"""The daemon's own file: shared commits, failures that affect one write, order, and files that are not ours."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_what_waits_is_written_together_in_order_and_a_failure_undoes_itself_onl
 def test_what_was_handed_over_is_written_before_it_closes(tmp_path: Path) -> None:
     async def main() -> None:
         store = Store.open(str(tmp_path / "file"))
-        for number in range(700):  # more than one transaction takes
+        for number in range(700):  # more than fits into one transaction
             store.write(put(f"run-{number}"))
         store.close()
         with pytest.raises(StateError, match="is closed"):

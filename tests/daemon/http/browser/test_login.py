@@ -1,4 +1,4 @@
-"""Codes, sessions and the CSRF token, without a daemon: each with what must not work. In a browser: tests/dashboard."""
+"""Codes, sessions and the CSRF token, without a daemon: each with what must fail. In a browser: tests/dashboard."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TCP: dict[str, Any] = {"type": "http", "server": ("127.0.0.1", 8000), "path": "/
 
 
 class Clock:
-    """Time that stands still until it is moved."""
+    """A clock that stands still until the test moves it."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -75,7 +75,7 @@ def test_reading_needs_the_session_and_acting_the_csrf_token_too() -> None:
     assert refusal(logins, "GET", cookie) is None
     assert refusal(logins, "POST", cookie) == 403
     assert refusal(logins, "DELETE", {**cookie, CSRF: "0" * 64}) == 403
-    assert refusal(logins, "POST", {**cookie, CSRF: logins.csrf(session_of(logins))}) == 403  # another session's
+    assert refusal(logins, "POST", {**cookie, CSRF: logins.csrf(session_of(logins))}) == 403  # of another session
     assert refusal(logins, "POST", {**cookie, **csrf}) is None
     assert refusal(logins, "POST", csrf) == 401
 

@@ -45,7 +45,7 @@ class Up(NamedTuple):
 
 
 class WatchedLog(EventLog):
-    """Says when somebody has left."""
+    """A log that says when a subscriber has left."""
 
     def __init__(self, store: Store, bounds: EventLogBounds) -> None:
         super().__init__(store, bounds)
@@ -148,7 +148,7 @@ async def test_a_stalled_client_slows_nobody_and_finds_everything_when_it_comes_
         await publish(daemon.log, 1, total, text=KIB)
         assert await reading == list(range(1, total + 1))
         async with asyncio.timeout(PATIENCE_S):
-            await cast("WatchedLog", daemon.log).left.get()  # the stalled one, though it has not read anything
+            await cast("WatchedLog", daemon.log).left.get()  # the stalled client, though it has not read anything
         assert (daemon.log.dropped, daemon.log.subscribers) == (1, 1)
         resume_reading(stalled)
         seen = [told.id for told in await stalled.rest() if told.id is not None]
@@ -277,7 +277,7 @@ def test_a_last_id_that_is_none() -> None:
 
 
 def pause_reading(stream: Stream) -> None:
-    """From here on nothing is taken from the socket, not even by asyncio."""
+    """Stop reading the socket, even in asyncio."""
     transport = cast("asyncio.Transport", stream._writer.transport)  # noqa: SLF001
     transport.pause_reading()
     raw = cast("socket.socket", transport.get_extra_info("socket"))

@@ -1,4 +1,4 @@
-"""What pages and other watchers ask for: numbers of live runs, trees, timelines, statistics, text in logs, repairs."""
+"""The routes of dashboards: numbers of live runs, trees, timelines, statistics, text in logs, repairs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Orphans are those of the whole host: whoever ends them all and whoever leaves one to be found take turns.
+# Orphans belong to the whole host: tests that end all orphans and tests that leave one take turns.
 pytestmark = pytest.mark.xdist_group("orphans")
 
 TREE = ["sh", "-c", "sleep 600 & echo ready; wait"]
@@ -120,7 +120,7 @@ def test_text_is_found_in_one_log_and_in_many(running: Daemon) -> None:
 def test_statistics_count_what_ended(running: Daemon) -> None:
     for argv in (["true"], ["true"], ["false"]):
         running.wait(running.submit(argv)["run_id"])
-    running.request("GET", "/v1/runs")  # takes what ended into the index
+    running.request("GET", "/v1/runs")  # takes ended runs into the index
     found = get(running, "/v1/statistics?slices=4")
     assert found["outcomes"] == {"succeeded": 2, "failed": 1, "timed_out": 0, "cancelled": 0, "lost": 0}
     last = found["slices"][-1]
@@ -145,7 +145,7 @@ def test_only_repairs_that_were_seen_are_done(running: Daemon, monkeypatch: pyte
     run_id = running.submit(["true"])["run_id"]
     running.wait(run_id)
     left = running.state_dir / "runs" / run_id / run_directory.SOCKET
-    get(running, "/v1/runs")  # it is in the index: nobody else looks at what it left
+    get(running, "/v1/runs")  # it is in the index: no other reader looks at its leftovers
     monkeypatch.chdir(left.parent)  # the address of a socket is short
     left.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as bound:

@@ -38,7 +38,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 def settled(running: Daemon, argv: list[str], **fields: Any) -> str:
-    """Run it to its end; its id."""
+    """Run it to its end; returns its id."""
     run_id: str = running.submit(argv, **fields)["run_id"]
     running.wait(run_id)
     return run_id
@@ -129,7 +129,7 @@ def test_late_output_is_given_to_those_who_ask_for_it(running: Daemon) -> None:
 def test_a_follower_of_what_is_on_time_does_not_wait_for_the_child(running: Daemon) -> None:
     stays = "trap 'echo late' TERM; echo ready; while :; do sleep 600 & wait; done"
     run_id = running.submit(["bash", "-c", stays], timeout_s=0.3, grace_s=600)["run_id"]
-    # Its end is what this waits for: nothing on time can follow late bytes of the same stream.
+    # This waits for the end: no output on time can follow late bytes of the same stream.
     assert fetch(running, f"/v1/runs/{run_id}/output?stream=stdout&follow=true").body == b"ready\n"
     assert running.report(run_id)["state"] == "stopping"
     running.cancel(run_id, now=True)
@@ -215,7 +215,7 @@ def test_nobody_keeps_a_descriptor_of_a_journal(running: Daemon, two: str) -> No
     for path in (f"/v1/runs/{two}/output", f"/v1/runs/{two}/output?offset=99", f"/v1/runs/{two}/output?follow=true"):
         for method in ("GET", "HEAD"):
             fetch(running, path, method=method)
-    # An answer is whole before its reader is closed, and the history looks at journals, too: neither of them stays.
+    # An answer is complete before its reader is closed, and the history also opens journals: neither stays open.
     end = time.monotonic() + BOUND_S
     while held_of(running, two) and time.monotonic() < end:
         assert running.request("GET", "/v1/health").status == 200
@@ -223,7 +223,7 @@ def test_nobody_keeps_a_descriptor_of_a_journal(running: Daemon, two: str) -> No
 
 
 def held_of(running: Daemon, run_id: str) -> list[str]:
-    """What the daemon has open of this run."""
+    """The files of this run that the daemon has open."""
     descriptors, held = f"/proc/{running.process.pid}/fd", []
     for name in os.listdir(descriptors):
         try:
@@ -236,7 +236,7 @@ def held_of(running: Daemon, run_id: str) -> list[str]:
 @pytest.mark.slow
 def test_a_late_range_of_a_gigabyte_opens_fast(running: Daemon) -> None:
     size, frame = 1 << 30, 64 << 10
-    directory = running.state_dir / "runs" / ".new-giant"  # under this name nobody looks at it
+    directory = running.state_dir / "runs" / ".new-giant"  # under this name no reader looks at it
     directory.mkdir(mode=0o700)
     at_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     one = encode(OUTPUT, b"x" * frame, at_ns=at_ns, stream=1)

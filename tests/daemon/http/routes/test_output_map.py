@@ -1,4 +1,4 @@
-"""Where a byte of output is: every offset of every choice, whatever the frames, while the journal grows."""
+"""The map of output: every offset of every choice of streams, with any frames, while the journal grows."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_reader_knows_when_only_late_output_can_come() -> None:
         both = RangeReader(journal.fd, "run", OutputChoice("all", late=False), (0, 0))
         late = RangeReader(journal.fd, "run", OutputChoice("stdout", late=True), (0, 0))
         assert [bool(reader.read(0, None)) for reader in (stdout, both, late)] == [True] * 3
-        # stderr may have been in its pipe at the verdict, and is on time then, whatever stdout did.
+        # stderr may have been in its pipe at the verdict, and is on time then, even if stdout is late.
         assert [reader.is_fenced for reader in (stdout, both, late)] == [True, False, False]
 
 
@@ -152,7 +152,7 @@ def test_a_number_that_becomes_another_journals_while_it_is_read_changes_nothing
         theirs.add([(1, False, b"not ours at all")])
 
         def reused(self: output_map._MarkingReader) -> None:
-            os.dup2(theirs.fd, ours.fd, inheritable=False)  # who asked is gone, and has closed it
+            os.dup2(theirs.fd, ours.fd, inheritable=False)  # the client is gone, and has closed it
             scan(self)
 
         monkeypatch.setattr(output_map._MarkingReader, "scan", reused)  # noqa: SLF001
