@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import re
 import select
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -261,11 +264,71 @@ def test_a_reader_that_does_not_read_cannot_keep_signals_away(child: Children) -
     finish(process)
 
 
-def test_undelivered_output_of_a_finished_command_is_125() -> None:
-    command = ["sh", "-c", "head -c 1000000 /dev/zero"]
-    process = start("run", "--timeout", "1s", "--drain", "100ms", *command)
+def not_delivered(stderr: bytes) -> tuple[int, str]:
+    """The bytes that the one line about them counts, and the run whose log has them."""
+    (line,) = [line for line in stderr.decode().splitlines() if "not delivered" in line]
+    found = re.fullmatch(
+        "holdfast: output could not be passed on: .*; ([0-9]+) bytes were not delivered; "
+        "holdfast logs ([0-9a-z-]+) has them; run ([0-9a-z-]+)",
+        line,
+    )
+    assert found is not None, line
+    assert found[2] == found[3]
+    return int(found[1]), found[2]
+
+
+MUCH = 25 << 16  # bytes: 25 pipes full
+
+
+@pytest.mark.parametrize(
+    ("then", "code"), [("exec sleep 600", 124), ("exit 3", 3)], ids=["ended at its deadline", "ended by itself"]
+)
+def test_a_reader_that_keeps_reading_gets_every_byte(then: str, code: int) -> None:
+    """It takes several times as long as `--drain`, and pauses for a part of `--drain` only."""
+    command = ["sh", "-c", f"head -c {MUCH} /dev/zero; {then}"]
+    process = start("run", "--timeout", "500ms", "--grace", "1s", "--drain", "800ms", *command)
+    assert process.stdout is not None
+    length, pause = 0, threading.Event()
+    while part := os.read(process.stdout.fileno(), 1 << 16):
+        length += len(part)
+        pause.wait(0.1)  # a slow reader
+    assert (length, process.wait(30)) == (MUCH, code)
+    assert b"not delivered" not in finish(process)[2]
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+@pytest.mark.parametrize(
+    ("then", "code"), [("exec sleep 600", 124), ("exit 3", 125)], ids=["ended at its deadline", "ended by itself"]
+)
+def test_control_a_reader_that_stops_is_given_up_on_aloud(then: str, code: int, quiet: list[str]) -> None:
+    command = ["sh", "-c", f"head -c {MUCH} /dev/zero; {then}"]
+    process = start("run", *quiet, "--timeout", "1s", "--grace", "1s", "--drain", "100ms", *command)
+    assert process.wait(30) == code
+    _, taken, stderr = finish(process)
+    count, run_id = not_delivered(stderr)
+    assert b"its reader did not read in time" in stderr
+    assert count == MUCH - len(taken)
+    assert holdfast("logs", run_id).stdout == bytes(MUCH)
+
+
+def test_a_stuck_reader_of_both_streams_is_no_reason_to_hang() -> None:
+    """The line about it would have to go through the pipe that is full."""
+    command = ["sh", "-c", f"head -c {MUCH} /dev/zero"]
+    process = start("run", "--timeout", "1s", "--drain", "100ms", *command, stderr=subprocess.STDOUT)
     assert process.wait(30) == 125
-    assert b"its reader did not read in time" in finish(process)[2]
+    process.communicate()
+
+
+def test_a_signal_that_ends_the_wait_for_a_reader_says_what_is_missing() -> None:
+    process = start("run", "--id", "stuck-reader", "head", "-c", str(MUCH), "/dev/zero")
+    assert holdfast("wait", "stuck-reader").returncode == 0
+    while process.poll() is None:  # again, if it had not heard yet that the run is over
+        process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.5)
+    code, taken, stderr = finish(process)
+    assert code == 143
+    assert not_delivered(stderr) == (MUCH - len(taken), "stuck-reader")
 
 
 def test_late_output_is_passed_on_when_asked(child: Children) -> None:

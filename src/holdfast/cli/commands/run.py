@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import time
 
 from ...outcome import decide, lost_output
@@ -76,6 +77,17 @@ def _say(text: str) -> None:
     say(text)
 
 
+def _why_undelivered(foreground: ForegroundLoop) -> str:
+    return "a signal ended the wait for its reader" if foreground.given_up_by else "its reader did not read in time"
+
+
+def _takes_a_line() -> bool:
+    """Whether stderr takes a line now. With `2>&1 |` it may be the pipe that nobody reads, where we would hang."""
+    poll = select.poll()
+    poll.register(2, select.POLLOUT)
+    return bool(poll.poll(0))
+
+
 def _is_plain_end(outcome: Outcome) -> bool:
     """Whether the exit code says everything about the end. Then the sentences need not be imported."""
     gone = outcome.tree is not None and outcome.tree.detail["how"] == "gone"
@@ -100,7 +112,7 @@ class _ForegroundCommand:
         live, state = self._start()
         try:
             foreground = self._stay(live, state, early)
-            code = self._tell(live, foreground)
+            code = self._tell(live, foreground, kept=state is not None)
             return code if self.report is None else self._write_report(live.report(), code, kept=state is not None)
         finally:
             live.reap(wait=live.ended)
@@ -147,26 +159,39 @@ class _ForegroundCommand:
             foreground.close()
         return foreground
 
-    def _tell(self, live: LiveRun, foreground: ForegroundLoop) -> int:
+    def _tell(self, live: LiveRun, foreground: ForegroundLoop, *, kept: bool) -> int:
         """Say how the run ended, if its exit code does not say it, and return the exit code."""
         broken = {name: writer.broken for name, writer in foreground.writers.items() if writer.broken}
         reader_gone = any(number in (errno.EPIPE, errno.EIO) for number in broken.values())
         failures = [f"{name}: {os.strerror(number)}" for name, number in broken.items()]
-        if foreground.undelivered and live.outcome.cause == "exit" and not foreground.given_up_by:
-            failures.append("its reader did not read in time")
+        if foreground.undelivered:
+            failures.append(_why_undelivered(foreground))
+        if foreground.undelivered and not _takes_a_line():
+            return self._code(live.outcome, foreground, complete=False)
         lost = None if reader_gone else lost_output(live.facts)
         if lost:
             from ...wording.sentences import output_lost
 
             _say(f"{output_lost(lost)}; run {self.spec.run_id}")
         if failures and not reader_gone:
-            _say(f"output could not be passed on: {', '.join(failures)}; run {self.spec.run_id}")
-            return OWN_FAILURE
+            self._say_undelivered(failures, foreground.count_undelivered(), kept=kept)
+            if broken:
+                return OWN_FAILURE
         if not self.quiet and not reader_gone and not _is_plain_end(live.outcome):
             self._say_end(live.outcome)
+        return self._code(live.outcome, foreground, complete=not lost and not foreground.undelivered)
+
+    def _code(self, outcome: Outcome, foreground: ForegroundLoop, *, complete: bool) -> int:
+        """The exit code: 125 takes the place of the command's own exit code when output is missing."""
         if foreground.given_up_by:
             return 128 + foreground.given_up_by
-        return OWN_FAILURE if lost and live.outcome.cause == "exit" else exit_code(live.outcome)
+        return exit_code(outcome) if complete or outcome.cause != "exit" else OWN_FAILURE
+
+    def _say_undelivered(self, failures: list[str], count: int, *, kept: bool) -> None:
+        run_id = self.spec.run_id
+        where = f"holdfast logs {run_id} has them" if kept else "they are lost, because this run is not kept"
+        what = f"{count} bytes were not delivered; {where}"
+        _say(f"output could not be passed on: {', '.join(failures)}; {what}; run {run_id}")
 
     def _say_end(self, outcome: Outcome) -> None:
         from ...wording.sentences import ended

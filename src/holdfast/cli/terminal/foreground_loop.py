@@ -6,8 +6,9 @@ that the loop checks after each turn. The loop reads the journal only while the 
 the guard's window, and then the command waits, as it would on a full pipe.
 
 Ends. The run decides when it is over. The loop ends when the run is settled and its output is written. A reader that
-does not read gets a bounded time, with one exception: after a command that exited by itself without a deadline, the
-loop waits for the reader as long as any program waits on a slow pipe.
+keeps reading gets every byte, however slow it is: after the end of the run the loop bounds the time without progress,
+not the whole time. A reader that stops is given up on after that bound, with one exception: after a command that exited
+by itself without a deadline, the loop waits for the reader as long as any program waits on a slow pipe.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ class ForegroundLoop:
         self.writers = open_writers()
         self.undelivered = False
         self.given_up_by = 0  # the signal that came while we waited only for a slow reader
+        self._written = 0
+        self._progress_at = 0.0  # when a reader last took bytes
         self._output = JournalReader(live.journal, trusted=live.trusted, run_id=live.spec.run_id)
         self._read_all = False
         self._started_at = time.monotonic()
@@ -241,6 +244,17 @@ class ForegroundLoop:
             if writer.broken and not was_broken:
                 gone = writer.broken in (errno.EPIPE, errno.EIO)
                 self._stop(f"nobody reads its {name}" if gone else f"{name} failed: {os.strerror(writer.broken)}")
+        if (written := self._count_written()) != self._written:
+            self._written, self._progress_at = written, time.monotonic()
+
+    def _count_written(self) -> int:
+        return sum(writer.written for writer in set(self.writers.values()))
+
+    def count_undelivered(self) -> int:
+        """Bytes of the ended run that were due to our readers and are not written."""
+        recorded = self.live.reader
+        late = 0 if self.late else recorded.late_bytes
+        return recorded.stdout_bytes + recorded.stderr_bytes - late - self._count_written()
 
     def _waiting(self) -> int:
         return sum(writer.size for writer in set(self.writers.values()))
@@ -252,4 +266,4 @@ class ForegroundLoop:
         if by_itself and spec.timeout_s is None:
             return None
         deadline = self._started_at + (spec.timeout_s or 0.0) if by_itself else 0.0
-        return max(deadline, self._ended_at + spec.drain_s)
+        return max(deadline, max(self._ended_at, self._progress_at) + spec.drain_s)

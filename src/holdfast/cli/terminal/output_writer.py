@@ -28,7 +28,7 @@ def open_writers() -> dict[str, OutputWriter]:
 class OutputWriter:
     """Writes one stream. `broken` holds the errno of a write that failed; it writes nothing after that."""
 
-    __slots__ = ("_most", "_own", "_poll", "broken", "fd", "pending", "size")
+    __slots__ = ("_most", "_own", "_poll", "broken", "fd", "pending", "size", "written")
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -37,6 +37,7 @@ class OutputWriter:
         self._poll: select.poll | None = None
         self.pending: list[memoryview] = []
         self.size = 0
+        self.written = 0  # bytes, since the start
         self.broken = 0
         self._open()
 
@@ -72,6 +73,7 @@ class OutputWriter:
                 self._fail(error.errno or errno.EIO)
                 return
             self.size -= written
+            self.written += written
             if written == len(self.pending[0]):
                 del self.pending[0]
             else:
