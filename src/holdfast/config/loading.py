@@ -171,7 +171,16 @@ def _from_toml(setting: Setting, file: TomlFile, value: Any) -> tuple[Any, Setti
         return setting.kind.read(value, setting.path), SettingSource("file", f"{file.path}:{file.line(path)}")
     except SpecError as error:
         below = (error.field or "").removeprefix(setting.path)[1:]  # the wrong key, when the setting is a whole table
-        raise _mistake(file, (*path, below) if below else path, error.message, error.remedy) from None
+        raise _mistake(file, _place(file, path, below), error.message, error.remedy) from None
+
+
+def _place(file: TomlFile, path: tuple[str, ...], below: str) -> tuple[str, ...]:
+    """The path of the wrong key; of the nearest table around it when the key is missing."""
+    if not below or file.line((*path, below)) is not None:  # a key with dots in it
+        return (*path, below) if below else path
+    words = tuple(below.split("."))
+    tables = ((*path, *words[:count]) for count in range(len(words), 0, -1))
+    return next((table for table in tables if file.line(table) is not None), path)
 
 
 _TYPES = {

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
+from .agents import AGENTS, Agent
 from .kinds import (
     ADDRESSES,
     AT_LEAST_ONE,
@@ -34,6 +35,7 @@ class Is(NamedTuple):
     reloads: bool = True
     flag: str | None = None
     secret: bool = False
+    only_in_file: bool = False  # it has neither flag nor variable
 
 
 _OPTIONAL_DURATION, _OPTIONAL_SIZE, _OPTIONAL_COUNT = optional(DURATION), optional(SIZE), optional(AT_LEAST_ONE)
@@ -126,7 +128,7 @@ class Config(NamedTuple):
     )
     events_count: Annotated[int, Is("events.count", AT_LEAST_ONE, "how many events can be replayed")] = 100_000
 
-    # Webhooks and the log.
+    # Webhooks, agents and the log.
     webhook_secret: Annotated[
         str | None,
         Is(
@@ -137,6 +139,9 @@ class Config(NamedTuple):
             secret=True,
         ),
     ] = None
+    agents: Annotated[
+        Mapping[str, Agent], Is("agents", AGENTS, "commands as services: see agents.md", only_in_file=True)
+    ] = MappingProxyType({})
     log_format: Annotated[str, Is("log.format", words("text", "json"), "how log lines are written")] = "text"
 
     def __repr__(self) -> str:
@@ -174,7 +179,7 @@ def settings() -> dict[str, Setting]:
 
 def _setting(name: str, about: Is) -> Setting:
     own = "--" + name.removesuffix("_bytes").removesuffix("_s").replace("_", "-")
-    flag = None if about.secret else about.flag or own
+    flag = None if about.secret or about.only_in_file else about.flag or own
     variable = None if flag is None else "HOLDFAST_" + flag[2:].replace("-", "_").upper()
     default = Config._field_defaults[name]
     return Setting(name, about.path, about.kind, default, flag, variable, about.reloads, about.doc, about.secret)

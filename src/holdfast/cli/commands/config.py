@@ -38,7 +38,8 @@ def _as_json(found: Effective) -> dict[str, Any]:
     return {
         setting.path: {
             "name": name,
-            "value": setting.shown(values[name]) if setting.secret else _plain_value(values[name]),
+            # A setting without a flag is a secret, or has values of an environment in it.
+            "value": setting.shown(values[name]) if setting.flag is None else _plain_value(values[name]),
             "text": setting.shown(values[name]),
             "source": found.sources[name].kind,
             "where": found.sources[name].where,
