@@ -14,6 +14,7 @@ from ....projections.report import outcome_of
 from ....web.problems import INVALID, ProblemError
 from ....web.request_body import BYTES, JSON
 from ...queue.submission import Submission
+from ..wire.idempotency_key import LONGEST_KEY, idempotency_key
 from ..wire.operation import Header, Operation, OperationCall, answer
 from ..wire.types import (
     Delivery,
@@ -37,8 +38,6 @@ from .filters import filters_of
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-LONGEST_KEY = 255
-
 
 class RunSpec(msgspec.Struct):
     """The spec of a run, by the public names of its fields; never a value of its environment."""
@@ -49,19 +48,10 @@ class RunSpec(msgspec.Struct):
 
 async def create(call: OperationCall) -> Response:
     """Submit a run: 201 with its report; 200 with the report of the run that the key was used for before."""
-    key = idempotency_key(call)
+    key = idempotency_key(call.request)
     found, created = await call.service.submit(call.body, idempotency_key=key)
     location = {"Location": f"/v1/runs/{found['run_id']}"}
     return _report(found, 201 if created else 200, location)
-
-
-def idempotency_key(call: OperationCall) -> str | None:
-    """The Idempotency-Key header; None when there is none. ProblemError: it is empty, too long or not printable."""
-    key: str | None = call.request.headers.get("idempotency-key")
-    if key is not None and not (1 <= len(key) <= LONGEST_KEY and key.isascii() and key.isprintable()):
-        remedy = f"use 1 to {LONGEST_KEY} printable ASCII characters"
-        raise ProblemError(INVALID, "the Idempotency-Key is not usable", field="Idempotency-Key", remedy=remedy)
-    return key
 
 
 async def listing(call: OperationCall) -> Response:
