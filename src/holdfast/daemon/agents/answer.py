@@ -1,0 +1,80 @@
+"""Answer of an agent: what its command wrote to stdout before the verdict, by the rule of the configuration.
+
+The rule changes the text and never the outcome. When the rule does not fit what was written, the answer is the whole
+text, and `problem` says why.
+"""
+
+from __future__ import annotations
+
+from codecs import getincrementaldecoder
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from ...config.agents import JSON_ANSWER, LAST_LINE, TEXT_ANSWER
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+LARGEST = 16 << 20  # bytes of stdout that an answer is made of
+_Utf8Decoder = getincrementaldecoder("utf-8")
+
+
+class Answer(NamedTuple):
+    """The text, and why it is not what the rule asks for; None when it is."""
+
+    text: str
+    problem: str | None = None
+
+
+def answer_by(rule: str, written: str) -> Answer:
+    """The answer in what the command wrote."""
+    if rule == LAST_LINE:
+        lines = [line for line in written.splitlines() if line.strip()]
+        return Answer(lines[-1].strip() if lines else "")
+    if rule.startswith(JSON_ANSWER):
+        return _json_answer(rule.removeprefix(JSON_ANSWER), written)
+    return Answer(written)
+
+
+def is_streamed(rule: str) -> bool:
+    """Whether the answer can be given while the command writes it."""
+    return rule == TEXT_ANSWER
+
+
+def _json_answer(path: str, written: str) -> Answer:
+    """The value at the path in the JSON document, else in the document on the last line."""
+    try:
+        found = _document(written)
+    except (msgspec.DecodeError, RecursionError):
+        return Answer(written, "the output is not JSON")
+    for word in path.split("."):
+        if isinstance(found, dict) and word in found:
+            found = found[word]
+        elif isinstance(found, list) and word.lstrip("-").isdigit() and -len(found) <= int(word) < len(found):
+            found = found[int(word)]
+        else:
+            return Answer(written, f"the output has no {path[:200]}")
+    return Answer(found if isinstance(found, str) else msgspec.json.encode(found).decode())
+
+
+def _document(written: str) -> Any:
+    try:
+        return msgspec.json.decode(written)
+    except msgspec.DecodeError:
+        return msgspec.json.decode(answer_by(LAST_LINE, written).text)
+
+
+async def text_of(chunks: AsyncGenerator[bytes]) -> AsyncGenerator[str]:
+    """The chunks as text, one by one: the same pieces whenever the same output is read."""
+    decoder, size = _Utf8Decoder("replace"), 0
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            if text := decoder.decode(chunk[: LARGEST - size]):
+                yield text
+            size += len(chunk)
+            if size >= LARGEST:
+                break
+    if rest := decoder.decode(b"", final=True):
+        yield rest
