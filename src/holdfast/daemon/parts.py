@@ -11,6 +11,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..runs.supervisor import Supervisor
+from .agents.agent_runs import AgentRuns
+from .agents.prompt_files import PromptFiles
 from .drain import Drain
 from .engines.engine import LocalEngine
 from .events.event_log import EventLog, EventLogBounds
@@ -53,6 +55,8 @@ class Parts(NamedTuple):
     scheduler: Scheduler
     finder: RunFinder
     service: Service
+    agents: AgentRuns
+    prompts: PromptFiles
     waits: OpenWaits
     feed: OutputFeed
     recovery: Recovery
@@ -99,27 +103,31 @@ async def open_parts(given: DaemonInputs) -> AsyncIterator[Parts]:
         sessions = DaemonSessions(state, scheduler, history)
         scheduler.on_started += [input_watch.begin, feed.begin]
         scheduler.on_verdict += [nesting.decided]
-        scheduler.on_settled += [nesting.forget, finder.remember]
+        prompts = PromptFiles(state.path)
+        scheduler.on_settled += [nesting.forget, finder.remember, prompts.forget]
+        service = Service(
+            ServiceParts(
+                scheduler=scheduler,
+                intake=intake,
+                finder=finder,
+                history=history,
+                events=events,
+                deliveries=deliveries,
+                sessions=sessions,
+                health=health,
+                sampler=UsageSampler(state),
+                waits=waits,
+            )
+        )
         yield Parts(
             store=store,
             events=events,
             deliveries=deliveries,
             scheduler=scheduler,
             finder=finder,
-            service=Service(
-                ServiceParts(
-                    scheduler=scheduler,
-                    intake=intake,
-                    finder=finder,
-                    history=history,
-                    events=events,
-                    deliveries=deliveries,
-                    sessions=sessions,
-                    health=health,
-                    sampler=UsageSampler(state),
-                    waits=waits,
-                )
-            ),
+            service=service,
+            agents=AgentRuns(service, prompts, lambda: settings().agents),
+            prompts=prompts,
             waits=waits,
             feed=feed,
             recovery=Recovery(RecoveryParts(state, store, scheduler, finder, nesting, history), log),

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ..config import Config, Effective
     from .parts import Parts
     from .queue.scheduler import Scheduler
-    from .service.service import Service
 
 _LAST_TRIES_S = 2.0
 _LOGGERS = ("holdfast", "uvicorn", "asyncio")
@@ -119,7 +118,7 @@ class _Daemon:
         listener = Listener(self._state, self._config)
         closing.push_async_callback(listener.close)
         closing.push_async_callback(self._end_streams, parts)
-        app = self._app(parts.service)
+        app = self._app(parts)
         app.state.logins.addresses = listener.addresses[1:]
         await listener.serve(app, self._config)
         closing.push_async_callback(self._tasks.stop)
@@ -134,7 +133,7 @@ class _Daemon:
         self._notifier.ready(f"listening on {', '.join(listener.addresses)}")
         await parts.drain.run(lambda: self._config)
 
-    def _app(self, service: Service) -> Any:
+    def _app(self, parts: Parts) -> Any:
         from ..web.request_body import BodyBounds
         from .http.app import make_app
         from .http.browser import dashboard, login
@@ -145,7 +144,7 @@ class _Daemon:
         public = dashboard.paths() | login.PUBLIC
         security = Security.of(token, [*hosts, *self._config.allowed_hosts], public)
         bounds = BodyBounds(self._config.request_bytes, self._config.request_timeout_s)
-        return make_app(service, bounds=bounds, security=security)
+        return make_app(parts.service, bounds=bounds, security=security, agents=parts.agents)
 
     async def _recover(self, parts: Parts) -> None:
         self._notifier.status("recovering")
@@ -156,6 +155,8 @@ class _Daemon:
         text = f"recovered {found.followed} runs and {found.queued} queued ones in {took_ms}ms"
         rest = f"; {found.unfinished} take longer" if found.unfinished else ""
         self._log.info(text + rest, **found._asdict())
+        if not found.unfinished:  # a run that is not found again yet may still need its prompt
+            parts.prompts.sweep(parts.scheduler.has)
         try:
             await parts.deliveries.recover(parts.service.report)
         except HoldfastError as error:

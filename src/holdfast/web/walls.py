@@ -21,13 +21,15 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-from .problems import CLOSE, FORBIDDEN, TOO_MANY, UNAUTHORIZED, ProblemError, respond, retry_after
+from .problems import CLOSE, FORBIDDEN, TOO_MANY, UNAUTHORIZED, ProblemError, retry_after
+from .problems import respond as respond_with
 from .request_body import leave_unread
 from .scope import CROWDED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 _HOST_REMEDY = "use an address, localhost, or the name given to --listen"
@@ -95,9 +97,13 @@ class TokenPolicy(NamedTuple):
 class Walls:
     """The outermost middleware: every request passes `Policy.check` or is refused."""
 
-    def __init__(self, app: ASGIApp, policy: Policy) -> None:
+    def __init__(
+        self, app: ASGIApp, policy: Policy, respond: Callable[[Scope, ProblemError], Response] | None = None
+    ) -> None:
+        """`respond` says a refusal in the words of the path; without it, as problem JSON."""
         self._app = app
         self._policy = policy
+        self._respond = respond or (lambda _scope, error: respond_with(error))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -111,7 +117,7 @@ class Walls:
         except ProblemError as error:
             await leave_unread(Request(scope, receive))
             error.headers |= CLOSE
-            await respond(error)(scope, receive, send)
+            await self._respond(scope, error)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 

@@ -20,6 +20,7 @@ from ...web.request_body import leave_unread
 from ...web.walls import Walls
 from . import openapi
 from .browser import dashboard
+from .doors import doors_of, refuse
 from .operations import OPERATIONS
 from .routes import events
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from ...web.request_body import BodyBounds
+    from ..agents.agent_runs import AgentRuns
     from ..service.service import Service
     from .security import Security
     from .wire.operation import Operation
@@ -38,12 +40,18 @@ _log = logging.getLogger("holdfast.http")
 
 
 def make_app(
-    service: Service, *, bounds: BodyBounds, security: Security, routes: Sequence[BaseRoute] = ()
+    service: Service,
+    *,
+    bounds: BodyBounds,
+    security: Security,
+    agents: AgentRuns | None = None,
+    routes: Sequence[BaseRoute] = (),
 ) -> Starlette:
-    """Make the application that all listeners share; extra `routes` are behind the same walls."""
+    """Make the application that all listeners share; the doors of `agents` and extra `routes` have the same walls."""
+    doors = [] if agents is None else doors_of(agents, bounds)
     app = Starlette(
-        routes=[*_routes(service, bounds), *events.routes(service), *dashboard.routes(), *routes],
-        middleware=[Middleware(Walls, policy=security)],
+        routes=[*_routes(service, bounds), *events.routes(service), *dashboard.routes(), *doors, *routes],
+        middleware=[Middleware(Walls, policy=security, respond=refuse)],
         exception_handlers={
             ProblemError: _problem,
             HoldfastError: _refused,

@@ -197,6 +197,10 @@ class Scheduler:
         self._admission.vacate(run_id)
         self._admission.occupy(run_id, keys)
 
+    def has(self, run_id: str) -> bool:
+        """Whether the run is queued, followed, or has a slot."""
+        return run_id in self.runs or self.keys(run_id) is not None
+
     def vacate(self, run_id: str) -> None:
         """Free the slot of a run that cannot be found again, and start the queued runs that may start now."""
         self._admission.vacate(run_id)

@@ -144,6 +144,16 @@ class Service:
             await self._waits.wait(reached.wait(), timeout_s)
         return scheduled.report
 
+    async def started(self, run_id: str) -> Report:
+        """The report when the command has started or never will, or when the daemon stops. Fails as `report`."""
+        tracked = await self._finder.find(run_id)
+        if tracked is None:
+            return await self.report(run_id)
+        await self._waits.wait(tracked.begun.wait())
+        if tracked.run is not None:
+            await self._waits.wait(tracked.run.started())
+        return tracked.report
+
     async def output_wait(self, run_id: str, position: int) -> bool:
         """Return when there may be more in the journal beyond `position` (JournalReader.position), or it is settled.
 
