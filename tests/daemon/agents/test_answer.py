@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.daemon.agents.answer import Answer, answer_by, text_of
+from holdfast.daemon.agents.answer import AgentAnswer, answer_by, text_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -25,21 +25,21 @@ def anyio_backend() -> str:
 @pytest.mark.parametrize(
     ("rule", "written", "answer"),
     [
-        ("text", " a\nb\n", Answer(" a\nb\n")),
-        ("last_line", "a\n b \n\n", Answer("b")),
-        ("last_line", "\n", Answer("")),
-        ("json:result", '{"result": "x"}', Answer("x")),
-        ("json:result", 'noise\n{"result": "x"}\n', Answer("x")),
-        ("json:items.-1.text", '{"items": [1, {"text": "last"}]}', Answer("last")),
-        ("json:n", '{"n": {"a": [1, null]}}', Answer('{"a":[1,null]}')),
-        ("json:0", '["first"]', Answer("first")),
-        ("json:5", '["first"]', Answer('["first"]', "the output has no 5")),
-        ("json:a.b", '{"a": "text"}', Answer('{"a": "text"}', "the output has no a.b")),
-        ("json:a", "nothing", Answer("nothing", "the output is not JSON")),
-        ("json:a", "", Answer("", "the output is not JSON")),
+        ("text", " a\nb\n", AgentAnswer(" a\nb\n")),
+        ("last_line", "a\n b \n\n", AgentAnswer("b")),
+        ("last_line", "\n", AgentAnswer("")),
+        ("json:result", '{"result": "x"}', AgentAnswer("x")),
+        ("json:result", 'noise\n{"result": "x"}\n', AgentAnswer("x")),
+        ("json:items.-1.text", '{"items": [1, {"text": "last"}]}', AgentAnswer("last")),
+        ("json:n", '{"n": {"a": [1, null]}}', AgentAnswer('{"a":[1,null]}')),
+        ("json:0", '["first"]', AgentAnswer("first")),
+        ("json:5", '["first"]', AgentAnswer('["first"]', "the output has no 5")),
+        ("json:a.b", '{"a": "text"}', AgentAnswer('{"a": "text"}', "the output has no a.b")),
+        ("json:a", "nothing", AgentAnswer("nothing", "the output is not JSON")),
+        ("json:a", "", AgentAnswer("", "the output is not JSON")),
     ],
 )
-def test_the_rules(rule: str, written: str, answer: Answer) -> None:
+def test_the_rules(rule: str, written: str, answer: AgentAnswer) -> None:
     assert answer_by(rule, written) == answer
 
 

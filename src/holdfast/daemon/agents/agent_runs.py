@@ -18,7 +18,7 @@ from ...journal.reader import JournalReader
 from ...values.errors import HoldfastError, RunNotFoundError
 from ...values.run_id import check_run_id, new_run_id
 from ..queue.submission import Submission
-from .answer import LARGEST, Answer, answer_by, text_of
+from .answer import LARGEST, AgentAnswer, answer_by, text_of
 from .prompt import argv_of
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class AgentRuns:
             found = await self.service.wait(run_id, until="settled", timeout_s=_OUTPUT_WAIT_S)
         return found
 
-    async def answer(self, report: Mapping[str, Any]) -> Answer:
+    async def answer(self, report: Mapping[str, Any]) -> AgentAnswer:
         """What the command has answered so far."""
         parts = [text async for text in self.text(report["run_id"], follow=False)]
         found = answer_by(report["labels"].get(RULE, TEXT_ANSWER), "".join(parts))

@@ -21,21 +21,21 @@ LARGEST = 16 << 20  # bytes of stdout that an answer is made of
 _Utf8Decoder = getincrementaldecoder("utf-8")
 
 
-class Answer(NamedTuple):
+class AgentAnswer(NamedTuple):
     """The text, and why it is not what the rule asks for; None when it is."""
 
     text: str
     problem: str | None = None
 
 
-def answer_by(rule: str, written: str) -> Answer:
+def answer_by(rule: str, written: str) -> AgentAnswer:
     """The answer in what the command wrote."""
     if rule == LAST_LINE:
         lines = [line for line in written.splitlines() if line.strip()]
-        return Answer(lines[-1].strip() if lines else "")
+        return AgentAnswer(lines[-1].strip() if lines else "")
     if rule.startswith(JSON_ANSWER):
         return _json_answer(rule.removeprefix(JSON_ANSWER), written)
-    return Answer(written)
+    return AgentAnswer(written)
 
 
 def is_streamed(rule: str) -> bool:
@@ -43,20 +43,20 @@ def is_streamed(rule: str) -> bool:
     return rule == TEXT_ANSWER
 
 
-def _json_answer(path: str, written: str) -> Answer:
+def _json_answer(path: str, written: str) -> AgentAnswer:
     """The value at the path in the JSON document, else in the document on the last line."""
     try:
         found = _document(written)
     except (msgspec.DecodeError, RecursionError):
-        return Answer(written, "the output is not JSON")
+        return AgentAnswer(written, "the output is not JSON")
     for word in path.split("."):
         if isinstance(found, dict) and word in found:
             found = found[word]
         elif isinstance(found, list) and word.lstrip("-").isdigit() and -len(found) <= int(word) < len(found):
             found = found[int(word)]
         else:
-            return Answer(written, f"the output has no {path[:200]}")
-    return Answer(found if isinstance(found, str) else msgspec.json.encode(found).decode())
+            return AgentAnswer(written, f"the output has no {path[:200]}")
+    return AgentAnswer(found if isinstance(found, str) else msgspec.json.encode(found).decode())
 
 
 def _document(written: str) -> Any:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ....outcome import Outcome
-    from ...agents.answer import Answer
+    from ...agents.answer import AgentAnswer
 
 PREFIX = "resp_"
 BACKGROUND, METADATA = "responses.background", "metadata."
@@ -30,7 +30,9 @@ def run_of(found: str) -> str:
     return found.removeprefix(PREFIX)
 
 
-def response_of(report: Mapping[str, Any], answer: Answer | None = None, upto: str | None = None) -> dict[str, Any]:
+def response_of(
+    report: Mapping[str, Any], answer: AgentAnswer | None = None, upto: str | None = None
+) -> dict[str, Any]:
     """The response for this report; `upto` leaves out what happened after this fact, as an earlier event showed it."""
     outcome = _outcome(report, upto)
     run_id, labels = report["run_id"], report["labels"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ....config.agents import TEXT_ANSWER
 from ....projections.report import outcome_of
 from ...agents.agent_runs import RULE
-from ...agents.answer import Answer, is_streamed
+from ...agents.answer import AgentAnswer, is_streamed
 from ..wire.event_stream import event
 from .response import message_of, response_of, text_part
 
@@ -77,7 +77,7 @@ def _delta(run_id: str, text: str) -> dict[str, Any]:
     return {"type": "response.output_text.delta", **_place(run_id), "delta": text, "logprobs": []}
 
 
-def _closed(report: Mapping[str, Any], answer: Answer) -> Iterator[dict[str, Any]]:
+def _closed(report: Mapping[str, Any], answer: AgentAnswer) -> Iterator[dict[str, Any]]:
     if answer.text:
         run_id = report["run_id"]
         yield {"type": "response.output_text.done", **_place(run_id), "text": answer.text, "logprobs": []}
