@@ -1,4 +1,4 @@
-"""The benchmarks can be run: results are there and sane. How fast anything was is not asserted: that is no test."""
+"""The benchmarks run, and their results are complete and sane. No test asserts a speed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_every_peer_of_the_subset_has_sane_results(measured: tuple[dict[str, Any
 def test_the_page_shows_what_was_measured_and_charts_are_svg(measured: tuple[dict[str, Any], Path]) -> None:
     text = (measured[1] / "benchmarks.md").read_text()
     assert "16 at once" in text
-    assert "not measured" in text  # the figures that were left out are not made up
+    assert "not measured" in text  # omitted figures are not made up
     charts = list((measured[1] / "benchmarks").glob("*.svg"))
     assert charts
     for drawing in charts:
@@ -148,7 +148,7 @@ def test_charts_escape_their_text_and_take_an_empty_group() -> None:
     ElementTree.fromstring(chart.lines("growth", "", "n", [line]))
 
 
-# What was asked for: figures, and beside whom.
+# The promised figures, and their peers.
 PROMISED = {
     "runs per second": {"spawn-1", "spawn-16", "spawn-256"},
     "captured and streamed output": {"capture", "stream"},

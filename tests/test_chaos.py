@@ -1,4 +1,4 @@
-"""Chaos, as often as CI can take; and that its checks do find what they look for."""
+"""Chaos, as much as CI can take; and controls that show that its checks find violations."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ GUARD_HIT = Hit("guard", "started", 0, None)
 
 
 def chaos(*words: str, **environment: str) -> str:
-    """The summary of a campaign that found nothing wrong."""
+    """The summary of a campaign without violations."""
     command = [sys.executable, "-m", "chaos", *words]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, **environment}
@@ -59,7 +59,7 @@ def counted(summary: str, row: str, what: str) -> int:
 def test_two_hundred_runs() -> None:
     summary = chaos("--runs", "200", "--seed", "1")
     assert counted(summary, "violations", "") == 0
-    assert counted(summary, "killed", "guard") > 10  # otherwise nothing was tried
+    assert counted(summary, "killed", "guard") > 10  # otherwise nothing was tested
     assert counted(summary, "killed", "owner") > 0
     assert counted(summary, "outcomes", "lost/guard") > 0
 
@@ -72,14 +72,14 @@ def test_without_a_cgroup_leaks_are_counted() -> None:
 
 
 class TestOracle:
-    """Each takes one promise away; with the promise kept nothing is found."""
+    """Each test breaks one promise; with the promise kept the oracle finds nothing."""
 
     @pytest.fixture
     def state(self, tmp_path: Path) -> StateDirectory:
         return StateDirectory.open(str(tmp_path / "state"))
 
     def found(self, state: StateDirectory, *facts: Any, output: bytes = b"", **about: Any) -> list[str]:
-        """What the oracle says of a run with this journal, which exits with 7 by itself."""
+        """The oracle's violations for a run with this journal, which exits with 7 by itself."""
         data = journal_preamble("one", "boot", 1, 1, b"{}")
         for number, fact in enumerate(facts):
             data += fact if isinstance(fact, bytes) else encode_fact(fact[0], fact[1], at_ns=number + 2)
@@ -160,7 +160,7 @@ class TestOracle:
     )
     def test_lines(self, state: StateDirectory, tmp_path: Path, output: bytes, reported: int, word: str | None) -> None:
         (tmp_path / "lines").write_bytes(reported.to_bytes(8, sys.byteorder))
-        if word is None:  # the whole of what was handed over
+        if word is None:  # everything that was handed over
             output = expected_lines(sum(len(line_of(line)) for line in range(1, reported + 1)))
         facts = (STARTED, EXITED, GONE, DRAINED, END)
         found = self.found(state, *facts, output=output, lines=str(tmp_path / "lines"))

@@ -32,7 +32,7 @@ RESULT = "cicd.pipeline.task.run.result"
 
 
 class Spans:
-    """What was exported, and a tracer that exports to it."""
+    """The exported spans, and a tracer that exports to them."""
 
     def __init__(self) -> None:
         self.exporter = InMemorySpanExporter()
@@ -95,9 +95,9 @@ def test_arguments_are_not_recorded(spans: Spans) -> None:
 def test_the_command_gets_the_context(spans: Spans) -> None:
     result = otel.run(SHOW, tracer=spans.tracer)
     assert result.stdout.decode().strip() == traceparent(spans.only())
-    own = otel.run(SHOW, tracer=spans.tracer, env={"TRACEPARENT": "mine"})  # what the caller says counts
+    own = otel.run(SHOW, tracer=spans.tracer, env={"TRACEPARENT": "mine"})  # the caller's value counts
     assert own.stdout == b"mine\n"
-    # The control: without a span nobody sets it.
+    # The control: without a span the variable is not set.
     assert holdfast.run(SHOW).stdout == b"\n"
 
 
@@ -179,7 +179,7 @@ async def test_runs_that_end_with_the_supervisor_have_their_spans(spans: Spans, 
             await anyio.sleep_forever()
     found = attributes(spans.only())
     assert (found[RESULT], found["holdfast.cause"]) == ("cancellation", "shutdown")
-    assert spans.only().status.status_code is StatusCode.UNSET  # somebody changed their mind: no failure
+    assert spans.only().status.status_code is StatusCode.UNSET  # a user changed their mind: no failure
 
 
 @pytest.mark.anyio

@@ -15,7 +15,7 @@ from holdfast.outcome import DECISIVE, STATUSES, LostOutput, decide, exit_of, jo
 USAGE = {"user_us": 0, "system_us": 0, "max_rss_kib": 0}
 SIGKILLED, EXIT_0, EXIT_3, DUMPED = 9, 0, 3 << 8, 0x80 | 11
 
-# (kind, detail, status, cause): each decisive fact in each of its forms, and what it means when it comes first.
+# (kind, detail, status, cause): each decisive fact in each of its forms, and its meaning when it comes first.
 DECIDES: list[tuple[str, dict[str, Any], str, str]] = [
     ("exited", {"wait_status": EXIT_0, **USAGE}, "succeeded", "exit"),
     ("exited", {"wait_status": EXIT_3, **USAGE}, "failed", "exit"),
@@ -65,7 +65,7 @@ EVERYTHING = [(kind, detail) for kind, detail, _, _ in (*DECIDES, *LOST)] + DETA
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> None:
-    """Takes the place of the check for processes and descriptors: this is about pure functions, and many cases."""
+    """Replace the check for processes and descriptors: this module tests pure functions, with many cases."""
 
 
 def name(value: Any) -> str | None:
@@ -128,7 +128,7 @@ def test_no_later_fact_changes_the_verdict(
 def test_lost_never_decides_when_anything_decisive_is_known(
     known: tuple[str, dict[str, Any], str, str], lost: tuple[str, dict[str, Any], str, str]
 ) -> None:
-    for lost_at in (1, 10, 20):  # also before: whoever gave the run up too early is overruled
+    for lost_at in (1, 10, 20):  # also before: a reader that gave the run up too early is overruled
         facts = [make_fact("lost", lost_at, **lost[1]), make_fact(known[0], 10, 100, **known[1])]
         assert decide(facts)[:2] == known[2:]
         assert decide(reversed(facts)) == decide(facts)

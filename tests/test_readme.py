@@ -1,4 +1,4 @@
-"""What the documentation shows is what happens: its Python is executed, its sessions are typed, its links are followed.
+"""The documentation is tested: its Python is executed, its sessions are typed, its links are followed.
 
 A Python block is a program of its own; the comment behind a `print` is what it prints. In a console block the lines
 after `$ ` are typed into one shell, and the others are what comes back, except that ids, times and process numbers are
@@ -24,14 +24,14 @@ from conformance import page as conformance_page
 from holdfast.cli.parsing.catalogue import COMMANDS
 
 ROOT = Path(__file__).parent.parent
-# Pages whose examples are complete: what is shown elsewhere depends on the machine or on what ran before.
+# Pages whose examples are complete: other examples depend on the machine or on earlier runs.
 PAGES = [ROOT / "README.md", ROOT / "docs" / "library.md"]
 LINKED = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")})
-# By programs, whose tables are as wide as their figures.
+# Pages made by programs; their tables are as wide as their figures.
 GENERATED = {"benchmarks.md", "conformance.md", "projections.md", "reliability.md"}
 BOUND_S = 60
 
-# A detached run is in the background, so a reader can be faster than it: here the shell waits for its first words.
+# A detached run is in the background, so a reader can be faster than it: here the shell waits for its first output.
 SHELL = """
 holdfast() {
   case " $* " in
@@ -76,24 +76,24 @@ def blocks(page: Path) -> list[Block]:
 
 
 def printed(program: str) -> str:
-    """What the comments behind the prints of a program say it prints."""
+    """The expected output of a program, from the comments behind its prints."""
     return "".join(f"{match[1]}\n" for match in re.finditer(r"^ *print\(.*\)  +# (.*)$", program, re.MULTILINE))
 
 
 def exchanges(session: str) -> list[tuple[str, str]]:
-    """The commands of a session, each with what it answers."""
+    """The commands of a session, each with its answer."""
     return [(command, answer) for command, answer in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", session, re.MULTILINE)]
 
 
 def plain(text: str) -> str:
-    """Text without what differs from run to run; exit codes and everything that was asked for stay."""
+    """Text without the parts that differ from run to run; exit codes and requested words stay."""
     for pattern, word in _DIFFERENT:
         text = re.sub(pattern, word, text)
     return text
 
 
 def agrees(shown: str, seen: str) -> bool:
-    """Whether what was seen is what is shown; a line of `...` stands for any number of lines."""
+    """Whether the seen text matches the shown text; a line of `...` stands for any number of lines."""
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     return doctest.OutputChecker().check_output(plain(shown), plain(seen), flags)
 
@@ -162,7 +162,7 @@ def test_links(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What a link into a page can name: its headings, as they are turned into anchors."""
+    """The anchors of a page: its headings, in the form of links."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

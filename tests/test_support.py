@@ -1,4 +1,4 @@
-"""The tests' own safety net: what it must catch, it catches."""
+"""The tests' own safety net catches what it must catch."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_exits_in_time_is_no_leftover() -> None:
 
 def test_a_process_is_there_until_it_is_reaped() -> None:
     process = subprocess.Popen(["sleep", "100"])
-    assert state_of(process.pid) not in {None, "Z", "X"}  # whatever it does: it may still wait for its program's pages
+    assert state_of(process.pid) not in {None, "Z", "X"}  # in any state: it may still wait for its program's pages
     assert not wait_exited(process.pid, 0)
     process.send_signal(signal.SIGKILL)
     assert wait_exited(process.pid)

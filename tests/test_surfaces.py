@@ -1,4 +1,4 @@
-"""One outcome, every surface: a late exit 0, a cancel and a lost guard, asked about everywhere and in several orders.
+"""One outcome on every surface: a late exit 0, a cancel and a lost guard, asked in several orders.
 
 Three ways to end, times four starters, are twelve live runs in one state directory. Everybody is asked about each:
 while it goes on, while its tree unwinds, when it is settled, without a daemon, and by the next daemon.
@@ -48,7 +48,7 @@ EVERYWHERE = {
 }
 STARTERS = ("daemon", "library", "ACP", "TypeScript")
 TIMEOUT_S = 5.0  # long enough for a shell to set its trap
-# At SIGTERM it waits at the gate ($0), so that there is time to ask before it is over.
+# At SIGTERM the command waits at the gate ($0), so that there is time to ask before it is over.
 COMMANDS = {
     LATE: "trap 'read -r _ <\"$0\"; echo late; exit 0' TERM",
     CANCELLED: "trap 'read -r _ <\"$0\"; trap - TERM; kill -TERM $$' TERM",
@@ -63,13 +63,13 @@ def anyio_backend() -> str:
 
 
 class Fifos:
-    """What a command and the test tell each other: that it is ready, and that it may end."""
+    """The signals between a command and the test: that it is ready, and that it may end."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self._paths = [directory / f"{name}-{end}" for end in ("gate", "ready")]
         for path in self._paths:
             os.mkfifo(path)
-        # Both ends, so that nobody waits for the other to come.
+        # Both ends, so that neither side waits for the other to open.
         self._gate, self._ready = (os.open(path, os.O_RDWR | os.O_NONBLOCK) for path in self._paths)
 
     def argv(self, line: str) -> list[str]:
@@ -100,14 +100,14 @@ class Spans(SpanExporter):
 
 
 class Started(NamedTuple):
-    """A live run: what the surfaces are asked about, and its ends in our hands."""
+    """A live run: the surfaces are asked about it, and the test ends it."""
 
     run: Watched
     fifos: Fifos
 
 
 class Scene:
-    """Starts the twelve runs and brings about their ends, each in the words of its starter."""
+    """Start the twelve runs and end them, each in the words of its starter."""
 
     def __init__(self, asked: Surfaces, hook: Hook) -> None:
         self.asked = asked
@@ -158,7 +158,7 @@ class Scene:
                 return run_id
 
     async def end(self) -> None:
-        """Cancel those that are to be cancelled, each as its starter does, and kill the guards of the lost."""
+        """Cancel the runs that are to be cancelled, each as its starter does, and kill the guards of the lost ones."""
         for run in self.runs:
             if run.line == CANCELLED:
                 await self._cancel(run)
@@ -179,7 +179,7 @@ class Scene:
                 self.asked.node("cancel", run_id=run.run_id)
 
     def let_go(self) -> None:
-        """Those that wait at their gates may end."""
+        """Let the runs end that wait at their gates."""
         for started in self.started:
             started.fifos.open()
 
@@ -190,7 +190,7 @@ class Scene:
         for started in self.started:
             started.fifos.close()
 
-    # What the starters themselves are told.
+    # The answers that the starters themselves get.
 
     def own(self) -> list[Said]:
         """The library's own runs."""
@@ -201,7 +201,7 @@ class Scene:
         ]
 
     async def final(self) -> list[Said]:
-        """The results of those who wait for all of it, and the spans."""
+        """The results for starters that wait for the whole end, and the spans."""
         by_id = {run.run_id: run for run in self.runs}
         said = []
         for run_id, owned in self.owned.items():
@@ -224,7 +224,7 @@ class Scene:
 
 
 class Events:
-    """An event stream, and all that it has said."""
+    """An event stream, and all its events so far."""
 
     def __init__(self, stream: EventStream) -> None:
         self.stream = stream
@@ -268,7 +268,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         scene.close()
 
 
-@pytest.mark.timeout(600)  # a hundred interpreters: more than a minute where others are busy, too
+@pytest.mark.timeout(600)  # a hundred interpreters: more than a minute on a busy machine
 @pytest.mark.anyio
 async def test_every_surface_says_the_same_in_whatever_order_they_are_asked(scene: Scene, tmp_path: Path) -> None:
     asked = scene.asked
@@ -277,19 +277,19 @@ async def test_every_surface_says_the_same_in_whatever_order_they_are_asked(scen
     others = [asked.sidecar_wait, asked.adopted, asked.acp_terminal, asked.mcp_wait, asked.mcp_task]
     waits = [asked.http_wait, asked.python_client, asked.cli_wait, *others[:-1]]
     with daemon(asked.state) as asked.daemon, ExitStack() as at_failure:
-        at_failure.callback(scene.let_go)  # whatever happens, nobody waits for their grace
+        at_failure.callback(scene.let_go)  # in any case, nobody waits for their grace
         events = Events(asked.daemon.events())
         await scene.start(tmp_path)
         runs = scene.runs
         own = [run for run in runs if run.starter == "daemon"]
-        # Those who wait from before the verdict.
+        # Callers that wait since before the verdict.
         unwinding = await ask_at_once(waits, runs, scene.end)
         unwinding += await events.until("run.verdict", own)
         by_id = {run.run_id: run for run in own}
         for _ in own:
             delivered = (await anyio.to_thread.run_sync(scene.hook.next))["data"]["report"]
             unwinding.append(Said(by_id[delivered["run_id"]], "webhook", reported(delivered)))
-        # Those who ask while the trees unwind, in one order.
+        # Callers that ask while the trees unwind, in one order.
         order = [*of_daemon, *on_disk, *others, asked.typescript]
         unwinding += await ask_in_order(order, runs) + scene.own()
         states = {run.line: asked.daemon.report(run.run_id)["state"] for run in runs}
@@ -300,11 +300,11 @@ async def test_every_surface_says_the_same_in_whatever_order_they_are_asked(scen
         settled = await events.until("run.settled", own) + await scene.final()
         events.stream.close()
         settled += await ask_in_order(order[::-1], runs) + scene.own()
-    settled += await ask_in_order(on_disk, runs)  # nobody serves
+    settled += await ask_in_order(on_disk, runs)  # no daemon
     with daemon(asked.state) as asked.daemon:
         settled += await ask_in_order([*of_daemon, asked.typescript], runs)
     assert disagreements(settled, settled=True) == []
-    # Nobody was left out.
+    # No surface was left out.
     for said in (unwinding, settled):
         heard = {(one.surface, one.run.line) for one in said}
         assert heard == {(surface, line) for surface, _ in heard for line in LINES}
@@ -324,5 +324,5 @@ def test_control_an_exit_that_is_taken_for_the_outcome_is_noticed() -> None:
     of_exit = agreed("exit 0")
     for name in table.SURFACES:
         assert (disagreements([Said(run, "forged", {name: of_exit[name]})], settled=True) == []) == (
-            name == "JSON-RPC"  # a result in both: what it says is in its fields
+            name == "JSON-RPC"  # a result in both: its fields have the outcome
         )

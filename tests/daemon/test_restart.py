@@ -106,7 +106,7 @@ def test_handoff_with_an_upgrade_in_between(tmp_path: Path) -> None:
     shutil.rmtree(old)
     with daemon(tmp_path / "s", "--max-runs", "1") as running:
         assert running.report(run_id)["state"] == "running"
-        assert running.report(queued)["state"] == "queued"  # the adopted run takes up its room
+        assert running.report(queued)["state"] == "queued"  # the adopted run occupies its place
         gate.open()
         assert outcome(running.wait(run_id)) == ("failed", "exit", 5)
         assert outcome(running.wait(queued)) == ("failed", "exit", 6)
@@ -121,14 +121,14 @@ def test_a_lost_guard_is_found_by_the_next_daemon(tmp_path: Path) -> None:
         running.kill()
     os.kill(guard, signal.SIGKILL)
     wait_exited(report["pid"])
-    with daemon(tmp_path / "s") as running:  # before the listener opens: it is not `running` for anybody
+    with daemon(tmp_path / "s") as running:  # before the listener opens: no client sees it as `running`
         report = running.report(run_id)
         assert (report["state"], *outcome(report)) == ("settled", "lost", "guard", None)
         assert [run["run_id"] for run in running.request("GET", "/v1/runs?status=lost").body["runs"]] == [run_id]
 
 
 class Poster:
-    """Posts runs one after the other, in a thread, until the daemon does not answer any more."""
+    """Post runs one after the other, in a thread, until the daemon does not answer any more."""
 
     def __init__(self, running: Daemon, runs: dict[str, list[str]]) -> None:
         self.answered: dict[str, str] = {}
@@ -144,10 +144,10 @@ class Poster:
                 self.answered[name] = self._running.submit(argv, key=name, name=name)["run_id"]
                 self._told.put(None)
         except (OSError, HTTPException):
-            pass  # killed while it was at it: whether that one is queued, nobody was told
+            pass  # killed during a request: nobody knows whether that run is queued
 
     def until(self, answers: int, within_s: float = 60.0) -> None:
-        """Return when so many were answered, or the time is over; the next one is under way then."""
+        """Return when this many were answered, or the time is over; the next request is under way then."""
         try:
             for _ in range(answers):
                 self._told.get(timeout=within_s)
@@ -155,7 +155,7 @@ class Poster:
             pass
 
     def join(self) -> None:
-        """Return when it has noticed the end."""
+        """Return when the poster has noticed the end."""
         self._thread.join(60)
 
 
@@ -173,7 +173,7 @@ def test_each_run_starts_once_wherever_the_daemon_is_killed(tmp_path: Path, answ
             poster.join()
             known |= poster.answered
     with daemon(state, "--max-runs", "2") as running:
-        for name, argv in runs.items():  # whoever got no answer posts it again; the others may do so, too
+        for name, argv in runs.items():  # a client that got no answer posts again; the others may do so, too
             run_id = running.submit(argv, key=name, name=name)["run_id"]
             assert run_id == known.setdefault(name, run_id)
             assert outcome(running.wait(run_id)) == ("succeeded", "exit", 0)

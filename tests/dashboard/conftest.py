@@ -23,11 +23,11 @@ BOUND_MS = 30_000
 
 @pytest.fixture(scope="session")
 def built() -> None:
-    """The dashboard as its sources are now."""
+    """The dashboard, built from its present sources."""
     subprocess.run([sys.executable, ROOT / "hatch_build.py", "dashboard"], check=True, stdout=subprocess.DEVNULL)
 
 
-# Not for the session: as long as it is open, no other test of this process can have an event loop.
+# Not for the whole session: while it is open, no other test of this process can have an event loop.
 @pytest.fixture(scope="module")
 def browser(built: None) -> Iterator[Browser]:  # noqa: ARG001 - pages are served when they are there
     """Debian's chromium."""
@@ -47,7 +47,7 @@ def running(tmp_path: Path, built: None) -> Iterator[Daemon]:  # noqa: ARG001
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Callable[..., Dashboard]]:
-    """Opens the dashboard of a daemon, logged in: `visit(running)`."""
+    """Open the dashboard of a daemon, logged in: `visit(running)`."""
     opened: list[Dashboard] = []
 
     def open_page(of: Daemon, *, width: int = 1280, height: int = 800, dark: bool = False) -> Dashboard:

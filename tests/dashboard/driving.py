@@ -1,4 +1,4 @@
-"""The dashboard as a user has it: one page, what it asked for, and what went wrong in it."""
+"""The dashboard as a user has it: one page, its requests, and its errors."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 AXE = ROOT / "dashboard/node_modules/axe-core/axe.min.js"
-# Where pictures of the pages go; those in the documentation were chosen from these.
+# The directory for pictures of the pages; the pictures in the documentation come from here.
 SCREENSHOTS = Path(os.environ.get("HOLDFAST_SCREENSHOTS", ROOT / "build/screenshots"))
 
 
 def login_link(running: Daemon) -> str:
-    """What `holdfast open` prints."""
+    """The link that `holdfast open` prints."""
     command = [sys.executable, "-m", "holdfast.cli.main", "open", "--print", "--state-dir", str(running.state_dir)]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 class Dashboard:
-    """An open page. `requests` are the addresses it asked for, `faults` what the browser complained about."""
+    """An open page. `requests` are the addresses of its requests, `faults` the complaints of the browser."""
 
     def __init__(self, context: BrowserContext, running: Daemon) -> None:
         self.context = context
@@ -56,7 +56,7 @@ class Dashboard:
         self.page.get_by_role("list", name="Counters").wait_for()
 
     def go(self, path: str) -> None:
-        """Another page of it."""
+        """Go to another page."""
         self.page.goto(f"{self.origin}/#{path}")
 
     def row(self, run_id: str) -> Locator:
@@ -64,14 +64,14 @@ class Dashboard:
         return self.page.locator(f'[role=row][data-run="{run_id}"]')
 
     def fetch(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> int:
-        """Ask as a script of the page would; the status."""
+        """Send a request as a script of the page would; returns the status."""
         script = """async ([method, path, body, headers]) => (await fetch(path, {method, body, headers})).status"""
         sent = {"content-type": "application/json", **(headers or {})} if body is not None else headers or {}
         found = self.page.evaluate(script, [method, path, None if body is None else json.dumps(body), sent])
         return int(found)
 
     def looks(self, place: Locator, what: str) -> str:
-        """A property of its computed style: what is really seen."""
+        """A property of its computed style: what a user really sees."""
         found = place.evaluate("(one, what) => getComputedStyle(one).getPropertyValue(what)", what)
         return str(found)
 
@@ -87,13 +87,13 @@ class Dashboard:
         return str(self.page.evaluate(script, name))
 
     def picture(self, name: str) -> None:
-        """Keep a picture of what is seen."""
+        """Keep a picture of the page."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=SCREENSHOTS / f"{name}.png", animations="disabled")
 
     def serious_faults(self) -> list[str]:
-        """What axe-core finds on this page that keeps people from using it."""
-        # As a string for the debugger and not as a script of the page: the page's policy allows none but its own.
+        """The serious problems that axe-core finds on this page."""
+        # A string for the debugger and not a script of the page: the page's policy allows only its own scripts.
         self.page.evaluate(AXE.read_text() + ";0")
         found = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
         return [

@@ -1,4 +1,4 @@
-"""The page and its daemon: logging in, losing it, seeing it drain; and what hostile runs can do to the page."""
+"""The page and its daemon: logging in, losing the daemon, a drain; and attacks of hostile runs on the page."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_link_logs_in_once_and_actions_need_the_csrf_token(running: Daemon, br
     expect(page.get_by_text("holdfast open")).to_be_visible()
     dashboard.picture("login")
     link = login_link(running)
-    page.goto(link)  # only what is behind `#` changes: the page itself posts the code
+    page.goto(link)  # only the part behind `#` changes: the page itself posts the code
     expect(page.get_by_role("list", name="Counters")).to_be_visible()
     page.reload()
     expect(page.get_by_role("list", name="Counters")).to_be_visible()
@@ -60,7 +60,7 @@ def test_a_link_logs_in_once_and_actions_need_the_csrf_token(running: Daemon, br
     assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/")
     assert page.evaluate("document.cookie") == ""
     run_id = running.submit(["sleep", "600"])["run_id"]
-    # The session is not enough: a form or script from elsewhere would have it, too.
+    # The session is not enough: a form or script from another site would have it, too.
     assert dashboard.fetch("GET", f"/v1/runs/{run_id}") == 200
     assert dashboard.fetch("POST", f"/v1/runs/{run_id}/cancel", {}) == 403
     assert dashboard.fetch("POST", f"/v1/runs/{run_id}/cancel", {}, {"holdfast-csrf": "0" * 64}) == 403
@@ -115,7 +115,7 @@ def test_it_comes_back_after_the_daemon_was_killed(
         first.kill()
         expect(page.get_by_role("alert")).to_contain_text("The daemon is gone")
         dashboard.picture("gone")
-        gate.open()  # it ends while no daemon is there
+        gate.open()  # the run ends while there is no daemon
     with daemon(tmp_path / "state", "--listen", f"127.0.0.1:{port}") as second:
         expect(dashboard.row(run_id)).to_contain_text("succeeded · exit")
         expect(page.get_by_role("alert")).to_have_count(0)
@@ -136,7 +136,7 @@ def test_the_drain_is_seen(running: Daemon, visit: Callable[..., Dashboard], tmp
     expect(banner).to_contain_text("left, then what still runs is cancelled")
     expect(banner.get_by_role("link", name="last one")).to_be_visible()
     dashboard.picture("draining")
-    dashboard.page.reload()  # whoever comes now sees it as well
+    dashboard.page.reload()  # a browser that comes now sees it as well
     expect(banner).to_contain_text("left, then what still runs is cancelled")
     gate.open()
     assert running.exit_code() == 0
@@ -176,7 +176,7 @@ def test_nothing_a_run_says_is_taken_for_markup_or_escapes(running: Daemon, visi
     expect(page.locator(".line").nth(1)).to_have_text("linkx")
     expect(page.locator(".line").nth(2)).to_have_text("\\u202egnp.exe")
     assert page.locator(".lines a").count() == 0
-    # And should the page ever make markup of text, the browser would not let it.
+    # If the page ever made markup from text, the browser would refuse it.
     attempt = (
         "(() => { try { document.body.innerHTML = '<b>x</b>'; return 'made'; } catch (error) { return 'refused'; } })()"
     )

@@ -1,4 +1,4 @@
-"""The doctor's page: findings, a dry run that changes nothing, and then only what was chosen."""
+"""The doctor's page: findings, a dry run that changes nothing, and then only the chosen repairs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_reaping_is_tried_first_and_does_what_was_chosen(
     page = dashboard.page
     dashboard.go("/doctor")
     expect(page.get_by_role("list", name="Findings").get_by_role("listitem").first).to_be_visible()
-    expect(page.get_by_role("button", name="Reap 2")).to_have_count(0)  # not without having seen what it does
+    expect(page.get_by_role("button", name="Reap 2")).to_have_count(0)  # the button appears only after the dry run
     page.get_by_role("button", name="Reap: dry run").click()
     plan = page.get_by_role("region", name="Dry run")
     expect(plan).to_contain_text("This would be done. Nothing has been changed yet.")
@@ -53,10 +53,10 @@ def test_reaping_is_tried_first_and_does_what_was_chosen(
 
 
 def left_behind(running: Daemon, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The socket of an ended run at which nobody listens."""
+    """The socket of an ended run without a listener."""
     run_id = running.submit(["true"])["run_id"]
     running.wait(run_id)
-    running.request("GET", "/v1/runs")  # it is in the index: nobody else looks at what it left
+    running.request("GET", "/v1/runs")  # it is in the index: no other reader looks at its leftovers
     left: Path = running.state_dir / "runs" / run_id / run_directory.SOCKET
     monkeypatch.chdir(left.parent)  # the address of a socket is short
     left.unlink(missing_ok=True)

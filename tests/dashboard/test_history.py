@@ -1,4 +1,4 @@
-"""The charts of History: drawn, in their colours and proportions, from what the daemon counted."""
+"""The charts of History: drawn from the daemon's counts, in their colours and proportions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from ..support.daemons import Daemon
     from .driving import Dashboard
 
-# Of one chart: how many pixels of each colour are in its drawing, and how far up from the axis their middle is, as a
-# part of the height. A colour is what a computed style says, `rgb(r, g, b)`.
+# For one chart: how many pixels of each colour its drawing has, and the height of their middle above the axis, as a
+# part of the height. A colour has the form of a computed style, `rgb(r, g, b)`.
 PIXELS = """(figure, colours) => {
   const canvas = figure.querySelector('canvas');
   const over = figure.querySelector('.u-over').getBoundingClientRect();
@@ -54,7 +54,7 @@ def test_the_charts_are_drawn_from_what_was_counted(running: Daemon, visit: Call
     expect(charts.locator("figcaption")).to_have_text(["Outcomes", "Duration", "Wait in the queue"])
     expect(charts.nth(2).locator("canvas")).to_be_visible()
 
-    # Outcomes: bars on each other, of the same width, as high as their numbers.
+    # Outcomes: stacked bars of the same width, as high as their numbers.
     colours = [dashboard.colour(name) for name in ("succeeded", "failed", "timed_out", "cancelled", "lost")]
     (succeeded, failed, timed_out, cancelled, lost) = charts.nth(0).evaluate(PIXELS, colours)
     assert failed[0] > 50, "nothing is drawn"
@@ -63,14 +63,14 @@ def test_the_charts_are_drawn_from_what_was_counted(running: Daemon, visit: Call
     assert cancelled[0] == lost[0] == 0
     heights = [succeeded[1], failed[1], timed_out[1]]
     assert heights == pytest.approx([1 / 4 / HEADROOM, 2.5 / 4 / HEADROOM, 3.5 / 4 / HEADROOM], abs=0.03)
-    # Pointed at, it tells the numbers.
+    # The pointer shows the numbers.
     point_at_the_last(charts.nth(0))
     legend = charts.nth(0).locator(".u-series:not(:first-child)")
     expect(legend).to_have_text(
         [re.compile(f"{name}.*{last['outcomes'][name]}$") for name in reversed(list(told["outcomes"]))]
     )
 
-    # Durations: a point for each percentile; the longest run was the one with the deadline.
+    # Durations: a point for each percentile; the run with the deadline was the longest.
     assert last["duration_p99_s"] >= 0.3
     expect_point(dashboard, charts.nth(1), "failed", last["duration_p99_s"])
     point_at_the_last(charts.nth(1))
@@ -82,7 +82,7 @@ def test_the_charts_are_drawn_from_what_was_counted(running: Daemon, visit: Call
 
 
 def point_at_the_last(chart: Locator) -> None:
-    """The pointer over the newest of the slices: there is room for one on either side of all."""
+    """Move the pointer over the newest slice: there is room for one slice on either side."""
     chart.scroll_into_view_if_needed()
     over = chart.locator(".u-over")
     box = over.bounding_box()
@@ -98,7 +98,7 @@ def expect_point(dashboard: Dashboard, chart: Locator, colour: str, value: float
 
 
 def expect_values(chart: Locator, last: dict[str, Any], names: dict[str, str]) -> None:
-    """The legend tells what the daemon said."""
+    """The legend shows the daemon's numbers."""
     for label, name in names.items():
         row = chart.locator(".u-series", has=chart.page.get_by_text(label, exact=True))
         expect(row.locator(".u-value")).to_have_text(re.compile(r"^\d"))
@@ -106,5 +106,5 @@ def expect_values(chart: Locator, last: dict[str, Any], names: dict[str, str]) -
 
 
 def seconds(text: str) -> float:
-    """What a short duration on the page means."""
+    """The seconds of a short duration on the page."""
     return float(text.removesuffix("ms")) / 1000 if text.endswith("ms") else float(text.removesuffix("s"))

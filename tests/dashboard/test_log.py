@@ -1,4 +1,4 @@
-"""The log of a run as it is seen: colours, streams, what came late, times, following, and the bytes themselves."""
+"""The log of a run on the page: colours, streams, late output, times, following, and the bytes themselves."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def test_colours_streams_and_late_output_are_seen(
     assert seen("on blue", "background-color") == "rgb(0, 0, 255)"
     assert [seen("turned", "color"), seen("turned", "background-color")] == [dashboard.colour("page"), ink]
     assert seen("green goes on") == seen("in the next line") != ink
-    # The streams are told apart by more than their words, and for those who do not see it by words, too.
+    # The streams differ in more than their words, and in words for users who do not see the difference.
     problem = page.locator(".line.stderr")
     expect(problem).to_have_text("stderr: purple problem")
     assert dashboard.looks(problem, "border-left-color") == dashboard.colour("failed")
     assert dashboard.looks(plain, "border-left-color") == "rgba(0, 0, 0, 0)"
     assert dashboard.looks(problem, "background-color") != dashboard.looks(plain, "background-color")
     assert seen("purple problem") not in (ink, dashboard.colour("failed"))
-    # Late output is grey, whatever colour it asked for.
+    # Late output is grey, also if it has a colour of its own.
     late = page.locator(".line.late")
     expect(late).to_have_text("stdout, late: too late")
     assert dashboard.colour("dim") != ink
@@ -91,7 +91,7 @@ def test_times_on_demand_and_the_bytes_as_they_were(running: Daemon, visit: Call
         page.get_by_role("link", name="Download").click()
     assert download.value.suggested_filename == f"{run_id}.log"
     got = download.value.path().read_bytes()
-    problem = b"\x1b[35mpurple problem\x1b[0m\n"  # another stream: it can be read before or after
+    problem = b"\x1b[35mpurple problem\x1b[0m\n"  # another stream: the page may read it before or after
     assert got.replace(problem, b"", 1) == RAW.encode()
     assert problem in got
 

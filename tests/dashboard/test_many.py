@@ -1,4 +1,4 @@
-"""Ten thousand runs: the page stays small and quick. The list is made up here, everything else is the real daemon's."""
+"""Ten thousand runs: the page stays small and quick. The test makes up the list; the rest is a real daemon's."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_ten_thousand_rows_are_sorted_filtered_and_scrolled(running: Daemon, vis
     page.reload()  # the session stays: a new link here would race with the reload, and be used twice
     expect(page.get_by_role("status").first).to_contain_text("10,000 runs")
     assert page.get_by_role("row").count() < 60
-    # By the time its thread was at work, whatever else the machine does meanwhile.
+    # By the time its thread worked, whatever else the machine does meanwhile.
     meter = page.context.new_cdp_session(page)
     meter.send("Performance.enable", {"timeDomain": "threadTicks"})
     began = worked_s(meter)

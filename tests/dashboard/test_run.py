@@ -1,4 +1,4 @@
-"""The page of one run: its buttons, its drawing, and that it asks only when something is different."""
+"""The page of one run: its buttons, its drawing, and that it asks only when something has changed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from .driving import Dashboard
 
 STUBBORN = ["sh", "-c", "trap '' INT TERM; trap : USR1; echo ready; while :; do sleep 600 & wait; done"]
-# Passes over SIGINT, ends with 0 at SIGTERM; says something before its deadline and after.
+# Ignores SIGINT, ends with 0 at SIGTERM; prints before its deadline and after.
 TOO_LATE = """trap '' INT; trap 'echo saved; exit 0' TERM; trap : USR1
 echo ready; while :; do read -r x; done"""
 FACTS = ["start", "warn", "limit decided", "rung", "rung", "exit late", "tree", "drain", "tree"]
 GROWS = 'echo ready; while read -r x; do sleep 600 & echo "got $x"; done'
 LEFT = "(all) => all.map((one) => one.getBoundingClientRect().left)"
-# So many looks at the live runs later, the page has had about as many.
+# After this many looks at the live runs, the page has had about as many.
 LOOKS = """(wanted) => new Promise((done) => {
   const source = new EventSource('/v1/processes?every_s=0.5');
   let seen = 0;
@@ -79,21 +79,21 @@ def test_the_drawing_has_every_fact_in_its_place(running: Daemon, visit: Callabl
     dashboard.go(f"/runs/{run_id}")
     page = dashboard.page
     dots = page.locator(".track .dot")
-    expect(dots).to_have_count(len(FACTS))  # they came while it was looked at
+    expect(dots).to_have_count(len(FACTS))  # the lines came while the page was open
     assert [
         one.removeprefix("dot ").strip() for one in dots.evaluate_all("(all) => all.map((one) => one.className)")
     ] == FACTS
     places = dots.evaluate_all(LEFT)
     assert places == sorted(set(places)), "each is to be told apart from the one before"
     assert dots.all_inner_texts() == [str(number + 1) for number in range(len(FACTS))]
-    # What decided stands out in drawing and list, and what came after it is hatched.
+    # The decisive fact stands out in drawing and list, and the time after it is hatched.
     decided = page.locator(".track .decided")
     expect(decided).to_have_attribute("title", re.compile("its deadline of 1.6s passed$"))
     assert dashboard.looks(decided, "background-color") == dashboard.colour("ink")
     assert dashboard.looks(dots.first, "background-color") == dashboard.colour("page")
     (after,) = page.locator(".track .after").evaluate_all(LEFT)
     assert places[1] < after < places[3]
-    # Output: as it started, and what was too late.
+    # Output: at the start, and late.
     (ready,) = page.locator(".track .tick:not(.late)").evaluate_all(LEFT)
     (late,) = page.locator(".track .tick.late").evaluate_all(LEFT)
     assert ready < places[1] < after < late
@@ -116,8 +116,8 @@ def test_nothing_is_asked_again_while_nothing_is_different(running: Daemon, visi
     before = len(dashboard.requests)
     page.evaluate(LOOKS, 3)
     asked = [one.rpartition("/")[2] for one in dashboard.requests[before:] if run_id in one]
-    assert asked in ([], ["processes"])  # at most to see that what was busy before is not any more
-    # What is different is seen: a process more, and what it said, without reading the whole record again.
+    assert asked in ([], ["processes"])  # at most, to see that the busy process is idle now
+    # A change is visible: one more process, and its output, without reading the whole record again.
     page.get_by_role("textbox", name="Send input").fill("x")
     page.keyboard.press("Enter")
     expect(page.locator(".processes li")).to_have_count(2)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .driving import Dashboard
 
 SLEEPS = ["sh", "-c", "echo ready; exec sleep 600"]
-# Ends with 0, but only after its deadline, and says something on the way.
+# Ends with 0, but only after its deadline, and prints something before the end.
 TOO_LATE = ["sh", "-c", "trap 'echo saved my work; exit 0' TERM; echo ready; echo careful >&2; sleep 600 & wait"]
 
 
@@ -106,7 +106,7 @@ def test_many_are_selected_and_cancelled_and_nested_ones_are_a_tree(
     page.get_by_role("combobox", name="session").select_option("bulk")
     expect(dashboard.row(other)).to_have_count(0)
     assert page.url.endswith("#/?session=bulk")
-    page.reload()  # what is in the address comes back
+    page.reload()  # the filter in the address comes back
     expect(page.get_by_role("status").first).to_contain_text("2 of 3 runs")
     page.get_by_role("checkbox", name="Select all that are not decided").check()
     page.get_by_role("button", name="Cancel 2", exact=True).click()
@@ -114,7 +114,7 @@ def test_many_are_selected_and_cancelled_and_nested_ones_are_a_tree(
     expect(dashboard.row(outer)).to_contain_text("cancelled · user")
     expect(dashboard.row(inner)).to_contain_text("cancelled · ")
     assert running.wait(outer)["cause"] == "user"
-    assert running.wait(inner)["cause"] in ("user", "parent")  # asked by us and, when the outer one ends, with it
+    assert running.wait(inner)["cause"] in ("user", "parent")  # cancelled by us, and by the end of the outer run
     assert running.report(other)["status"] is None
 
 

@@ -1,4 +1,4 @@
-"""Other eyes and hands: a dark screen, a narrow one, and no mouse."""
+"""Other screens and devices: a dark screen, a narrow one, and no mouse."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .driving import Dashboard
 
 SLEEPS = ["sh", "-c", "echo ready; exec sleep 600"]
-# How light what is behind the text is, and the text: 0 is black, 255 white.
+# The brightness of the background and of the text: 0 is black, 255 white.
 LIGHTNESS = """() => ['background-color', 'color'].map((what) => {
   const parts = getComputedStyle(document.body).getPropertyValue(what).match(/\\d+/g).map(Number);
   return parts.reduce((sum, part) => sum + part, 0) / 3;
@@ -27,10 +27,10 @@ DRAWN = """(colour) => {
     if (data[at + 3] === 255 && wanted.every((part, place) => Math.abs(data[at + place] - part) < 4)) return true;
   return false;
 }"""
-# What makes the page itself scroll sideways.
+# The elements that make the page itself scroll sideways.
 WIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll('body *')]
   .filter((one) => one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.outerHTML.slice(0, 150))"""
-# What is wider than the screen, but for that which scrolls within itself.
+# The elements that are wider than the screen, except those with a scroll bar of their own.
 TOO_WIDE = """() => [...document.querySelectorAll(':is(main, header) :is(a, button, input, select)')]
   .filter((one) => one.getBoundingClientRect().right > innerWidth + 1 && !one.closest('.scroll, .lines, .table, .sr'))
   .map((one) => one.outerHTML.slice(0, 200))"""

@@ -1,4 +1,4 @@
-"""The table of runs: what a row tells, the counters, and filters and order that live in the address."""
+"""The table of runs: the content of a row, the counters, and filters and order in the address."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TALKS = ["sh", "-c", "echo ready; i=0; while :; do i=$((i+1)); [ $((i % 9999)) !
 
 @pytest.fixture
 def narrow(tmp_path: Path, built: None) -> Iterator[Daemon]:  # noqa: ARG001
-    """A daemon that lets two runs in at once."""
+    """A daemon that runs two runs at once."""
     with daemon(tmp_path / "state", "--listen", "127.0.0.1:0", "--max-runs", "2") as started:
         yield started
 
@@ -76,7 +76,7 @@ def test_the_counters_count_as_it_happens(narrow: Daemon, visit: Callable[..., D
     narrow.cancel(asks, now=True)
     narrow.cancel(stubborn, now=True)
     expect_counters(0, 0, 0, 0, 1)
-    # A page may be open for days: what failed today is counted anew on another.
+    # A page may be open for days: on another day the failures are counted anew.
     with page.expect_request(re.compile(r"/v1/statistics\?.*slices=1$")):
         page.clock.set_fixed_time(datetime.now(UTC) - timedelta(days=2))
 
@@ -111,7 +111,7 @@ def test_filters_and_order_live_in_the_address(running: Daemon, visit: Callable[
         page.get_by_role("button", name="Clear").click()
         expect_rows("delta", "gamma", "beta", "alpha")
         assert "?" not in page.url
-    # Several at once, with text and order; a link is enough to have all of it.
+    # Several at once, with text and order; a link holds all of it.
     page.get_by_role("combobox", name="label").select_option("team=b")
     page.get_by_role("searchbox", name="Text").fill("ETA")
     expect_rows("beta")

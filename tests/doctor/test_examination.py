@@ -1,4 +1,4 @@
-"""The doctor: what it finds on the host, in the state directory and among the processes, and what reaping does."""
+"""The doctor: its findings on the host, in the state directory and among the processes, and its repairs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast.doctor.finding import Diagnosis, DoctorFinding, RepairResult
     from tests.support.children import Children
 
-# Orphans are those of the whole host: whoever ends them all and whoever leaves one to be found take turns.
+# Orphans belong to the whole host: tests that end all orphans and tests that leave one take turns.
 pytestmark = pytest.mark.xdist_group("orphans")
 
 LEAVES_ONE = ["sh", "-c", "sleep 600 & echo ready leader=$$ pid=$!; wait"]
@@ -45,7 +45,7 @@ LEAVES_ONE = ["sh", "-c", "sleep 600 & echo ready leader=$$ pid=$!; wait"]
 
 @pytest.fixture(autouse=True)
 def ours_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other suites may have orphans of their own on this machine; and whoever runs this may be an agent."""
+    """Other suites may have orphans on this machine, and an agent may run this test."""
     monkeypatch.setattr(orphans, "all_pids", lambda: sorted(descendants(os.getpid())))
     for finding in environment.findings(os.environ):
         monkeypatch.delenv(finding.name)
@@ -304,7 +304,7 @@ class TestRuns:
         assert contained
 
     def test_a_run_of_another_boot_has_no_live_process(self, state: StateDirectory, marked: Marked) -> None:
-        """Fixture 29: PID and start time of the command are those of a stranger, and the boot is another."""
+        """Fixture 29: PID and start time of the command belong to another process, and the boot is another."""
         stranger = read_identity(marked(None))
         assert stranger is not None
         started = {"pid": stranger.pid, "guard_pid": stranger.pid, "start_ticks": stranger.start_ticks}
@@ -404,7 +404,7 @@ class TestProcesses:
         run_id = new_run_id()
         marked(run_id)
         diagnosis = examine(state)
-        marked.as_guard(run_id)  # somebody looks after it again, between the two
+        marked.as_guard(run_id)  # a new guard keeps it, between the two
         (done,) = repair.carry_out(state, diagnosis.repairs)
         assert not done.confirmed
         assert "guard" in done.what

@@ -1,4 +1,4 @@
-"""A guard between two runs: what is still on its way when one has ended, and what reaches it while it has none."""
+"""A guard between two runs: late requests of the last run, and requests while the guard is idle."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BOUND_S = 20.0
 
 @pytest.fixture
 def idle() -> Iterator[GuardPool]:
-    """The idle guards of this test; all of them have gone at its end."""
+    """The idle guards of this test; all of them have exited at its end."""
     guards = GuardPool(fingerprint())
     yield guards
     guards.close()
@@ -78,7 +78,7 @@ def until_started(live: LiveRun) -> None:
 
 
 def stop(pid: int) -> None:
-    """SIGSTOP; returns when it stands still."""
+    """Send SIGSTOP; returns when the process stands still."""
     os.kill(pid, signal.SIGSTOP)
     end = time.monotonic() + BOUND_S
     while state_of(pid) != "T":
@@ -89,7 +89,7 @@ def stop(pid: int) -> None:
 def test_the_next_run_among_requests_that_see_the_last_one_end(
     idle: GuardPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The guard finds the run over between two requests; the one behind them is not for that run any more."""
+    """The guard finds the run over between two requests; the request after them is not for that run any more."""
     monkeypatch.setenv("HOLDFAST_GUARD", str(guard_whose_kills_are_done(tmp_path)))
     with started(idle, "sleep", "60") as first:
         until_started(first)
@@ -122,7 +122,7 @@ def test_a_request_that_comes_behind_the_end_does_not_send_the_guard_away(idle: 
 def test_a_guard_starts_nothing_before_it_may(
     may_have_it: bool, idle: GuardPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether a guard may have the next run is looked at while it forks: it holds the command as long as that takes."""
+    """The launcher checks whether a guard may have the next run while the guard forks and holds the command."""
     ran = tmp_path / "ran"
     with started(idle, "true") as first:
         assert settle(first) == ("succeeded", "exit")
@@ -157,7 +157,7 @@ def test_a_child_that_fails_before_it_may_go_on_is_why_nothing_ran(
         first.part_from_guard()
 
     def look(_: GuardPool) -> bool:
-        """Return when the child has failed, and been seen: a guard that sleeps has seen whatever there is."""
+        """Return when the child has failed and the guard has seen it: a guard that sleeps has seen everything."""
         end = time.monotonic() + BOUND_S
         while descendants(guard) or state_of(guard) != "S":
             assert time.monotonic() < end
@@ -179,7 +179,7 @@ def test_a_child_that_fails_before_it_may_go_on_is_why_nothing_ran(
 def test_an_interrupt_while_it_is_started_ends_it_at_once(
     used: bool, idle: GuardPool, child: Children, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody has a handle of it then: what was started is ended, and its guard waits for no other run."""
+    """Nobody has a handle of the run then: it is ended, and its guard gets no other run."""
     before = own_children()
     if used:
         with started(idle, "true") as first:
@@ -231,7 +231,7 @@ def test_a_run_that_a_signal_meets_at_its_guard_is_cancelled_and_not_lost(idle: 
 def test_an_answer_to_the_last_run_is_none_to_the_next(idle: GuardPool) -> None:
     with started(idle, "true") as first:
         assert settle(first) == ("succeeded", "exit")
-        first.ask_stop()  # too late: refused, but nobody is there any more to hear it
+        first.ask_stop()  # too late: refused, but the sender is gone
         first.part_from_guard()
     with started(idle, "sleep", "60") as second:
         until_started(second)  # the refusal is in the socket

@@ -1,4 +1,4 @@
-"""A cgroup that cannot be used is not claimed, and one that was used does not stay behind."""
+"""A cgroup that cannot be used is not reported, and a used one is removed."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_control_a_leaf_that_can_be_entered_is(base: str) -> None:
 
 @pytest.mark.usefixtures("base")
 def test_those_who_are_left_alone_keep_no_leaf(child: Children, tmp_path: Path) -> None:
-    """They fork every millisecond while they are moved out."""
+    """The stragglers fork every millisecond while they are moved out."""
     for number in range(10):
         shared = tmp_path / str(number)
         shared.write_bytes(bytes(16))

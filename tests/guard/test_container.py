@@ -1,4 +1,4 @@
-"""A guard and its agent, without the walls between them: the agent runs on this side, as a runtime's child would."""
+"""A guard and its agent without a container between them: the agent runs outside, as a runtime's child would."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.guard
 
 @pytest.fixture
 def inside(tmp_path: Path) -> dict[str, Any]:
-    """The options of a run in a container that is none."""
+    """The options of a run in a container that does not exist."""
     return {"in_container": "box", "container_runtime": wall_less(tmp_path)}
 
 
@@ -122,9 +122,9 @@ async def test_an_agent_that_dies(inside: dict[str, Any], tmp_path: Path, status
             report = await run.settled()
     assert (report["status"], report["cause"], report["tree"]) == ("lost", "host", tree)
     if status == "running":
-        assert wait_exited(child)  # swept by its token
+        assert wait_exited(child)  # the sweep found it by its token
     else:
-        os.kill(child, signal.SIGKILL)  # a container that has ended would have taken it along
+        os.kill(child, signal.SIGKILL)  # a stopped container would have ended it, too
 
 
 @pytest.mark.anyio

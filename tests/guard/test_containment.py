@@ -1,4 +1,4 @@
-"""Containment: found by looking, on every layout there is; never guessed, and a missing cgroup says why."""
+"""Containment: found by a look at every layout, never guessed, and a missing cgroup says why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conversation with a real guard: answers, refusals, silence, and how long an end may take."""
+"""The conversation with a real guard: answers, refusals, silence, and the bound on an end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def wait(conversation: Conversation, ticket: int, within_s: float = BOUND_S) -> 
 
 
 def fill(conversation: Conversation) -> None:
-    """Ask until the guard's socket is full, which is an error."""
+    """Send requests until the guard's socket is full, which is an error."""
     for _ in range(100_000):
         conversation.ask(packets.heartbeat)
 
@@ -43,7 +43,7 @@ def test_a_request_is_answered_or_refused() -> None:
 def test_an_answer_to_somebody_else_is_left_out() -> None:
     with Driven(SLEEPS) as run:
         conversation = run.live.conversation
-        conversation.socket.send(packets.heartbeat(10**9))  # as the last run of a guard that is used again
+        conversation.socket.send(packets.heartbeat(10**9))  # as the last run of a guard from the pool
         ours = conversation.ask(packets.heartbeat)
         assert wait(conversation, ours)
         assert not conversation.has_answered(10**9)

@@ -1,4 +1,4 @@
-"""Launching a guard: descriptors arrive where they belong, and a launch that fails leaves nothing behind.
+"""Launching a guard: descriptors arrive at their numbers, and a failed launch leaves nothing behind.
 
 That no descriptor, process or cgroup is left is asserted after each test by the fixture `nothing_left_behind`.
 """
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.guard
 
-# Run with all of its three standard descriptors closed: every number the guard expects is then free in the launcher,
-# and handed out to something else. The exit code tells what went wrong.
+# Run with all three standard descriptors closed: every number that the guard expects is then free in the launcher,
+# and given to another file. The exit code says what went wrong.
 CLOSED_STDIO = """
 import os, sys
 import holdfast
@@ -98,7 +98,7 @@ def test_no_process_or_memory_left(code: int, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("options", [{"stdin": "pipe"}, {"pty": True}, {"idle_counts": "heartbeat"}], ids=str)
 def test_at_every_descriptor_that_is_missing_nothing_is_left(options: Any) -> None:
-    holdfast.run(["true"])  # whatever is opened once per process is open now
+    holdfast.run(["true"])  # files that are opened once per process are open now
     before = open_descriptors()
     refused: list[holdfast.ResourceError] = []
     for room in range(24):

@@ -1,4 +1,4 @@
-"""Cleaning up after a dead guard: all of the run, and nobody else."""
+"""Cleaning up after a dead guard: the whole run, and no other process."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_processes_with_the_token_die_and_others_do_not(marked: Marked) -> None:
 
 
 def test_a_number_that_changed_hands_is_left_alone(marked: Marked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The race: marked, then gone and its number given away, then pinned. The second look decides."""
+    """The race: a process is marked, then exits, and its number is reused before the pidfd. The second look decides."""
     stranger = marked(HOLDFAST_RUN_ID="somebody-else")
     looks = iter([True, False])
     monkeypatch.setattr(leftovers, "_is_marked", lambda *_: next(looks))

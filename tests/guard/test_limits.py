@@ -1,4 +1,4 @@
-"""A guard with few descriptors keeps its clocks, and an output limit is a verdict however fast the command was."""
+"""A guard with few descriptors keeps its clocks, and an output limit is a verdict even for a fast command."""
 
 from __future__ import annotations
 

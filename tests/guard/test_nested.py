@@ -1,4 +1,4 @@
-"""A run inside a run is asked to end with whatever signal the outer ladder begins."""
+"""A nested run ends with any signal with which the outer ladder begins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.guard
 
-# It ignores the first rung itself: only the nested guard, if it understands, ends the nested run.
+# The command ignores the first rung itself: only the nested guard can end the nested run.
 _NESTING = """
 import os, signal, sys
 for number in (signal.SIGQUIT, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT):

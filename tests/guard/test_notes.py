@@ -1,6 +1,6 @@
-"""What is said between guard and agent when one of them does not keep to it: too early, twice, without end.
+"""Bad notes between guard and agent: too early, twice, without end.
 
-The container is not trusted. Whatever comes out of it, the guard keeps its clocks and its record.
+The guard does not trust the container. With any input from it, the guard keeps its clocks and its record.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def note(word: int, *, signal_number: int = 0, count: int = 0) -> bytes:
 
 # --- a guard with a hostile agent ---
 
-# It lets itself be met and told to go; then it says one thing again and again, and reads nothing more.
+# The agent accepts the greeting and the go; then it repeats one note, and reads nothing more.
 FLOODING = f"""#!{sys.executable}
 import os, sys
 def note(word, count=0):
@@ -117,12 +117,12 @@ def test_more_signals_than_the_way_in_takes_are_refused_and_nothing_breaks(tmp_p
     assert len(sent) == answers.count(0)
 
 
-# --- what the guard's other child keeps open ---
+# --- descriptors that the guard's other child keeps open ---
 
 
 @pytest.mark.anyio
 async def test_a_command_inside_sees_the_end_of_its_input(tmp_path: Path) -> None:
-    """The guard keeps a writing end for the next owner and closes it when asked; nobody else may have one."""
+    """The guard keeps a writing end for the next owner and closes it on request; no other process may have one."""
     runtime = wall_less(tmp_path)
     async with holdfast.Supervisor(state_dir=tmp_path / "state") as supervisor:
         options: dict[str, Any] = {"in_container": "box", "container_runtime": runtime, "lifetime": "detached"}
@@ -175,7 +175,7 @@ def agent() -> Iterator[Agent]:
             yield Agent(process, meeting)
         finally:
             assert process.stdin is not None
-            process.stdin.close()  # nobody listens: it ends everything
+            process.stdin.close()  # nobody listens: the agent ends everything
             process.wait(BOUND_S)
 
 
@@ -192,12 +192,12 @@ def spec_of(*argv: str) -> bytes:
 
 
 def test_the_one_that_attaches_may_be_there_before_the_spec() -> None:
-    """They come on two ways, through two clients of the runtime, and nothing says which one is faster."""
+    """They come through two clients of the runtime, and either may be faster."""
     spec = spec_of("true")
     with agent() as inside, open(os.devnull, "r+b") as nothing:
         assert inside.hear() == HELLO
         with inside.attach([nothing.fileno()] * 3) as attached:
-            for _ in range(2):  # an answer, and one more: by then it has looked at everything it watches
+            for _ in range(2):  # an answer, and one more: by then the agent has looked at everything it watches
                 inside.say(note(SIGNAL_ONE, signal_number=signal.SIGCONT))
                 assert inside.hear() == REACHED
             inside.say(note(SPEC, count=len(spec)) + spec)

@@ -1,4 +1,4 @@
-"""Control packets: what is sent has the layout of frame.h, what arrives is understood or skipped."""
+"""Control packets: sent packets have the layout of frame.h, received ones are understood or skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many guards wait for another run: as many as are needed again and again; the others go by themselves."""
+"""The pool keeps as many idle guards as are needed again and again; the others exit by themselves."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def next_guard(supervisor: Supervisor) -> int:
 
 
 async def many_at_once(supervisor: Supervisor, count: int) -> list[int]:
-    """So many runs that live at the same time and then end: their guards, in the order in which they got idle."""
+    """This many runs at the same time, then their end: their guards, in the order in which they became idle."""
     runs = [await supervisor.start(["cat"], stdin="pipe") for _ in range(count)]
     for run in runs:
         await run.close_stdin()
@@ -49,7 +49,7 @@ async def until_exited(*pids: int) -> None:
 
 
 async def test_guards_that_nobody_needs_go_and_a_few_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice: the second time they are looked after again."""
+    """Twice: the second time the pool counts them again."""
     monkeypatch.setattr(pool, "KEPT", 2)
     monkeypatch.setattr(idle_guards, "SPARE_S", 0.01)
     async with Supervisor() as supervisor:
@@ -63,7 +63,7 @@ async def test_guards_that_nobody_needs_go_and_a_few_stay(monkeypatch: pytest.Mo
 
 
 async def test_guards_that_are_needed_again_and_again_stay() -> None:
-    """However many: what counts is how few there were in between."""
+    """In any number: the fewest idle guards since the last look count."""
     spare = GuardPool(fingerprint())
     with socket() as closed:
         pass
@@ -80,7 +80,7 @@ async def test_guards_that_are_needed_again_and_again_stay() -> None:
 
 
 async def test_leaving_ends_those_that_are_just_going(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of them is stopped, so it is still going when the supervisor is left: it gets a bound, and then SIGKILL."""
+    """One guard is stopped, so it is still exiting when the supervisor is left: it gets a bound, and then SIGKILL."""
     monkeypatch.setattr(pool, "_GOES_WITHIN_S", 0.2)
     monkeypatch.setattr(idle_guards, "SPARE_S", 0.01)
     async with Supervisor() as supervisor:

@@ -1,4 +1,4 @@
-"""A guard without /proc: the command it knows gets its ladder, and nothing is claimed of others."""
+"""A guard without /proc: the known command gets its ladder, and the guard claims nothing about other processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def own_mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 def hide_proc(run: Driven) -> None:
-    """From the guard and its tree, not from us; only now, because a guard for debugging needs it to start."""
+    """Hide /proc from the guard and its tree, not from us; only now, because a debugging guard needs it to start."""
     hide = ["nsenter", f"--mount=/proc/{run.live.guard_pid}/ns/mnt", "mount", "-t", "tmpfs", "none", "/proc"]
     subprocess.run(hide, check=True)
 

@@ -1,4 +1,4 @@
-"""What is kept when there is little room: of late output, on a full disk, and under a limit on file sizes."""
+"""Recording with little room: late output, a full disk, and a limit on file sizes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def disk(place: Path, size: str) -> Iterator[Path]:
 
 
 def fill(place: Path, *, leave: int = 0) -> None:
-    """Take what is left of a file system, but for so many bytes."""
+    """Fill a file system, except for this many bytes."""
     free = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize - leave
     with (place / f"filler-{leave}").open("wb", buffering=0) as filler:
         os.posix_fallocate(filler.fileno(), 0, free)
@@ -106,7 +106,7 @@ FILE_SIZE = 1 << 20
 
 @contextmanager
 def limited_files() -> Iterator[None]:
-    """What is started here may write 1 MiB to a file, and is told by a signal that kills."""
+    """Limit files of new processes to 1 MiB; more causes a signal that kills."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE, before[1]))
@@ -118,7 +118,7 @@ def limited_files() -> Iterator[None]:
 
 
 def check_limited(result: holdfast.Result, written: int) -> None:
-    """The run is whole but for its output, and says so."""
+    """The run is complete except for its output, and says so."""
     assert (*outcome_of(result), result.exit_code) == ("failed", "exit", 7)
     drained = one(result.facts, "drained").detail
     assert drained["dropped_bytes"] > 0
@@ -139,7 +139,7 @@ def test_a_limit_on_file_sizes_loses_output_but_not_the_run(durable: bool, tmp_p
 
 
 def has_read_all(run: Driven) -> bool:
-    """Whether the command's stdin is empty, and the command waits for more: what it read before, it has written."""
+    """Whether the command's stdin is empty, and the command waits for more: it has written everything it read."""
     left = bytearray(4)
     ioctl(run.live.input, FIONREAD, left)
     return not any(left) and all(state_of(pid) == "S" for pid in descendants(run.live.guard_pid))

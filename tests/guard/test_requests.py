@@ -1,4 +1,4 @@
-"""Requests that come at bad moments: right before their sender leaves, out of all measure, or to a busy guard."""
+"""Requests at bad moments: right before their sender leaves, far too many, or to a busy guard."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_control_leaving_without_a_word_is_the_owners_end() -> None:
         assert outcome_of(run.settle()) == ("cancelled", "owner")
 
 
-# --- out of all measure ---
+# --- far too many ---
 
 TIMEOUT_NS = 30_000_000_000
 
@@ -120,7 +120,7 @@ def test_a_sample_that_takes_longer_than_its_interval(tmp_path: Path, monkeypatc
 
 @pytest.fixture
 def freezer() -> Iterator[Freezer]:
-    """In which even SIGKILL has to wait."""
+    """A freezer, in which even SIGKILL has to wait."""
     if why_not := why_no_freezer():
         pytest.skip(why_not)
     with Freezer() as freezer:
@@ -152,7 +152,7 @@ def test_killing_what_does_not_die(
 
 @contextmanager
 def too_many(run: Driven, path: str) -> Iterator[None]:
-    """More connections than the guard has descriptors for; those it has no room for stay in the queue."""
+    """More connections than the guard has descriptors for; the others stay in the queue."""
     connections = [run_directory.connect(path) for _ in range(15)]
     try:
         poll = select.poll()
@@ -170,7 +170,7 @@ def too_many(run: Driven, path: str) -> Iterator[None]:
 
 @pytest.fixture
 def few_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Enough to watch everything (that is another test), but not for 15 connections."""
+    """Enough to watch everything (another test covers that), but not for 15 connections."""
     monkeypatch.setenv("HOLDFAST_GUARD", str(guard_as(tmp_path, ["prlimit", "--nofile=22"])))
 
 

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.guard
 
 @contextmanager
 def opened(gate: Path) -> Iterator[None]:
-    """The gate of a held guard, open; for both ways, so that a guard which died at it does not hold us up."""
+    """Open the gate of a held guard, for reading and writing, so that a dead guard does not block us."""
     fd = os.open(gate, os.O_RDWR)
     try:
         os.write(fd, b"\n")
@@ -99,7 +99,7 @@ os._exit(0)
 
 @pytest.fixture
 def killed_afterwards() -> Iterator[None]:
-    """For tests that would leave processes if they failed."""
+    """End the processes that a failing test would leave."""
     known = own_children()
     yield
     kill_children(known)
@@ -115,7 +115,7 @@ def test_an_owner_that_died_before_the_guard_looked(tmp_path: Path, monkeypatch:
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
         guard_pid = int(owner.stdout.readline())
-        owner.wait(20)  # dead and reaped: there is nobody of that number any more
+        owner.wait(20)  # dead and reaped: no process has that number any more
         with opened(gate):
             assert wait_exited(guard_pid), "the run goes on without an owner"
         with RunRecord(state, "orphan") as record:
@@ -233,7 +233,7 @@ def test_the_guard_keeps_no_directory_busy(tmp_path: Path, monkeypatch: pytest.M
 
 @contextmanager
 def unanswered(path: Path) -> Iterator[Path]:
-    """A program whose loading waits, as on a file system that does not answer: somebody has a lease on it."""
+    """A program whose loading waits, as on a file system that does not answer: another process has a lease on it."""
     shutil.copy("/bin/true", path)
     before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # how the kernel asks for the lease
     try:

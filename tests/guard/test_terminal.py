@@ -1,4 +1,4 @@
-"""What a terminal's buffers hide: bytes behind the first 4 KiB, and a terminal that is opened again."""
+"""Output hidden in a terminal's buffers: bytes behind the first 4 KiB, and a terminal that is opened again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SUCCEEDED = ("succeeded", "exit")
 
 
 def on_terminal(result: holdfast.Result) -> bytes:
-    """What `writes_bytes` left on its terminal, after checking that none of it was late or lost."""
+    """The output of `writes_bytes` on its terminal; checks that no byte was late or lost."""
     assert outcome_of(result) == SUCCEEDED
     drained = one(result.facts, "drained").detail
     assert (drained["late_bytes"], drained["dropped_bytes"]) == (0, 0)
@@ -48,7 +48,7 @@ def test_so_it_is_when_the_guard_looks_only_after_the_exit(child: Children, tmp_
         pid = run.command_pid
         run.stop_guard()
         gate.open()
-        wait_exited(pid, 1)  # or it waits for room, which some kernels give only to what is read: whole all the same
+        wait_exited(pid, 1)  # or it waits for room, which some kernels give only after a read: complete all the same
         run.continue_guard()
         assert on_terminal(run.settle()) == expected()
 
@@ -60,7 +60,7 @@ def test_a_terminal_that_nobody_has_open_may_be_opened_again(writes: bool, tmp_p
     line += " echo again >/dev/tty" if writes else " exit 0"
     with Driven(["sh", "-c", line], pty=True, timeout=60) as run:
         closed.wait()
-        run.take_turns()  # it has seen that nobody has the terminal open
+        run.take_turns()  # the guard has seen that no process has the terminal open
         gate.open()
         result = run.settle()
     assert on_terminal(result) == (b"again\r\n" if writes else b"")

@@ -1,4 +1,4 @@
-"""Whoever waits for output is woken for it, also when it was recorded while the request was on its way."""
+"""A reader that waits for output is woken, even if the output was recorded while its request was on its way."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def stopped(pid: int) -> None:
 
 @pytest.mark.parametrize("tells_what_it_has_seen", [True, False], ids=["told", "control"])
 def test_output_recorded_while_the_request_was_on_its_way(*, tells_what_it_has_seen: bool) -> None:
-    """The order is made certain: output is recorded, then the request is handled, and no output comes after it.
+    """A forced order: output is recorded, then the request is handled, and no output comes after it.
 
-    The control pretends to have seen everything, which is what a guard that is told nothing has to assume.
+    The control claims to have seen everything, which is what a guard has to assume without an offset.
     """
     live = start_ephemeral(make_spec(["sh", "-c", "read line; echo answer; exec sleep 1000"], stdin="pipe"))
     try:
@@ -57,7 +57,7 @@ def test_output_recorded_while_the_request_was_on_its_way(*, tells_what_it_has_s
 
 
 def test_the_start_of_a_run_with_a_directory_wakes_its_owner(tmp_path: Path) -> None:
-    """Of a command that says nothing there is no other news for hours, and somebody may wait for this."""
+    """A silent command gives no other news for hours, and a caller may wait for the start."""
     with Driven(["cat"], stdin="pipe", state=StateDirectory.open(str(tmp_path / "state"))) as run:
         woken = select.poll()
         woken.register(run.live.control.fileno(), select.POLLIN)

@@ -60,7 +60,7 @@ class Sample(NamedTuple):
     frames: list[tuple[int, int, int]]  # type, start, end
 
     def facts_before(self, offset: int) -> int:
-        """How many facts lie wholly before `offset`."""
+        """How many facts are wholly before `offset`."""
         return sum(1 for type_, _, end in self.frames if type_ > 2 and type_ != OUTPUT and end <= offset)
 
 
@@ -90,7 +90,7 @@ def _output_frames(output: Iterator[tuple[int, int, bytes]], number: int, at_ns:
 
 @pytest.fixture
 def journal_fd() -> Iterator[Callable[[bytes], int]]:
-    """Makes memfds that hold the given bytes."""
+    """Make memfds that hold the given bytes."""
     opened: list[int] = []
 
     def make(data: bytes) -> int:

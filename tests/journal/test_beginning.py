@@ -1,4 +1,4 @@
-"""The beginning of a journal is remembered for runs that are alike; what differs between them never is."""
+"""The beginning of a journal is cached for runs that are alike; fields that differ between runs never are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames to bytes and back, and what the codec refuses."""
+"""Frames to bytes and back, and the frames that the codec refuses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RECORDED = sorted(set(TYPES) - {"header", "spec", "output"})
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> None:
-    """Takes the place of the check for processes and descriptors: this is about pure functions, and many cases."""
+    """Replace the check for processes and descriptors: this module tests pure functions, with many cases."""
 
 
 def payload_of(frame: bytes) -> bytes:

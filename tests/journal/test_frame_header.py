@@ -19,7 +19,7 @@ IDLE_FLAGS = {f"IDLE_{word.upper()}": flag for word, flag in spec_frames.IDLE.it
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> None:
-    """Takes the place of the check for processes and descriptors: this is about pure functions, and many cases."""
+    """Replace the check for processes and descriptors: this module tests pure functions, with many cases."""
 
 
 def c_enum(name: str) -> dict[str, int]:
@@ -42,7 +42,7 @@ def c_struct(name: str) -> list[tuple[str, str]]:
 
 
 def letters(fields: list[tuple[str, str]]) -> str:
-    """The letters of a struct's fields, to be measured with C's alignment and without."""
+    """The letters of a struct's fields, measured with C's alignment and without."""
     return "".join(letter for _, letter in fields)
 
 
@@ -91,7 +91,7 @@ def test_every_payload_has_its_layout(layout: facts.Layout) -> None:
     assert tuple(name for name, _ in fields if name != "reserved") == layout.fields
     with_padding = "".join(letter if name != "reserved" else "4x" for name, letter in fields)
     assert "<" + with_padding == layout.struct.format
-    # C may leave gaps where ours has none: equal sizes in both alignments say that it does not.
+    # C may leave gaps where ours has none: equal sizes in both alignments show that it does not.
     assert struct.calcsize(f"@{letters(fields)}") == struct.calcsize(f"<{letters(fields)}") == layout.struct.size
 
 
@@ -138,7 +138,7 @@ def test_requests_are_as_long_as_their_structs(name: str, packet: bytes) -> None
 
 
 def test_options_and_rungs_have_their_layout() -> None:
-    # Private because nobody else packs them; this comparison is the exception.
+    # Private because no other module packs them; this comparison is the exception.
     for name, ours in (("spec_options", spec_frames._OPTIONS), ("spec_rung", spec_frames._RUNG)):  # noqa: SLF001
         fields = letters(c_struct(name))
         written_out = re.sub(r"(\d+)(\w)", lambda found: int(found[1]) * found[2], ours.format)

@@ -23,7 +23,7 @@ PREAMBLE = codec.journal_preamble("fuzz", "boot", 1, 2, b"{}")
 
 
 def facts_of(data: bytes, *, stream: bool = False) -> list[Fact]:
-    """Everything that can be had from `data`; only journal errors may come out."""
+    """All facts of `data`; only journal errors may be raised."""
     fd = os.memfd_create("fuzz")
     try:
         os.pwrite(fd, data, 0)

@@ -181,7 +181,7 @@ def test_an_absurd_length_allocates_nothing(journal_fd: Make) -> None:
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
-    assert reader.damage is None  # it may still be on its way
+    assert reader.damage is None  # the rest may still be on its way
     assert reader.position == len(PREFIX)
 
 

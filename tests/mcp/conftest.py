@@ -1,4 +1,4 @@
-"""A server that all tests share: starting one costs more than most of them."""
+"""A server for all tests: starting one costs more than most of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def allowed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory commands of the shared server may start in."""
+    """The directory in which commands of the shared server may start."""
     return tmp_path_factory.mktemp("allowed").resolve()
 
 
@@ -37,6 +37,6 @@ def server(allowed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture
 async def call(server: HttpServer) -> AsyncIterator[Caller]:
-    """Calls a tool of the shared server."""
+    """Call a tool of the shared server."""
     async with server.client() as caller:
         yield caller

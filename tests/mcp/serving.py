@@ -33,7 +33,7 @@ BOUND_S = 60.0
 
 
 class Answer:
-    """What a tool answered: the data, the text, and whether it is an error."""
+    """The answer of a tool: the data, the text, and whether it is an error."""
 
     def __init__(self, data: dict[str, Any], text: str, is_error: bool) -> None:
         self.data = data
@@ -68,7 +68,7 @@ class Caller:
 def stdio_parameters(state: Path, *options: str) -> StdioServerParameters:
     """How a client starts the server."""
     arguments = [*HOLDFAST[1:], "mcp", "--state-dir", str(state), *options]
-    # The client passes only some variables on; the token of the test is how strays are told apart.
+    # The client passes only some variables on; the token of the test marks its processes.
     return StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ))
 
 
@@ -81,7 +81,7 @@ async def over_stdio(state: Path, *options: str, **settings: Any) -> AsyncIterat
 
 @asynccontextmanager
 async def in_process(state: Path, *, session: str) -> AsyncIterator[Caller]:
-    """A client and a server in this process, for what does not depend on the wire."""
+    """A client and a server in this process, for tests that do not depend on the wire."""
     directory = StateDirectory.open(str(state))
     async with holdfast.Supervisor(state_dir=state) as supervisor:
         runs = McpRuns(supervisor, directory, ServerLimits(("/",)), session=session)
@@ -91,7 +91,7 @@ async def in_process(state: Path, *, session: str) -> AsyncIterator[Caller]:
 
 
 class HttpServer:
-    """A server on a free port of the loopback interface. On leaving it is asked to end, and has to."""
+    """A server on a free port of the loopback interface. On leaving it is asked to end, and must end."""
 
     def __init__(self, state: Path, *options: str) -> None:
         self.state = state
@@ -117,7 +117,7 @@ class HttpServer:
         return host, int(port)
 
     def kill(self) -> None:
-        """End it without a chance to do anything."""
+        """Kill the server, which then cannot clean up."""
         self.is_killed = True
         self.process.kill()
 
@@ -125,7 +125,7 @@ class HttpServer:
         self.process.terminate()
         _out, self.last_words = self.process.communicate(timeout=BOUND_S)
         assert self.process.returncode == (-9 if self.is_killed else 0)
-        # One that lives as long as the suite may have something to say of what others do; never this.
+        # A server that lives as long as the suite may warn about other tests; never about this.
         assert b"Traceback" not in self.last_words, self.last_words.decode()
         assert self.token.encode() not in self.last_words
 
@@ -141,6 +141,6 @@ class HttpServer:
 
 
 def report_of(state: Path, run_id: str) -> dict[str, Any]:
-    """The report of a run as its directory tells it, whoever serves it."""
+    """The report of a run from its directory, without a server."""
     with RunRecord(StateDirectory.open(str(state), create=False), run_id) as record:
         return record.read().report()

@@ -22,7 +22,7 @@ class TaskId(RequestParams):
 
 
 class About(Request[TaskId, str]):
-    """`tasks/get` and its kin: over HTTP they carry the task's id in a header."""
+    """`tasks/get` and similar requests: over HTTP they carry the task's id in a header."""
 
     name_param = "taskId"
 
@@ -46,7 +46,7 @@ async def about(session: ClientSession, method: str, task_id: str) -> Task:
 
 
 class TasksClient(ClientExtension):
-    """Declares the extension; `seen` has every task it was given, and each is waited for to its end."""
+    """A client that declares the extension; `seen` has every task that it got, and it waits for each to its end."""
 
     identifier = IDENTIFIER
 

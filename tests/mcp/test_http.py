@@ -1,4 +1,4 @@
-"""HTTP: who may ask, and from where."""
+"""HTTP: which clients may ask, and from where."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ async def test_only_those_with_the_token_may_ask(server: HttpServer) -> None:
         answer = await ask(server, **headers)
         assert answer.status_code == 401
         assert answer.headers["WWW-Authenticate"].startswith("Bearer")
-        assert answer.headers["Connection"] == "close"  # the walls of the daemon: its body is not waited for
-    # The control: with it, the same request gets through to the protocol.
+        assert answer.headers["Connection"] == "close"  # the walls of the daemon: they do not wait for the body
+    # The control: with the token, the same request reaches the protocol.
     assert (await ask(server, Authorization=f"Bearer {server.token}")).status_code in (200, 400)
 
 

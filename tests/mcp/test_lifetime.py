@@ -1,4 +1,4 @@
-"""What becomes of runs when calls, clients and servers end."""
+"""The fate of runs when calls, clients and servers end."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ async def test_runs_of_others_are_not_found(tmp_path: Path) -> None:
                     assert "there is no run" in (await call(tool, run_id=other)).text
             assert (await call("list", which="all"))["runs"] == []
             assert (await call("exec", argv=["true"]))["status"] == "succeeded"
-        # The control: it is there, for those who may look at the directory.
+        # The control: the run exists, and commands on the directory show it.
         assert report_of(state, live.run_id)["state"] in ("starting", "running")
     assert holdfast("logs", run_id, "--state-dir", str(state)).stdout == b"private\n"
 

@@ -30,7 +30,7 @@ def test_what_was_checked_is_what_is_used(tmp_path: Path) -> None:
     checked = limits.directory(str(link))
     link.unlink()
     link.symlink_to("/")
-    assert checked == str(inside.resolve())  # moving the link afterwards leads nobody out
+    assert checked == str(inside.resolve())  # moving the link afterwards leads no command out
     with pytest.raises(LimitError):
         limits.directory(str(link))
 
@@ -56,7 +56,7 @@ def test_the_current_directory_is_the_default(tmp_path: Path, monkeypatch: pytes
 
 def test_times_and_numbers() -> None:
     limits = ServerLimits(("/",), max_timeout_s=60, max_runs=2)
-    assert limits.timeout(None) == 60  # no run is without an end
+    assert limits.timeout(None) == 60  # every run has an end
     assert limits.timeout(60) == 60
     with pytest.raises(LimitError, match=r"at most 60 \(1m\)"):
         limits.timeout(61)

@@ -58,7 +58,7 @@ async def test_reading_ends_when_it_is_told_to() -> None:
     assert [line async for line in reader] == found == []
     another = LineReader(reading)
     assert await anext(another) == "one"
-    another.end()  # what it has read by then is forgotten, too
+    another.end()  # the bytes that it has read by then are forgotten, too
     assert [line async for line in another] == []
     os.close(reading)
     os.close(writing)

@@ -1,4 +1,4 @@
-"""A server that is asked to end while calls wait: they are answered, the connections end, and it has nothing to say."""
+"""A server that is asked to end while calls wait: it answers them, ends the connections, and logs nothing."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class Gate:
         self.call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
 
     def wait_running(self) -> None:
-        """Returns when the command is there: then the call that started it is waiting, or about to."""
+        """Return when the command runs: then the call that started it is waiting, or about to."""
         os.close(os.open(self._path, os.O_WRONLY))
 
 
 def check(answer: Answer, state: Path) -> None:
-    """It tells how things stood, and the run ended as runs do when their server is stopped."""
+    """Check that the answer shows the run as it was, and that the run ended with the server's stop."""
     assert (answer["status"], answer["exit_code"], answer.is_error) == (None, None, False)
     assert f"the server is stopping, and run {answer['run_id']} ends with it" in answer.text
     report = report_of(state, answer["run_id"])
@@ -79,7 +79,7 @@ async def test_a_waiting_call_is_answered(tmp_path: Path, settings: dict[str, An
             async def ask() -> None:
                 answers.append(await call("exec", **gate.arguments))
 
-            await call.client.list_tools()  # it checks answers against their schemas, and would ask for those later
+            await call.client.list_tools()  # the client checks answers against these schemas
             group.start_soon(ask)
             await anyio.to_thread.run_sync(gate.wait_running)
             server.process.send_signal(end)
@@ -112,7 +112,7 @@ async def test_streams_and_requests_that_never_come_are_ended(tmp_path: Path) ->
             group.start_soon(ask)
             await anyio.to_thread.run_sync(gate.wait_running)
             slow.sendall(SLOW.format(token=server.token).encode())
-            assert b"100 Continue" in read_until(slow.fileno(), b"\r\n\r\n")  # so somebody waits for its body
+            assert b"100 Continue" in read_until(slow.fileno(), b"\r\n\r\n")  # so the server waits for its body
             server.process.terminate()
         refused = b"".join(iter(lambda: slow.recv(65536), b""))
         assert await anyio.to_thread.run_sync(server.process.wait, BOUND_S) == 0
@@ -149,7 +149,7 @@ async def test_waiting_calls_are_answered_over_stdio(tmp_path: Path) -> None:
     call(4, "wait", run_id=run_id, wait_s=600)
     call(5, "output", run_id=run_id, wait_s=600)
     call(6, "poll", run_id=run_id)
-    read_until(wire, b"\n")  # in order: when this one is answered, those before it wait
+    read_until(wire, b"\n")  # in order: when this call is answered, the calls before it wait
     server.terminate()
     assert await anyio.to_thread.run_sync(server.wait, BOUND_S) == 0  # and its stdin is still open
     out, said = server.communicate()

@@ -68,7 +68,7 @@ async def test_one_that_takes_longer_is(
             await extension.created.wait()
         (task,) = extension.seen
         assert (task["status"], task["ttlMs"], task["pollIntervalMs"]) == ("working", None, 1000)
-        assert report_of(server.state, task["taskId"])["state"] == "running"  # there before it was told of
+        assert report_of(server.state, task["taskId"])["state"] == "running"  # the task exists before its id is sent
         os.close(await anyio.to_thread.run_sync(os.open, gate, os.O_WRONLY))
     assert answers[0].verdict == ("failed", "exit", 5)
     assert answers[0].is_error
@@ -117,6 +117,6 @@ async def test_clients_that_do_not_declare_it_get_no_task(call: Caller, tasks: C
     with pytest.raises(MCPError) as caught:
         await about(call.client.session, "tasks/get", answer["run_id"])
     assert caught.value.code == -32021
-    # The control: the same run, asked about by one that does.
+    # The control: the same run, asked about by a client that declares the extension.
     assert (await about(tasks.client.session, "tasks/get", answer["run_id"]))["status"] == "working"
     await call("cancel", run_id=answer["run_id"])

@@ -1,4 +1,4 @@
-"""What the tools answer, asked by a real client of a real server."""
+"""The answers of the tools, asked by a real client of a real server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fifo(directory: Path, name: str) -> str:
 
 
 async def open_for_writing(path: str) -> int:
-    """Returns when the command reads from it: then it is running."""
+    """Open the pipe; returns when the command reads from it: then it is running."""
     with anyio.fail_after(BOUND_S):
         return await anyio.to_thread.run_sync(os.open, path, os.O_WRONLY)
 
@@ -110,7 +110,7 @@ async def test_progress_is_told_while_waiting(call: Caller, tmp_path: Path) -> N
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         told.append((progress, total, message))
-        if len(told) == 1:  # the command waits for this: so it is told before the end
+        if len(told) == 1:  # the command waits for this: so the progress comes before the end
             os.close(await open_for_writing(gate))
 
     arguments: dict[str, Any] = {"command": f"echo hello; read line <{gate}", "wait_s": BOUND_S}
@@ -129,7 +129,7 @@ async def test_a_call_that_is_given_up_leaves_the_run_alone(call: Caller, server
         group.start_soon(wait_for_ever)
         writer = await open_for_writing(gate)
         group.cancel_scope.cancel()
-    # Its client is gone, connection and all. Another one finds the run, going on as if nothing had happened.
+    # The client is gone, with its connection. Another client finds the run, which goes on undisturbed.
     (run,) = [run for run in (await call("list"))["runs"] if run["name"] == "given up"]
     assert run["state"] == "running"
     os.close(writer)
@@ -314,7 +314,7 @@ async def test_commands_start_only_where_they_may(call: Caller, allowed: Path, t
         assert "commands may not start in" in answer.text, outside
         assert answer.is_error
     assert "there is no directory 'nowhere'" in (await call("exec", argv=["pwd"], cwd="nowhere")).text
-    # The control: to whoever looks at the names alone, the way out is inside.
+    # The control: a comparison of names alone would accept the way out.
     assert os.path.commonpath((allowed / "way-out", allowed)) == str(allowed)
 
 
@@ -329,7 +329,7 @@ async def test_who_asks_is_told_that_the_command_asks(call: Caller) -> None:
     run_id = started["run_id"]
     answer = started
     with anyio.fail_after(BOUND_S):
-        while not answer["waiting_for_input"]:  # asked again: no event tells that it has fallen asleep
+        while not answer["waiting_for_input"]:  # asked again: no event says that the command has fallen asleep
             answer = await call("poll", run_id=run_id)
     assert "it is waiting for input now: `send_input` answers it" in answer.text
     assert (await call("send_input", run_id=run_id, text="y\n"))["accepted"]

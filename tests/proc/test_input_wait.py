@@ -38,7 +38,7 @@ def state(tmp_path: Path) -> StateDirectory:
 
 @pytest.fixture
 def only_functions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As under a security module: which system call it is, and the memory, are not shown."""
+    """Hide the system call and the memory, as a security module does."""
     real = blocked_call.BlockedProcess._read  # noqa: SLF001
 
     def read(process: blocked_call.BlockedProcess, name: str) -> bytes:
@@ -51,7 +51,7 @@ def only_functions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def started(state: StateDirectory, argv: list[str], **options: Any) -> Iterator[DurableRun]:
-    """A run that is ended by its guard, which waits until all of it is gone."""
+    """A run that its guard ends, and whose whole end the test waits for."""
     with DurableRun(state, argv, **options) as run:
         yield run
         with run.record() as record:
@@ -67,7 +67,7 @@ def seen(run: DurableRun) -> bool | None:
 
 
 def until(run: DurableRun, wanted: bool | None) -> None:
-    """Look until this is the answer: no event tells that a process has fallen asleep."""
+    """Look until this is the answer: no event says that a process has fallen asleep."""
     end = time.monotonic() + BOUND_S
     while (found := seen(run)) is not wanted:
         assert time.monotonic() < end, f"it is {found} and not {wanted}"
@@ -82,7 +82,7 @@ READERS = [
     ([*PYTHON, "import select; poll = select.poll(); poll.register(0, 1); poll.poll()"], "pipe"),
     ([*PYTHON, "import select; select.select([0], [], [])"], "pipe"),
     ([*PYTHON, "import select; poll = select.epoll(); poll.register(0, 1); poll.poll()"], "pty"),
-    # A pipe of which it has both ends only wakes itself.
+    # A pipe whose two ends both belong to the command can only wake itself.
     ([*PYTHON, "import os, select; own, _ = os.pipe(); select.select([0, own], [], [], 600)"], "pipe"),
 ]
 
@@ -121,7 +121,7 @@ def test_who_does_something_else_does_not(state: StateDirectory, tmp_path: Path,
 @pytest.mark.parametrize(
     "code",
     [
-        # A socket may bring what it is really waiting for.
+        # A socket may bring the data that the command is really waiting for.
         "import select, socket; one, two = socket.socketpair(); select.select([0, one], [], [])",
         "import os, threading; thread = threading.Thread(target=os.read, args=(0, 1)); thread.start(); thread.join()",
     ],

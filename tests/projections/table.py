@@ -52,7 +52,7 @@ def _not_spawned(step: str, error: int) -> Fact:
 
 
 def cases() -> dict[str, list[Fact]]:
-    """Facts by a name that tells what happened; every status and cause the contract has, and what varies within one."""
+    """Facts by a name that says what happened; every status and cause of the contract, and their variants."""
     term, kill = _rung(15, 0), _rung(9, 1)
     deadline, idle = _fact("deadline", 5, limit_ns=1), _fact("idle", 5, limit_ns=1)
     found: dict[str, list[Fact]] = {
@@ -141,7 +141,7 @@ def aligned(table: list[tuple[str, ...]]) -> str:
 
 
 def reviewed() -> list[tuple[str, ...]]:
-    """The table as it was agreed to."""
+    """The table that people agreed to."""
     lines = REVIEWED.read_text().splitlines()
     return [tuple(cell.strip() for cell in line.split("|")) for line in lines if line and not line.startswith("#")]
 
@@ -181,7 +181,7 @@ A program that has only a report, from the daemon or a file, gets the outcome fr
 
 
 def page() -> str:
-    """docs/projections.md."""
+    """The text of docs/projections.md."""
     header, *lines = reviewed()
     rule = tuple("---" for _ in header)
     return _PAGE.format(table="".join(f"| {' | '.join(row)} |\n" for row in (header, rule, *lines)))

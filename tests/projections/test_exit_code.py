@@ -16,7 +16,7 @@ USAGE = {"user_us": 0, "system_us": 0, "max_rss_kib": 0}
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> None:
-    """Takes the place of the check for processes and descriptors: this is about a pure function."""
+    """Replace the check for processes and descriptors: this module tests a pure function."""
 
 
 def exited(wait_status: int) -> tuple[str, dict[str, Any]]:
@@ -55,7 +55,7 @@ LATER: list[tuple[str, dict[str, Any]]] = [exited(0), exited(9), stopped(signal=
         *[(stopped(cause), 143) for cause in CAUSES.words.values()],
         *[(stopped(cause, signal=2), 130) for cause in CAUSES.words.values()],
         (stopped(signal=15), 143),
-        (stopped(reason="SIGINT"), 143),  # a reason is for people: nothing is read out of it
+        (stopped(reason="SIGINT"), 143),  # a reason is for people: no code reads it
         (not_spawned("exec", errno.ENOENT), 127),
         *[(not_spawned("exec", error), 126) for error in (errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.ETXTBSY)],
         (not_spawned("interpreter", errno.ENOENT), 126),
@@ -68,7 +68,7 @@ LATER: list[tuple[str, dict[str, Any]]] = [exited(0), exited(9), stopped(signal=
 def test_each_outcome_has_its_code(decisive: tuple[str, dict[str, Any]], code: int) -> None:
     fact = make_fact(decisive[0], 5, 50, **decisive[1])
     assert exit_code(decide([fact])) == code
-    # Later facts are detail: the code stays whatever the child does on its way out.
+    # Later facts are detail: the code stays, whatever the child does afterwards.
     for late in LATER:
         if decisive[0] not in ("lost", "exited"):
             assert exit_code(decide([fact, make_fact(late[0], 6, 60, **late[1])])) == code

@@ -61,7 +61,7 @@ DRAINED = {"how": "eof", "stdout_bytes": 5, "stderr_bytes": 6, "late_bytes": 2, 
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> None:
-    """Takes the place of the check for processes and descriptors: this is about a pure function."""
+    """Replace the check for processes and descriptors: this module tests a pure function."""
 
 
 def made(*facts: tuple[str, float, dict[str, Any]]) -> list[Fact]:

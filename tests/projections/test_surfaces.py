@@ -31,7 +31,7 @@ STARTED = make_fact("started", 1, 1, pid=7, guard_pid=6, start_ticks=8, containm
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> None:
-    """Takes the place of the check for processes and descriptors: this is about pure functions."""
+    """Replace the check for processes and descriptors: this module tests pure functions."""
 
 
 def test_the_cases_are_all_there_is() -> None:
@@ -43,7 +43,7 @@ def test_every_verdict_on_every_surface_is_as_reviewed() -> None:
 
 
 def test_control_a_changed_line_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A timeout with a late exit 0 shown as the exit is what the table is there to find."""
+    """The table must find a timeout with a late exit 0 that is shown as the exit."""
     monkeypatch.setitem(table.SURFACES, "exit code", lambda outcome: str(outcome.exit_code))
     assert table.aligned(table.rows()) != table.aligned(table.reviewed())
 
@@ -53,7 +53,7 @@ def test_the_page_is_made_from_the_table() -> None:
 
 
 def carriers(outcome: Outcome, run_id: str) -> dict[str, Any]:
-    """Where each surface carries the detail."""
+    """The place in which each surface carries the detail."""
     rpc = json_rpc.json_rpc(outcome, run_id)
     terminal, stop = acp_v1.acp_v1_terminal(outcome, run_id), acp_v1.acp_v1_stop(outcome, run_id)
     return {
@@ -85,16 +85,16 @@ def test_no_surface_loses_the_detail(name: str) -> None:
 
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_later_facts_move_no_surface(name: str) -> None:
-    """The decisive fact decides on every surface: an exit 0 and a cancel that come later change detail only."""
+    """The decisive fact decides on every surface: a later exit 0 or cancel changes detail only."""
     facts = table.cases()[name]
     if facts[-1].kind == "lost":
-        return  # it is no fact about the run: anything decisive takes its place, which test_outcome shows
+        return  # it is no fact about the run: any decisive fact takes its place, which test_outcome shows
     late = [make_fact("stop_asked", 20, 20, cause="user", signal=2, by_pid=0, by_uid=0, reason=None)]
     if all(fact.kind != "exited" for fact in facts):
         late.append(make_fact("exited", 21, 21, wait_status=0, **table.USAGE))
     moved = decide([*facts, *late])
     for surface, show in table.SURFACES.items():
-        if surface != "systemd":  # tells in brackets how the process ended, which is detail
+        if surface != "systemd":  # the brackets show how the process ended, which is detail
             assert show(moved) == show(OUTCOMES[name]), surface
 
 

@@ -1,4 +1,4 @@
-"""`holdfast.run`: blocking, complete, and gone without a trace however it ends."""
+"""`holdfast.run`: blocking, complete, and without leftovers in whatever way it ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.guard
 
 
 class Watching:
-    """An `on_output` that does something once, when the ready line is there."""
+    """An `on_output` that acts once, when the ready line is there."""
 
     def __init__(self, act: Callable[[dict[str, int]], object]) -> None:
         self.act: Callable[[dict[str, int]], object] | None = act
@@ -179,7 +179,7 @@ def test_ctrl_c_ends_the_run_first(child: Children) -> None:
 
 
 def test_ctrl_c_while_nothing_happens(child: Children) -> None:
-    """The signal comes while the loop waits: sent by the run itself, so that it certainly runs."""
+    """The signal comes while the loop waits: the run itself sends it, so that it certainly runs."""
     argv = ["sh", "-c", f"kill -INT {os.getpid()}; exec {' '.join(child('ignores_term'))}"]
     with pytest.raises(KeyboardInterrupt):
         holdfast.run(argv, grace=60)
@@ -199,7 +199,7 @@ def test_ctrl_c_between_the_start_and_the_first_wait(child: Children, monkeypatc
 
 
 def test_much_output_is_gathered_while_it_comes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Half of it is taken over, and its memory given back, before the command writes the rest; nothing is missing."""
+    """Half of the output is taken, and its memory freed, before the command writes the rest; nothing is missing."""
     gate = Gate(tmp_path / "gate")
     released: list[int] = []
     really = live.LiveRun.release
@@ -286,7 +286,7 @@ os.read(4, 4096)
 
 
 def fake_guard(path: Path, record: bytes) -> Path:
-    """A guard that appends `record` to the journal and leaves when it is asked for anything."""
+    """A guard that appends `record` to the journal and exits at the first request."""
     path.write_text(FAKE_GUARD.format(python=sys.executable, record=record))
     path.chmod(0o755)
     return path
@@ -300,14 +300,14 @@ def test_a_record_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_torn_record_is_a_lost_guard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The control of the test above: half a frame is no damage, it is a guard that died while it wrote."""
+    """The control of the test above: half a frame is no damage; it is a guard that died while it wrote."""
     guard = fake_guard(tmp_path / "guard", b"HLDF\x03\x00")
     guard.write_text(guard.read_text().replace("os.read(4, 4096)", ""))
     monkeypatch.setenv("HOLDFAST_GUARD", str(guard))
     assert holdfast.run(["true"]).status == "lost"
 
 
-# What is refused, and what is said.
+# Refusals, and their messages.
 
 
 def test_input_is_bytes(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs with a directory: whoever finds a lost guard waits for the end, whoever writes it."""
+"""Runs with a directory: a reader that finds a lost guard waits for the end, whichever reader writes it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.guard
 def test_another_reader_at_work_is_no_guard(tmp_path: Path, child: Children, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its lock looks like a guard's. Taken for one, the owner of a lost run was told that the run goes on."""
+    """The lock of a reader looks like a guard's: an owner that mistook it reported a lost run as running."""
     state = StateDirectory.open(str(tmp_path / "state"))
     finish, looks = recovery.finish, 0
     with DurableRun(state, child("ignores_term")) as run:
@@ -49,12 +49,12 @@ def test_another_reader_at_work_is_no_guard(tmp_path: Path, child: Children, mon
 
 @pytest.mark.guard
 def test_a_guard_that_is_dying_is_no_guard(tmp_path: Path, child: Children, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its owners see the end of their connections before its lock and its socket are gone."""
+    """Owners of a dying guard see the end of their connections before its lock and its socket are gone."""
     state = StateDirectory.open(str(tmp_path / "state"))
     finish, looks = recovery.finish, 0
     with DurableRun(state, child("ignores_term")) as run, socket.socket(AF_UNIX, SOCK_SEQPACKET) as still_open:
         run.until_ready()
-        run.kill_guard()  # and not reaped: it has exited, as far as anybody can see
+        run.kill_guard()  # and not reaped: it has exited, as far as other processes can see
         os.unlink(os.path.join(run.record_path(), run_directory.SOCKET))
         directory = os.open(run.record_path(), os.O_RDONLY | os.O_DIRECTORY)
         still_open.bind(
@@ -91,7 +91,7 @@ def test_a_guard_that_lives_is_told(tmp_path: Path, child: Children) -> None:
 @pytest.mark.guard
 @pytest.mark.anyio
 async def test_who_comes_after_the_verdict_is_told_at_once(tmp_path: Path, child: Children) -> None:
-    """Nothing more is recorded while it unwinds, so nothing woke them: they heard of the verdict at the end only."""
+    """Nothing is recorded while the run unwinds, so nothing woke late readers: they saw the verdict only at the end."""
     async with Supervisor(state_dir=tmp_path) as supervisor, Supervisor(state_dir=tmp_path) as other:
         run = await supervisor.start(child("ignores_term"), grace=60)
         async for _ in run.output():
@@ -105,8 +105,8 @@ async def test_who_comes_after_the_verdict_is_told_at_once(tmp_path: Path, child
 
 
 def refusals_at_every_missing_descriptor(state: StateDirectory) -> list[HoldfastError]:
-    """Start runs with ever more room for descriptors until one starts: the errors of those that did not."""
-    run_to_end(state, idle_counts="heartbeat")  # whatever is opened or imported once per process is there now
+    """Start runs with more and more descriptors until one starts; returns the errors of the failed starts."""
+    run_to_end(state, idle_counts="heartbeat")  # opens and imports everything that is needed once per process
     refused: list[HoldfastError] = []
     for room in range(24):
         try:
@@ -126,7 +126,7 @@ def refusals_at_every_missing_descriptor(state: StateDirectory) -> list[Holdfast
 
 @pytest.mark.guard
 def test_at_every_descriptor_that_is_missing_a_start_leaves_nothing(tmp_path: Path) -> None:
-    """To list the directory that is to be removed takes a descriptor, too: that OSError hid the first error."""
+    """Listing the directory for its removal needs a descriptor, too: that OSError hid the first error."""
     state = StateDirectory.open(str(tmp_path / "state"))
     refused = refusals_at_every_missing_descriptor(state)
     left = {name for path in (state.runs_path, state.live_path) for name in os.listdir(path)}
@@ -149,7 +149,7 @@ def test_without_names_to_remove_it_by_a_directory_stays_and_the_error_names_it(
 
 @pytest.mark.guard
 def test_an_adopted_run_keeps_what_it_was_asked_for(tmp_path: Path, child: Children) -> None:
-    """Every option that is on record. `merge`, `idle_counts`, `warn_signal` and others were once forgotten."""
+    """Every option that is on record: an adopted run once lost `merge`, `idle_counts`, `warn_signal` and others."""
     state = StateDirectory.open(str(tmp_path / "state"))
     options = {"merge": True, "idle_timeout": 60, "idle_counts": "cpu", "warn_signal": "SIGUSR2", "grace": 3}
     with DurableRun(state, child("ignores_term"), env_drop="SECRET_*", **options) as run:

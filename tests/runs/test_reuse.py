@@ -64,7 +64,7 @@ async def test_a_run_with_stragglers_killed_leaves_a_clean_guard() -> None:
 
 
 def kill_left(pid: int, guard: int) -> None:
-    """End a straggler that was left alone: when its guard has gone it is a child of this process, a subreaper."""
+    """End a straggler of policy `leave`: after its guard's exit it is a child of this process, a subreaper."""
     assert wait_exited(guard)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
@@ -162,7 +162,7 @@ async def test_an_idle_guard_that_was_killed_is_replaced() -> None:
 
 
 async def test_a_used_guard_watches_its_owner() -> None:
-    """Fixture 25 for a guard that is not new: the owner is killed, the run dies."""
+    """Fixture 25 for a guard from the pool: the owner is killed, and the run dies."""
     program = (
         "import anyio, os, sys, holdfast\n"
         "async def main():\n"
@@ -228,7 +228,7 @@ async def test_a_run_with_a_budget_has_a_cgroup_of_its_own() -> None:
 
 
 async def test_the_run_after_one_that_was_killed_lives() -> None:
-    """The kernel kills what is cloned into a cgroup that was killed before: such a one is not kept."""
+    """The kernel kills every process that is cloned into a killed cgroup: the guard does not keep such a cgroup."""
     async with Supervisor() as supervisor:
         for _ in range(5):
             first, killed = await guard_of(supervisor, "sleep", "1000", **STUBBORN)
@@ -275,7 +275,7 @@ async def test_a_killed_guard_leaves_nobody_in_its_cgroup(before: int) -> None:
 @pytest.mark.parametrize("before", [0, 1, 2])
 @pytest.mark.parametrize("prefix", [[], ["env", "-i"]], ids=["token", "cgroup"])
 async def test_a_later_run_of_a_guard_is_nobodys_orphan(before: int, prefix: list[str]) -> None:
-    """Whoever looks for processes without a guard finds the guard by the run it keeps now, and by its cgroup."""
+    """A look for processes without a guard finds the guard by the run that it keeps now, and by its cgroup."""
     async with Supervisor() as supervisor:
         for _ in range(before):
             await guard_of(supervisor, "true")
@@ -300,7 +300,7 @@ async def test_an_idle_guard_that_was_killed_leaves_no_cgroup() -> None:
 
 
 async def test_a_guard_is_taken_for_what_it_was_started_by(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever changes us in the very moment a guard is started has changed us, and not that guard."""
+    """A change of our process in the moment of a guard's start changes us, and not that guard."""
     spawn, before = os.posix_spawn, os.umask(0o22)
 
     def spawn_and_change(*arguments: Any, **options: Any) -> int:
@@ -338,7 +338,7 @@ def test_a_supervisor_in_a_thread_passes_on_what_that_thread_has() -> None:
 
 
 async def test_the_recorded_identity_is_the_one_in_proc() -> None:
-    """The start is reckoned from the clock around the fork where that is certain: it has to be what /proc says."""
+    """The start time is computed from the clock around the fork, if that is certain: it must equal /proc."""
     async with Supervisor() as supervisor:
         for _ in range(30):
             run = await supervisor.start(["sh", "-c", "echo ready; exec sleep 1000"])

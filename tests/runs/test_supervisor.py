@@ -1,4 +1,4 @@
-"""The supervisor under asyncio and trio: many runs, one pump, and nothing lost, whoever is cancelled."""
+"""The supervisor under asyncio and trio: many runs, one pump, and nothing lost when a task is cancelled."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def verdict(outcome: Outcome) -> tuple[str | None, str | None]:
     return outcome.status, outcome.cause
 
 
-# What is known.
+# The present state.
 
 
 async def test_a_run_from_start_to_end(contained: str) -> None:
@@ -139,7 +139,7 @@ async def test_many_tasks_wait_for_one_run() -> None:
     assert [outcome.status for outcome in outcomes] == ["succeeded"] * 5
 
 
-# Asking.
+# Requests.
 
 
 async def test_a_second_cancel_climbs(child: Children) -> None:
@@ -165,7 +165,7 @@ async def test_a_cancel_with_an_unknown_cause(child: Children) -> None:
 
 
 def held_guard(directory: Path) -> tuple[Path, Path]:
-    """A guard that begins when something is written to the FIFO."""
+    """A guard that begins when the test writes to the FIFO."""
     guard, gate = directory / "guard", directory / "gate"
     os.mkfifo(gate)
     guard.write_text(f'#!/bin/sh\nread go <{gate}\nexec {guard_path()} "$@"\n')
@@ -177,14 +177,14 @@ def held_guard(directory: Path) -> tuple[Path, Path]:
 async def test_a_cancel_before_the_start_means_never_executed(
     is_cancelled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The race: the request is in the socket before the guard first looks. Made certain by holding the guard."""
+    """The race: the request is in the socket before the guard first looks. Holding the guard forces this order."""
     guard, gate = held_guard(tmp_path)
     async with Supervisor() as supervisor, anyio.create_task_group() as group:
         monkeypatch.setenv("HOLDFAST_GUARD", str(guard))
         run = await supervisor.start(["touch", str(tmp_path / "executed")])
         if is_cancelled:
             group.start_soon(run.cancel)
-            await anyio.wait_all_tasks_blocked()  # it has asked, and waits for the answer
+            await anyio.wait_all_tasks_blocked()  # the task has asked, and waits for the answer
         gate.write_text("go\n")
         await run.settled()
     assert (tmp_path / "executed").exists() is not is_cancelled
@@ -369,7 +369,7 @@ async def test_streamed_output_takes_bounded_memory(child: Children) -> None:
 
 
 async def test_kept_output_takes_as_much_as_there_is(child: Children) -> None:
-    """The control of the test above: what it looks at does grow."""
+    """The control of the test above: the measured memory does grow."""
     size = 96 << 20
     async with Supervisor() as supervisor:
         run = await supervisor.start(child("writes_bytes", size))
@@ -475,7 +475,7 @@ async def test_a_settled_run_can_be_closed() -> None:
     assert open_descriptors() == before
 
 
-# What is refused, and what is said.
+# Refusals, and their messages.
 
 
 async def test_what_is_refused_says_why_and_what_to_do(child: Children) -> None:
@@ -537,7 +537,7 @@ async def test_a_stopped_guard_that_is_asked_is_not_waited_for(
                 await asked
             assert silent.value.errno == errno.ETIMEDOUT
         os.kill(run.guard_pid, signal.SIGCONT)
-        assert verdict(await run.wait()) == ("cancelled", "user")  # it was asked, and finds it when it goes on
+        assert verdict(await run.wait()) == ("cancelled", "user")  # the guard finds the request when it goes on
 
 
 # The embedding program.
@@ -562,7 +562,7 @@ signal.pause()
 
 @pytest.mark.parametrize("watching", ["watching", "blind"])
 def test_a_fork_that_holds_the_socket_does_not_hold_the_run(child: Children, watching: str) -> None:
-    """The race: our death against a copy of the control socket in a forked child, which never says end of file."""
+    """The race: our death against a copy of the control socket in a forked child, which causes no end of file."""
     argv = [sys.executable, "-c", FORKING, watching, *child("ignores_term")]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
         assert program.stdin is not None
@@ -606,7 +606,7 @@ async def test_a_thousand_live_runs() -> None:
 
 
 def test_runs_with_input_end_well_under_plain_asyncio() -> None:
-    # Not under anyio.run, which leaves a mark that says which event loop this is.
+    # Not under anyio.run, which leaves a mark of the event loop.
     async def main() -> int:
         async with Supervisor() as supervisor:
             run = await supervisor.start(["sh", "-c", "exit 3"], stdin="pipe")

@@ -86,11 +86,11 @@ def test_arguments_that_are_no_text_survive(host: Host) -> None:
 
 
 def test_the_outcome_as_an_answer(host: Host, child: Children) -> None:
-    """A command that ran is a result, whatever became of it; cancelled, never ran and lost are errors with the same."""
+    """A command that ran is a result; cancelled, never started and lost are errors with the same fields."""
     late = host.call("start", argv=child("exits_on_term", 0), timeout_s=0.2, output="discard")["run_id"]
     outcome = host.call("wait", run_id=late)
     assert (outcome["status"], outcome["cause"]) == ("timed_out", "deadline")
-    assert host.call("settled", run_id=late)["exit_code"] == 0  # it found the time, and that changes nothing
+    assert host.call("settled", run_id=late)["exit_code"] == 0  # exited with 0 in time, which changes nothing
     assert host.call("wait", run_id=late)["status"] == "timed_out"
 
     cancelled = host.call("start", argv=["sleep", "1000"])["run_id"]
@@ -120,7 +120,7 @@ def test_the_outcome_as_an_answer(host: Host, child: Children) -> None:
 
 
 def test_a_call_may_follow_a_start_at_once(tmp_path: Path) -> None:
-    """Also the first one that is kept, for which the state directory has to be opened."""
+    """This includes the first kept run, for which the state directory has to be opened."""
     with Host("--state-dir", str(tmp_path)) as host:
         for number in range(10):
             named = {"run_id": f"r{number}"}
@@ -213,7 +213,7 @@ def test_sessions_and_runs_that_are_kept(tmp_path: Path) -> None:
             host.call("start", argv=["true"], session="s")
         assert (error.value.code, error.value.data["error"]) == (-32000, "SessionClosedError")
         assert [run["run_id"] for run in host.call("list")["runs"]] == [other]
-    with Host("--state-dir", str(tmp_path)) as host:  # it ended with its host, and is still on record
+    with Host("--state-dir", str(tmp_path)) as host:  # the run ended with its host, and is still on record
         assert host.call("adopt", run_id=other)["state"] == "settled"
         with pytest.raises(RpcError) as error:
             host.call("wait", run_id=other)

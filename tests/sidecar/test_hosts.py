@@ -49,7 +49,7 @@ def nonsense(number: int, chance: random.Random) -> bytes:
 
 
 def test_ten_thousand_malformed_lines() -> None:
-    """Each is answered with an error, nothing grows, and the conversation goes on."""
+    """Each line is answered with an error, nothing grows, and the conversation goes on."""
     with Host() as host:
         run_id = host.call("start", argv=["sleep", "1000"])["run_id"]
         before = host.memory_kib()
@@ -134,7 +134,7 @@ def test_the_end_of_the_output_costs_no_credit() -> None:
 
 
 def test_without_credit_nothing_grows_and_the_deadline_holds(child: Children) -> None:
-    """Half a gigabyte is on its way to a host that takes none of it: the command waits, and ends on time."""
+    """Half a gigabyte waits for a host that gives no credit: the command waits, and ends on time."""
     with Host() as host:
         before = host.memory_kib()
         options = {"timeout_s": 1.0, "grace_s": 0.2, "output": {"credit_bytes": 10}}
@@ -151,7 +151,7 @@ def test_without_credit_nothing_grows_and_the_deadline_holds(child: Children) ->
 
 
 def test_control_with_credit_the_same_command_delivers_it_all(child: Children) -> None:
-    """It is the missing credit that holds it back: with it 100 MiB go through, and the sidecar does not grow either."""
+    """Only the missing credit holds it back: with credit 100 MiB go through, and the sidecar does not grow either."""
     with Host() as host:
         before = host.memory_kib()
         options = {"timeout_s": 60.0, "output": {"credit_bytes": 1 << 40}}
@@ -165,7 +165,7 @@ def test_control_with_credit_the_same_command_delivers_it_all(child: Children) -
 
 
 def test_a_host_that_does_not_read_stops_no_deadline(tmp_path: Path) -> None:
-    """Credit without end and nobody reads: the pipe is full, and the run ends on time all the same."""
+    """Endless credit, and the host does not read: the pipe is full, and the run ends on time all the same."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     with Host() as host:
@@ -233,12 +233,12 @@ def test_a_host_that_closes_stdin_ends_its_runs_and_is_still_answered(child: Chi
 
 
 def test_a_host_that_closes_stdin_and_reads_nothing_either() -> None:
-    """The sidecar cannot get rid of what it has to say, and does not even get to read that stdin was closed."""
+    """The sidecar cannot write its answers, and does not even read the end of stdin."""
     with Host() as host:
         run_id = host.call("start", argv=["yes"], output=PLENTY, grace_s=0.2)["run_id"]
         host.until_output(run_id, b"y")
         pid = host.call("report", run_id=run_id)["pid"]
-        host.write(b"nonsense\n" * 5000)  # as much as the pipe takes; each is answered, and nobody takes the answers
+        host.write(b"nonsense\n" * 5000)  # as much as the pipe takes; the host reads none of the answers
         host.close_input()
         assert wait_exited(pid)
         assert host.process.wait(BOUND_S) == 0
@@ -246,7 +246,7 @@ def test_a_host_that_closes_stdin_and_reads_nothing_either() -> None:
 
 @pytest.mark.parametrize("who", ["host", "sidecar"])
 def test_whoever_is_killed_the_run_ends(who: str, child: Children) -> None:
-    """The host is a process of its own here, so that it can be killed; the sidecar's death is the guard's business."""
+    """The host is a process of its own here, so that it can be killed; the guard handles the sidecar's death."""
     program = """
 import subprocess, sys, json
 sidecar = subprocess.Popen(json.loads(sys.argv[1]), stdin=subprocess.PIPE, stdout=subprocess.PIPE)

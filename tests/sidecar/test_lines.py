@@ -1,4 +1,4 @@
-"""Lines, requests, parameters: what arrives as bytes and what is made of it."""
+"""Lines, requests, parameters: from bytes to values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from holdfast.values.spec import make_spec
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> None:
-    """Takes the place of the check for processes and descriptors: this is about pure functions."""
+    """Replace the check for processes and descriptors: this module tests pure functions."""
 
 
 def test_lines_come_out_whole_however_they_were_cut() -> None:
@@ -139,7 +139,7 @@ def test_the_schema_is_one_and_says_only_what_is_checked() -> None:
 
 
 def test_our_check_agrees_with_a_real_one() -> None:
-    """The same values are wrong for our few lines as for the library that knows all of JSON Schema."""
+    """Our few lines refuse the same values as the library that knows all of JSON Schema."""
     chance, values = (
         random.Random(2),
         [None, True, 0, 1, -1, 1.5, "a", "", [], ["a"], [1], {}, {"credit_bytes": 1}, "kill"],

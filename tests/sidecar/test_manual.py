@@ -1,4 +1,4 @@
-"""The manual's program does what it says, and its tables have everything the schema has."""
+"""The manual's program prints what the page says, and its tables name everything in the schema."""
 
 from __future__ import annotations
 

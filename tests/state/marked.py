@@ -1,4 +1,4 @@
-"""Processes that carry the token of a run and have no guard, and some that only look like a guard."""
+"""Processes that carry the token of a run and have no guard, and processes that only look like a guard."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WAITS = "echo ready; read -r _"
 
 
 class Marked:
-    """Starts them; killed and reaped at the end, whatever happened."""
+    """Start such processes; they are killed and reaped at the end."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -38,7 +38,7 @@ class Marked:
         return process.pid
 
     def end(self) -> None:
-        """End those that are left."""
+        """End the remaining processes."""
         for process in self.started:
             process.kill()
             process.communicate()

@@ -1,4 +1,4 @@
-"""The state directory: made once, checked always, and a clear word when it cannot be used."""
+"""The state directory: made once, checked always, and a clear error if it cannot be used."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class TestMarks:
         assert state.live_ids() == ["b"]
 
     def test_a_mark_is_only_a_name(self, state: StateDirectory) -> None:
-        """A file less for each run to make and to remove."""
+        """A mark is a name without a file of its own: one file less for each run."""
         for run_id in ("a", "b", "a"):
             state.mark_live(run_id)
         assert os.stat(state.format_path).st_nlink == 3

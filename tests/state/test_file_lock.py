@@ -1,4 +1,4 @@
-"""The lock on a file: who waits for whom, and for whom nobody waits."""
+"""The lock on a file: when a process waits for the holder, and when it does not."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_shared_are_together_and_exclusive_is_alone(path: str) -> None:
 
 
 def test_who_works_is_waited_for(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lock is let go of only when the other one has tried in vain."""
+    """The holder releases the lock only after the other process has tried in vain."""
     order: list[str] = []
     tried = threading.Event()
 
@@ -65,7 +65,7 @@ def test_who_works_is_waited_for(path: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_who_is_stopped_is_not_waited_for_and_is_named(path: str) -> None:
-    """Without the look at who holds it, this takes the five minutes that a big index may take."""
+    """Without the look at the holder, this takes five minutes, the bound for a big index."""
     with holding_stopped(path) as pid:
         began = time.monotonic()
         with pytest.raises(StateError) as refused, FileLock(path).shared():
@@ -76,7 +76,7 @@ def test_who_is_stopped_is_not_waited_for_and_is_named(path: str) -> None:
 
 
 class _Clock:
-    """A fixed time for each look at it; sleeping takes nothing."""
+    """A clock with a fixed time for each look; sleeping takes no time."""
 
     def __init__(self, step_s: float) -> None:
         self.now = 0.0
@@ -90,7 +90,7 @@ class _Clock:
 
 
 class _Looks:
-    """Stands for `is_stopped`: what the looks find, one after the other; the last of them finds it ended."""
+    """A replacement of `is_stopped`: the results of the looks, in order; after the last one the holder has ended."""
 
     def __init__(self, found: list[bool]) -> None:
         self.pids: list[int] = []
@@ -105,7 +105,7 @@ class _Looks:
 
 
 def test_who_is_stopped_and_continued_again_and_again_is_waited_for(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every second look finds it stopped, which never adds up to the two seconds that count."""
+    """Every second look finds the holder stopped, which never adds up to the two seconds that count."""
     clock, looks = _Clock(0.1), _Looks([True, False] * 50)
     monkeypatch.setattr(file_lock, "is_stopped", looks)
     monkeypatch.setattr(file_lock, "time", clock)
@@ -115,7 +115,7 @@ def test_who_is_stopped_and_continued_again_and_again_is_waited_for(path: str, m
 
 
 def test_the_time_in_which_we_were_stopped_ourselves_does_not_count(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both were stopped for a minute, and we are continued first: one look is not enough."""
+    """Both processes were stopped for a minute, and we are continued first: one look is not enough."""
     looks = _Looks([True] * 3)
     monkeypatch.setattr(file_lock, "is_stopped", looks)
     monkeypatch.setattr(file_lock, "time", _Clock(60.0))

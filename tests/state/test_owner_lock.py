@@ -1,4 +1,4 @@
-"""The owner's lock: missing, alive, stale, damaged and invalid are told apart, by the lock and never by a number."""
+"""The owner's lock: the lock alone, never a number, says whether it is missing, alive, stale, damaged or invalid."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from holdfast.state.directory import StateDirectory
 
-# Waits for a line before it takes the lock, so that several can be let go at once; holds it until its stdin ends.
+# Waits for a line before it takes the lock, so that several can start at once; holds it until its stdin ends.
 _OWNER = """
 import sys
 from holdfast.state.directory import StateDirectory
@@ -64,7 +64,7 @@ class Process:
         return self.read()
 
     def end(self) -> None:
-        """As a service ends: it lets go of the lock."""
+        """End as a service does: release the lock."""
         self.process.communicate()
 
     def kill(self) -> None:
@@ -147,7 +147,7 @@ def test_of_many_at_once_one_gets_it(state: StateDirectory, before: str) -> None
 
 
 def test_a_number_that_went_to_somebody_else_makes_nobody_an_owner(state: StateDirectory) -> None:
-    """The note names a process that is alive, down to its start time: nobody holds the lock, so it is stale."""
+    """The note names a live process with its start time, but nobody holds the lock: it is stale."""
     with take(state, "me"):
         note = file_of(state).read_bytes()
     file_of(state).write_bytes(note)
@@ -254,7 +254,7 @@ def test_a_damaged_one_is_moved_aside_when_it_is_cleared(state: StateDirectory) 
 
 
 def test_letting_go_does_not_take_away_somebody_elses(state: StateDirectory) -> None:
-    """Removed by hand and taken by another: the first one's release must not touch it."""
+    """The lock was removed by hand and taken by another process: the release of the first must not touch it."""
     mine = take(state, "me")
     file_of(state).unlink()
     with Process(state, "other") as other:

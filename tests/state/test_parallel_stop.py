@@ -32,7 +32,7 @@ READY = ["sh", "-c", "echo ready; exec sleep 60"]
 
 
 def fill_queue(run: DurableRun) -> list[socket]:
-    """Connect to a guard that accepts nobody until there is no room."""
+    """Connect to a guard that accepts no connection, until there is no room."""
     connections = []
     for _ in range(100):
         try:
@@ -102,7 +102,7 @@ class TestStopping:
             thread.start()
             reader, end = JournalReader(run.handle.journal), time.monotonic() + 30
             while not any(fact.kind == "stop_asked" for fact in reader.facts) and time.monotonic() < end:
-                reader.scan()  # a wake may be for something else; the record says when it was asked
+                reader.scan()  # a wake may have another reason; the record says when the stop was asked
             run.kill_guard()
             thread.join(30)
         (stopped,) = results

@@ -87,7 +87,7 @@ class TestResolving:
     def test_by_id_or_its_beginning(self, state: StateDirectory) -> None:
         for run_id in ("abc1", "abc2", "abc", "xyz"):
             put_run(state, run_id)
-        assert resolve(state, "abc", []) == "abc"  # exactly this one, whatever else begins so
+        assert resolve(state, "abc", []) == "abc"  # exactly this run, even if other ids begin like it
         assert resolve(state, "x", []) == "xyz"
         assert resolve(state, "old", ["old1"]) == "old1"
         assert resolve(state, "xyz1", ["xyz1"]) == "xyz1"

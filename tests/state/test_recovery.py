@@ -1,4 +1,4 @@
-"""Recovery: a run whose guard is gone gets its end, once, and nobody's process is touched but its own."""
+"""Recovery: a run whose guard is gone gets its end, once, and only its own processes are touched."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class TestOutcome:
 
     @pytest.mark.guard
     def test_a_killed_guard(self, state: StateDirectory, child: Children, contained: str) -> None:
-        """The leader dies with its guard; what it had started dies here."""
+        """The leader dies with its guard; recovery ends its children."""
         known = own_children()
         with DurableRun(state, child("daemonises")) as run:
             names = run.until_ready()
@@ -78,7 +78,7 @@ class TestOutcome:
             assert not os.path.exists(os.path.join(run.record_path(), "guard.sock"))
             assert recovery.finish(state, run.run_id) is None
         for pid in own_children() - known:
-            os.kill(pid, signal.SIGKILL)  # cleared its environment, and there was no cgroup: nobody could know it
+            os.kill(pid, signal.SIGKILL)  # it cleared its environment, and there was no cgroup: nobody could know it
             os.waitpid(pid, 0)
 
     @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ class TestOutcome:
         assert (outcome.status, outcome.cause, outcome.state) == (*expected, "settled")
 
     def test_another_boot(self, state: StateDirectory) -> None:
-        """Fixture 29: the same PID and start time after a reboot; the boot id tells, and nothing is signalled."""
-        run_id = new_run_id()  # nobody else's token: what carries it is killed
+        """Fixture 29: the same PID and start time after a reboot; the boot id differs, and nothing is signalled."""
+        run_id = new_run_id()  # no other run has this token: a process with it is killed
         with subprocess.Popen(["sleep", "60"], env={"HOLDFAST_RUN_ID": run_id, **os.environ}) as stranger:
             try:
                 put_run(state, run_id, journal_bytes(run_id, self.started_as(stranger.pid), boot="another-boot"))
@@ -122,7 +122,7 @@ class TestOutcome:
                 stranger.kill()
 
     def test_a_number_that_went_to_somebody_else(self, state: StateDirectory) -> None:
-        """Fixture 28: the PID on record is now a stranger's, who is left alone; a process with the token is not."""
+        """Fixture 28: the PID on record now belongs to another process, which lives; a process with the token dies."""
         run_id = new_run_id()
         with (
             subprocess.Popen(["sleep", "60"]) as stranger,
@@ -135,7 +135,7 @@ class TestOutcome:
                 assert recovered is not None
                 assert (recovered.how, recovered.survivors) == ("unknown", ())
                 assert (stranger.poll(), others.poll()) == (None, None)
-                assert own.wait() == -signal.SIGKILL  # the control: what carries the token is killed
+                assert own.wait() == -signal.SIGKILL  # the control: a process with the token is killed
             finally:
                 for process in (stranger, own, others):
                     process.kill()
@@ -149,7 +149,7 @@ class TestOutcome:
     def test_a_survivor_is_on_record_with_its_identity(
         self, state: StateDirectory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Fixture 46: it stays registered; the run is kept as long as this very process lives."""
+        """Fixture 46: the survivor stays registered; the run is kept as long as this very process lives."""
         with subprocess.Popen(["sleep", "60"]) as survivor:
             try:
                 monkeypatch.setattr(recovery, "clean_up", lambda *_: Cleaned("survivors", (survivor.pid,)))
@@ -265,7 +265,7 @@ class TestDamage:
     def test_a_recovery_that_dies_when_the_end_is_written_leaves_no_socket(
         self, state: StateDirectory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Nobody comes back for the socket of a run that has its end."""
+        """After the end is written, nobody looks again for the socket of the run."""
         socket = Path(put_run(state, "one", journal_bytes("one", STARTED)), "guard.sock")
         socket.touch()
 

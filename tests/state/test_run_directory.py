@@ -1,4 +1,4 @@
-"""Run directories: whole or not at all, and a true answer to whether the guard lives."""
+"""Run directories: complete or absent, and a true answer to whether the guard lives."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ run_directory.prepare(state, spec, bytes.fromhex(sys.argv[3]))
         argv = [sys.executable, "-c", script, state.path, step, journal_bytes("one", []).hex()]
         assert subprocess.run(argv, check=False).returncode == -9
         if step == "rename":
-            assert state_of(state.run_path("one")) == "gone"  # whole, and never started
+            assert state_of(state.run_path("one")) == "gone"  # complete, and never started
             assert Path(state.run_path("one"), "journal").stat().st_size > 100
         else:
             assert not state.has("one")
@@ -184,7 +184,7 @@ class TestAlive:
     def test_looking_does_not_disturb(self, state: StateDirectory) -> None:
         prepared = prepare(state, "one")
         for _ in range(3):
-            assert state_of(prepared.path) == "starting"  # opened and closed: a lock of another kind would be gone now
+            assert state_of(prepared.path) == "starting"  # opened and closed: a lock of another kind would be gone
         prepared.close()
 
     @pytest.mark.guard

@@ -1,4 +1,4 @@
-"""Sessions: a closed one takes no more runs, whoever was faster, and says what is confirmed dead."""
+"""Sessions: a closed session takes no more runs, in any order of close and start, and reports the confirmed dead."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class TestClosing:
         assert (state.live_ids(), os.listdir(state.runs_path)) == ([], [])
 
     def test_starts_racing_the_close_are_refused_or_killed(self, state: StateDirectory) -> None:
-        """Fixture 40, with real processes: whatever a start got to before the mark, it is dead afterwards."""
+        """Fixture 40, with real processes: a start that came before the mark is dead afterwards."""
         script = """
 import sys
 from holdfast.runs.durable import launch_durable
@@ -194,7 +194,7 @@ print("all", len(handles), flush=True)
 
 
 class DurableRunUnchecked:
-    """Registers a run without looking for the mark afterwards."""
+    """Register a run without looking for the mark afterwards."""
 
     def __init__(self, state: StateDirectory, run_id: str) -> None:
         self.state = state

@@ -1,1 +1,1 @@
-"""What the tests share: real children, processes that must be gone, and what a test may not leave behind."""
+"""Shared parts of the tests: real children, processes that must be gone, and checks for leftovers."""

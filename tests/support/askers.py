@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SESSION = "editor"
 LABELS = {"via": "mcp"}  # an MCP server answers for such runs only
-GRACE_S = 600.0  # everybody is asked while the trees unwind, however long that takes: the gates end it
+GRACE_S = 600.0  # every surface is asked while the trees unwind, however long that takes: the gates end it
 
 
 class Surfaces:
-    """What can be asked; every method gives what each of the runs is said to be."""
+    """The surfaces; every method returns what its surface says about each of the runs."""
 
     def __init__(self, state: Path) -> None:
         self.state = state
@@ -85,7 +85,7 @@ class Surfaces:
         return await self._each(runs, "Python client", ask)
 
     async def replayed(self, runs: Runs) -> list[Said]:
-        """The event stream from its beginning: what was said at the verdict."""
+        """The event stream from its beginning: the reports at the verdict."""
         return await self._in_thread(self._replay, [run for run in runs if run.starter == "daemon"])
 
     def _replay(self, runs: Runs) -> list[Said]:
@@ -95,7 +95,7 @@ class Surfaces:
         try:
             while len(said) < len(by_id):
                 report = stream.until("run.verdict")["report"]
-                if report["run_id"] in by_id:  # as it was then: nothing about the exit
+                if report["run_id"] in by_id:  # as it was then: without the exit
                     verdict = f"{report['status']}/{report['cause']}"
                     said.append(Said(by_id[report["run_id"]], "replayed event", {"verdict": verdict}))
         finally:
@@ -161,14 +161,14 @@ class Surfaces:
         return await self._together(runs, "MCP task", ask)
 
     async def adopted(self, runs: Runs) -> list[Said]:
-        """The library, with runs that others started."""
+        """The library, with runs of other owners."""
 
         async def ask(run: Watched) -> Cells:
             found = await self.library.adopt(run.run_id)
             outcome = await found.wait()
             cells = reported(found.report)
             assert cells["verdict"] == f"{outcome.status}/{outcome.cause}"
-            if found.state == "settled":  # the others go with the supervisor
+            if found.state == "settled":  # the others end with the supervisor
                 found.close()
             return cells
 
@@ -195,13 +195,13 @@ class Surfaces:
                 said.append(Said(run, "TypeScript daemon", reported(self.node("report", run_id=run.run_id))))
                 said.append(Said(run, "TypeScript sidecar", answered(self.node("wait", run_id=run.run_id))))
                 if run.starter == "TypeScript":
-                    decided = self.node("verdict", run_id=run.run_id)  # as it was then: nothing about the exit
+                    decided = self.node("verdict", run_id=run.run_id)  # as it was then: without the exit
                     said.append(Said(run, "TypeScript run", {"verdict": f"{decided['status']}/{decided['cause']}"}))
             return said
 
         return await self._in_thread(ask)
 
-    # How they are asked.
+    # The ways to ask them.
 
     async def _each(self, runs: Runs, surface: str, ask: Callable[[Watched], Cells]) -> list[Said]:
         async def in_thread(run: Watched) -> Cells:
@@ -230,7 +230,7 @@ class Surfaces:
 
 @asynccontextmanager
 async def surfaces(state: Path) -> AsyncIterator[Surfaces]:
-    """All of them but the daemon, which comes and goes; they end with their runs."""
+    """All surfaces but the daemon, which comes and goes; they end with their runs."""
     asked = Surfaces(state)
     async with AsyncExitStack() as stack:
         asked.node = stack.enter_context(Harness(state))

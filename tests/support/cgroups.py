@@ -1,4 +1,4 @@
-"""A place of our own: the tests move to cgroups of their own, so that what they find left there is theirs.
+"""Cgroups of the tests' own, so that leftovers in them belong to the tests.
 
 Runs are put below the cgroup of the process that starts them. Several suites, or a suite and real runs, may work side
 by side on one machine; only in a cgroup that nobody else uses can a test say that nothing is left of *its* runs.
@@ -19,7 +19,7 @@ class OwnGroups:
         self._groups: list[Path] = []
 
     def enter(self) -> None:
-        """Make them and move there. OSError when a place that was found writable is not."""
+        """Make them and move there. OSError if a place that looked writable is not."""
         bases = {base for base in containment.probe()[:3] if base is not None}
         for base in sorted(bases):
             group = Path(base, f"pytest-holdfast-{os.getpid()}")
@@ -29,14 +29,14 @@ class OwnGroups:
         containment.forget()
 
     def leave(self) -> None:
-        """Move back and remove them. OSError when something is left in one."""
+        """Move back and remove them. OSError if a process is left in one."""
         for group in self._groups:
             (group.parent / "cgroup.procs").write_text(str(os.getpid()))
             group.rmdir()
         containment.forget()
 
     def find_runs(self) -> list[str]:
-        """The cgroups of runs that are there."""
+        """The cgroups of runs."""
         return sorted(str(path) for group in self._groups for path in group.iterdir() if path.is_dir())
 
 

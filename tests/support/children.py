@@ -12,7 +12,7 @@ _C_FLAGS = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
 
 
 class Children:
-    """Gives the argv of a child by name; programs in C are compiled when first asked for, into one directory."""
+    """The argv of a child by name; C programs are compiled at their first use, into one directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -24,7 +24,7 @@ class Children:
         return [str(path), *map(str, arguments)]
 
     def program(self, name: str) -> Path:
-        """The compiled program. RuntimeError, with the compiler's words, when it does not compile."""
+        """The compiled program. RuntimeError with the compiler's words if it does not compile."""
         program = self.directory / name
         if not program.exists():
             compile_c([CHILDREN / f"{name}.c"], program)
@@ -38,5 +38,5 @@ def compile_c(sources: list[Path], target: Path, *flags: str) -> Path:
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{target.name} does not compile:\n{done.stderr}")
-    target.chmod(0o755)  # whatever the umask: other users run it too
+    target.chmod(0o755)  # with any umask: other users run it too
     return target

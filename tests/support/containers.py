@@ -1,4 +1,4 @@
-"""Real containers for tests, in a storage of their own, and what runs in them as the host's kernel sees it."""
+"""Real containers for tests, in a storage of their own, and their processes as the host's kernel sees them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _RUN = ("--network=none", "--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024
 
 
 def missing() -> list[str]:
-    """The Debian packages without which there are no containers here."""
+    """The missing Debian packages for containers."""
     return [package for program, package in NEEDS.items() if shutil.which(program) is None]
 
 
 class Containers:
-    """A storage with one image: /bin/sh, and the programs of tests/children that were asked for, all static."""
+    """A storage with one image: /bin/sh, and the named programs of tests/children, all static."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -40,7 +40,7 @@ class Containers:
         )
 
     def podman(self, *arguments: str) -> str:
-        """Run podman and return what it printed. AssertionError, with its words, when it fails."""
+        """Run podman and return its output. AssertionError with its words if it fails."""
         command = [*self.runtime.split(), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=_BOUND_S, check=False)
         assert done.returncode == 0, done.stderr
@@ -69,7 +69,7 @@ class Containers:
     def container(self, *options: str) -> Iterator[Container]:
         """A running container, whose first process only waits; removed at the end."""
         name = f"hf-{os.urandom(4).hex()}"
-        # A terminal of its own is something that a shell without any tool can wait on.
+        # A shell without tools can wait on a terminal of its own.
         self.podman("run", "-d", "-t", *_RUN, *options, "--name", name, "localhost/holdfast-test", "/bin/sh")
         try:
             yield Container(self, name, int(self.podman("container", "inspect", "-f", "{{.State.Pid}}", name)))
@@ -88,25 +88,25 @@ class Container(NamedTuple):
 
     @property
     def runtime(self) -> str:
-        """What to say for `container_runtime`."""
+        """The value of `container_runtime`."""
         return self.owner.runtime
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What to say on a command line."""
+        """The options for a command line."""
         return ("--in-container", self.name, "--runtime", self.runtime)
 
     def processes(self) -> list[int]:
-        """What runs in it besides its first process, by the host's numbers: asked of the kernel, not of any runtime."""
+        """Its processes besides the first one, by the host's numbers: from the kernel, not from a runtime."""
         namespace = _namespace(self.first)
         assert namespace is not None, "the container is gone"
         pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-        # The dead are left out: an orphan's status is for the container's first process to take, and a shell does not.
+        # Without the dead: the container's first process must reap an orphan, and a shell does not.
         inside = [pid for pid in pids if pid != self.first and _namespace(pid) == namespace]
         return [pid for pid in inside if state_of(pid) not in (None, "Z", "X")]
 
     def is_empty(self) -> bool:
-        """Whether nothing runs in it, once those that are just ending have ended."""
+        """Whether no process runs in it, after ending processes have ended."""
         for pid in self.processes():
             assert wait_exited(pid), f"still in the container: {describe(pid)}"
         return not self.processes()

@@ -31,7 +31,7 @@ BOUND_S = 60.0
 
 
 class Answer(NamedTuple):
-    """What the daemon said; `body` is its JSON, or None."""
+    """The daemon's answer; `body` is its JSON, or None."""
 
     status: int
     headers: Mapping[str, str]
@@ -78,20 +78,20 @@ class EventStream:
                 return type_, json.loads(data)
 
     def until(self, type_: str, run_id: str | None = None) -> dict[str, Any]:
-        """The data of the next event of this type (and run). AssertionError when the stream ends before."""
+        """The data of the next event of this type (and run). AssertionError if the stream ends before."""
         while (found := self.next()) is not None:
             if found[0] == type_ and run_id in (None, found[1].get("run_id")):
                 return found[1]
         raise AssertionError(f"the stream ended without {type_}")
 
     def close(self) -> None:
-        """Go away."""
+        """Close the connection."""
         self._response.close()
         self._connection.close()
 
 
 class Daemon:
-    """A daemon that was started. `lines` is its log so far, without the `holdfast: ` in front."""
+    """A started daemon. `lines` is its log so far, without the `holdfast: ` in front."""
 
     def __init__(self, state_dir: Path, process: subprocess.Popen[bytes]) -> None:
         self.state_dir = state_dir
@@ -100,7 +100,7 @@ class Daemon:
         self.lines: list[str] = []
         self._unread = b""
 
-    # Asking.
+    # Requests.
 
     def request(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
         """One request on a connection of its own."""
@@ -121,7 +121,7 @@ class Daemon:
             connection.close()
 
     def submit(self, argv: Sequence[str], *, key: str | None = None, **fields: Any) -> dict[str, Any]:
-        """Post a run; its report. AssertionError when it was not taken."""
+        """Post a run and return its report. AssertionError if the daemon refused it."""
         headers = {} if key is None else {"Idempotency-Key": key}
         answer = self.request("POST", "/v1/runs", {"argv": list(argv), **fields}, headers)
         assert answer.status in (200, 201), answer
@@ -133,21 +133,21 @@ class Daemon:
         return self._get(f"/v1/runs/{run_id}")
 
     def wait(self, run_id: str, until: str = "settled") -> dict[str, Any]:
-        """The report when that is reached. AssertionError when it is not."""
+        """The report when the run has come this far. AssertionError if it does not."""
         report = self._get(f"/v1/runs/{run_id}/wait?until={until}&timeout_s={BOUND_S:.0f}")
         assert report["status"] is not None, report
         assert until == "verdict" or report["state"] == "settled", report
         return report
 
     def cancel(self, run_id: str, **body: Any) -> dict[str, Any]:
-        """Ask for its end."""
+        """Cancel the run."""
         answer = self.request("POST", f"/v1/runs/{run_id}/cancel", body)
         assert answer.status == 200, answer
         report: dict[str, Any] = answer.body
         return report
 
     def until_output(self, run_id: str, text: bytes = b"ready") -> bytes:
-        """Follow the run's stdout until this is there; all that was read. AssertionError when it ends before."""
+        """Follow the run's stdout until this text; returns everything read. AssertionError if the output ends first."""
         connection = UnixConnection(self.socket)
         try:
             connection.request("GET", f"/v1/runs/{run_id}/output?stream=stdout&follow=true")
@@ -168,7 +168,7 @@ class Daemon:
         connection.request("GET", "/v1/events", headers={} if after is None else {"Last-Event-ID": str(after)})
         response = connection.getresponse()
         assert response.status == 200, response.status
-        response.readline()  # what it begins with: from here on nothing is missed
+        response.readline()  # the beginning of the stream: from here on nothing is missed
         return EventStream(connection, response)
 
     def _get(self, path: str) -> dict[str, Any]:
@@ -180,7 +180,7 @@ class Daemon:
     # Its log.
 
     def until_line(self, pattern: str) -> str:
-        """The first line that matches, now or soon. AssertionError when the daemon ends before, or is silent."""
+        """The first line that matches, now or soon. AssertionError if the daemon ends before, or is silent."""
         end = time.monotonic() + BOUND_S
         looked = 0
         while True:
@@ -225,10 +225,10 @@ class Daemon:
         if self.process.poll() is None:
             try:
                 self.process.send_signal(signal.SIGTERM)
-                self.until_line("draining")  # two at once would be one
+                self.until_line("draining")  # two signals at once would count as one
                 self.process.send_signal(signal.SIGTERM)
                 self.process.wait(BOUND_S)
-            except (AssertionError, subprocess.TimeoutExpired):  # it is gone by itself, or does not react
+            except (AssertionError, subprocess.TimeoutExpired):  # it has exited by itself, or does not react
                 self.process.kill()
                 self.process.wait()
         assert self.process.stderr is not None
@@ -237,7 +237,7 @@ class Daemon:
 
 @contextmanager
 def daemon(state_dir: Path, *options: str, env: Mapping[str, str] | None = None) -> Iterator[Daemon]:
-    """A daemon that is ready. AssertionError, with its log, when it does not become so."""
+    """A daemon that is ready. AssertionError with its log if it does not become ready."""
     running = start(state_dir, *options, env=env)
     try:
         running.until_line('^ready|"message": "ready"')
@@ -247,7 +247,7 @@ def daemon(state_dir: Path, *options: str, env: Mapping[str, str] | None = None)
 
 
 def start(state_dir: Path, *options: str, env: Mapping[str, str] | None = None) -> Daemon:
-    """Start one without waiting for anything."""
+    """Start a daemon without waiting."""
     command = [sys.executable, "-m", "holdfast.cli.main", "serve", "--state-dir", str(state_dir), *options]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_CONFIG")}
     clean |= {"XDG_CONFIG_HOME": str(state_dir.parent / "no-config"), **(env or {})}
@@ -256,14 +256,14 @@ def start(state_dir: Path, *options: str, env: Mapping[str, str] | None = None) 
 
 
 class Gate:
-    """A FIFO that commands wait at: `waits` is the shell command, `open` lets one of them through."""
+    """A FIFO at which commands wait: `waits` is the shell command, `open` lets one of them through."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         os.mkfifo(path)
 
     def waits(self, then: str = "exit 0") -> list[str]:
-        """The argv of a run that says `ready`, waits, and then does this."""
+        """The argv of a run that prints `ready`, waits, and then does this."""
         return ["sh", "-c", f'echo ready; read -r _ < "$0"; {then}', str(self.path)]
 
     def open(self) -> None:

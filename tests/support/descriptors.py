@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def room_for(descriptors: int) -> Iterator[None]:
-    """Leaves this process exactly so many more descriptors."""
+    """Leave this process exactly this many more descriptors."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     fillers = []
     highest = max(open_descriptors())

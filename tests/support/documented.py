@@ -1,4 +1,4 @@
-"""Programs of the manual: run as a reader would, after copying them."""
+"""Programs of the manual, run as a reader would run a copy."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def programs(page: str) -> list[Block]:
 
 
 def prints_what_it_says(block: Block, directory: Path) -> None:
-    """Run it in this directory; AssertionError when it fails, warns, or prints something else than it says."""
+    """Run it in this directory; AssertionError if it fails, warns, or prints something else than the page says."""
     program = directory / "program.py"
     program.write_text(block.text)
-    # An example may call `holdfast`; here that is the one under test, installed or not.
+    # An example may call `holdfast`; here that is the version under test, installed or not.
     command = directory / "bin" / "holdfast"
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m holdfast.cli.main "$@"\n')

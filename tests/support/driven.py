@@ -1,4 +1,4 @@
-"""A run driven step by step: what the guard has recorded so far, single packets to it, and the guard itself stopped."""
+"""A run driven step by step: its recorded facts, single packets to its guard, and stopping the guard itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast import Fact, Result
     from holdfast.state.directory import StateDirectory
 
-BOUND_S = 20.0  # generous: reached only by a test that is going to fail
+BOUND_S = 20.0  # generous: only a failing test reaches it
 
 
 _REQUESTS_AT_ONCE = 64  # as in native/requests.c
@@ -53,7 +53,7 @@ class Driven:
             self.live = start_durable(state, spec, wake_output=wake_output)
         self._tickets = iter(range(1_000_000, 2_000_000))
 
-    # What is on record.
+    # The record.
 
     @property
     def facts(self) -> tuple[Fact, ...]:
@@ -62,7 +62,7 @@ class Driven:
         return self.live.facts
 
     def until(self, kind: str) -> Fact:
-        """Wait for a fact of that kind. AssertionError when the guard exits without one."""
+        """Wait for a fact of that kind. AssertionError if the guard exits without one."""
         self.wait_for(lambda: bool(all_of(self.facts, kind)), kind)
         return all_of(self.facts, kind)[0]
 
@@ -92,7 +92,7 @@ class Driven:
         pid: int = self.until("started").detail["pid"]
         return pid
 
-    # What is asked of the guard.
+    # Requests to the guard.
 
     def ask(self, make_packet: Callable[[int], bytes], *, within_s: float = BOUND_S) -> int:
         """Send one request, made for a ticket, and return the errno of its answer."""
@@ -108,7 +108,7 @@ class Driven:
             assert self.ask(packets.heartbeat) == 0
 
     def stop_guard(self) -> None:
-        """SIGSTOP to the guard; returns when it stands still."""
+        """SIGSTOP the guard; returns when it stands still."""
         signal.pidfd_send_signal(self.live.pidfd, signal.SIGSTOP)
         self.wait_for(lambda: state_of(self.live.guard_pid) == "T", "stopped guard")
 
@@ -119,17 +119,17 @@ class Driven:
     # The end.
 
     def until_exited(self, within_s: float = BOUND_S) -> bool:
-        """Wait until the guard has exited; False when it has not."""
+        """Wait until the guard has exited; False if it has not."""
         return wait_exited(self.live.guard_pid, within_s)
 
     def settle(self) -> Result:
-        """Wait for the guard's exit and return the result. AssertionError when it does not exit or has lost the run."""
+        """Wait for the guard's exit and return the result. AssertionError if it does not exit or has lost the run."""
         assert self.until_exited(), f"the run does not end: {[fact.kind for fact in self.facts]}"
         assert "end" in [fact.kind for fact in self.facts], f"lost: {[fact.kind for fact in self.facts]}"
         return self.live.result()
 
     def guard_cpu_s(self) -> float:
-        """CPU time of the guard itself so far; also of one that has exited and is not reaped."""
+        """CPU time of the guard itself so far; also of a guard that has exited and is not reaped."""
         stat = Path(f"/proc/{self.live.guard_pid}/stat").read_text()
         fields = stat[stat.rindex(")") + 2 :].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -167,20 +167,20 @@ def ask(connection: socket, make_packet: Callable[[int], bytes], ticket: int = 1
 
 
 class Gate:
-    """A FIFO that a command waits at (`read -r _ <PATH`) until it is opened."""
+    """A FIFO at which a command waits (`read -r _ <PATH`) until it is opened."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         os.mkfifo(path)
 
     def open(self) -> None:
-        """Let the one who waits there, or will come, go on."""
+        """Let the process go on that waits there, or will come."""
         fd = os.open(self.path, os.O_WRONLY)
         os.write(fd, b"\n")
         os.close(fd)
 
     def wait(self) -> None:
-        """The other way round: wait until somebody writes to it."""
+        """The other way round: wait until a process writes to it."""
         fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
         poll = select.poll()
         poll.register(fd, select.POLLIN)

@@ -54,11 +54,11 @@ class DurableRun:
         self.handle = launch_durable(state, self.spec)
 
     def let_go(self) -> None:
-        """Go away as an owner does that dies: only the guard is left."""
+        """Close everything as a dying owner does: only the guard is left."""
         self.handle.control.close()
 
     def record(self) -> RunRecord:
-        """The record as it is now; to be closed."""
+        """The record as it is now; the caller closes it."""
         return RunRecord(self.state, self.run_id).read()
 
     def record_path(self) -> str:
@@ -95,7 +95,7 @@ class DurableRun:
             raise AssertionError(f"nothing happened within {BOUND_S} s")
 
     def _clean_up(self) -> None:
-        """End what a killed guard leaves; its record stays as it is."""
+        """End the processes that a killed guard leaves; its record stays as it is."""
         reader = JournalReader(self.handle.journal)
         reader.scan()
         started = decide(reader.facts).started
@@ -148,7 +148,7 @@ class HeldLock:
 
 
 def facts_of_success(at_ns: int) -> list[tuple[str, dict[str, Any]]]:
-    """What the journal of /bin/true says after its beginning."""
+    """The facts in the journal of /bin/true after its beginning."""
     del at_ns
     counts = {"stdout_bytes": 5, "stderr_bytes": 0, "late_bytes": 0, "dropped_bytes": 0}
     return [
@@ -168,7 +168,7 @@ def journal_bytes(
     boot: str | None = None,
     spec: bytes = b'{"argv": ["/bin/true"]}',
 ) -> bytes:
-    """A journal made by hand; without facts that of a success, with five bytes of output."""
+    """A journal made by hand; without given facts, of a success with five bytes of output."""
     at_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     wall_ns = time.time_ns() if begun_ns is None else begun_ns
     data = journal_preamble(run_id, boot or boot_id() or "unknown", wall_ns, at_ns, spec)
@@ -191,6 +191,6 @@ def put_run(state: StateDirectory, run_id: str, journal: bytes | None = None, *,
 
 
 def prepared(state: StateDirectory, run_id: str) -> None:
-    """A run directory as it is when its launcher dies before it has started the guard."""
+    """A run directory as a launcher leaves it that dies before it has started the guard."""
     spec = make_spec(["?"], run_id=run_id, lifetime="detached")
     run_directory.prepare(state, spec, beginning(spec)).close()

@@ -22,7 +22,7 @@ def all_of(facts: Iterable[Fact], kind: str) -> list[Fact]:
 
 
 def one(facts: Iterable[Fact], kind: str) -> Fact:
-    """The one fact of that kind. AssertionError when there are none or several."""
+    """The one fact of that kind. AssertionError if there is none, or several."""
     (fact,) = all_of(facts, kind)
     return fact
 
@@ -33,7 +33,7 @@ def outcome_of(result: Result) -> tuple[str, str]:
 
 
 def assert_all_gone(report: dict[str, Any]) -> None:
-    """The report says that the run is over, that nothing of it is alive, and that all of its output was read."""
+    """Check that the report says: the run is over, no process of it is alive, and all of its output was read."""
     assert report["state"] == "settled"
     assert report["tree"] == "gone"
     assert report["survivors"] == []

@@ -1,4 +1,4 @@
-"""Processes that nothing can kill for a while: frozen in the version 1 freezer, where SIGKILL only becomes pending."""
+"""Processes that nothing can kill for a while: frozen in the version 1 freezer, where SIGKILL stays pending."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _BOUND_S = 20.0
 
 
 def why_no_freezer() -> str | None:
-    """None when a version 1 freezer can be used, otherwise the reason."""
+    """None if a version 1 freezer can be used, otherwise the reason."""
     if not (_ROOT / "cgroup.procs").exists():
         return f"needs the version 1 freezer mounted at {_ROOT}"
     return None if os.access(_ROOT, os.W_OK) else f"{_ROOT} is not writable"
 
 
 class Freezer:
-    """A freezer cgroup of our own; leaving it thaws whatever is inside, and what was killed meanwhile dies then."""
+    """A freezer cgroup of our own; leaving it thaws its processes, and killed ones die then."""
 
     def __init__(self) -> None:
         self.path = _ROOT / f"pytest-holdfast-{os.getpid()}-{os.urandom(3).hex()}"
@@ -38,13 +38,13 @@ class Freezer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.thaw()
-        for line in (self.path / "cgroup.procs").read_text().split():  # alive: let it go where it came from
+        for line in (self.path / "cgroup.procs").read_text().split():  # alive: move it back
             with contextlib.suppress(ProcessLookupError):
                 (_ROOT / "cgroup.procs").write_text(line)
         self._remove()
 
     def _remove(self) -> None:
-        """Somebody who is dying is listed no more, and in it all the same until it is done."""
+        """Remove the cgroup: a dying process is not listed any more, but is in it until it is dead."""
         end = time.monotonic() + _BOUND_S
         while True:
             try:
@@ -62,5 +62,5 @@ class Freezer:
             os.sched_yield()
 
     def thaw(self) -> None:
-        """Let everything inside go on."""
+        """Let all processes inside go on."""
         (self.path / "freezer.state").write_text("THAWED")

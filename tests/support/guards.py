@@ -13,14 +13,14 @@ NATIVE = Path(__file__).resolve().parent.parent.parent / "native"
 
 
 def held_guard(directory: Path) -> tuple[Path, Path]:
-    """A guard that begins only when something is written to the FIFO that is returned with it."""
+    """A guard that begins only when the test writes to the FIFO that is returned with it."""
     gate = directory / "gate"
     os.mkfifo(gate)
     return _script(directory / "held-guard", f'read -r _ <"{gate}"\nexec "{guard_path()}" "$@"'), gate
 
 
 def guard_as(directory: Path, prefix: list[str]) -> Path:
-    """A guard that is started through another command; a copy, because that user may not reach the original."""
+    """A guard that starts through another command; a copy, because that user may not reach the original."""
     copy = directory / "guard-copy"
     copy.write_bytes(Path(guard_path()).read_bytes())
     copy.chmod(0o755)
@@ -28,7 +28,7 @@ def guard_as(directory: Path, prefix: list[str]) -> Path:
 
 
 def guard_with_jumping_clock(directory: Path, by_s: int) -> Path:
-    """A guard for which the wall clock jumps by that much, forth and back, each time it looks."""
+    """A guard whose wall clock jumps by that much, back and forth, at each reading."""
     header = directory / "jumping_clock.h"
     header.write_text(_JUMPING_CLOCK.replace("BY_SECONDS", str(by_s)))
     sources = sorted(NATIVE.glob("*.c"))
@@ -41,7 +41,7 @@ def _script(path: Path, text: str) -> Path:
     return path
 
 
-# Every way to the wall clock that a C program has, and timers set by it are refused: they would jump with it.
+# Every way to read the wall clock in C; timers set by it are refused, because they would jump with it.
 _JUMPING_CLOCK = """
 #include <errno.h>
 #include <sys/time.h>

@@ -1,4 +1,4 @@
-"""A receiver of webhooks in a thread, for tests that are not async: takes deliveries, or refuses them."""
+"""A receiver of webhooks in a thread, for tests that are not async: it accepts deliveries, or refuses them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Hook:
-    """Listens while it is entered; `taken` has id and body of every delivery, `answer` is what the next one gets."""
+    """It listens while entered; `taken` has id and body of every delivery, `answer` is the next answer."""
 
     def __init__(self) -> None:
         self.taken: SimpleQueue[tuple[str, dict[str, Any]]] = SimpleQueue()
@@ -37,7 +37,7 @@ class Hook:
         self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
 
     def next(self) -> dict[str, Any]:
-        """The body of the next delivery that was not asked for yet; queue.Empty when none comes."""
+        """The body of the next delivery; queue.Empty if none comes."""
         return self.taken.get(timeout=BOUND_S)[1]
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What a test may not leave behind: processes, descriptors, cgroups."""
+"""Leftovers of a test: processes, descriptors, cgroups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DESCRIPTORS_S = 2.0
 
 
 class Standing(NamedTuple):
-    """What there is at one moment."""
+    """The processes, descriptors and cgroups at one moment."""
 
     children: set[int]
     descriptors: dict[int, str]
@@ -23,12 +23,12 @@ class Standing(NamedTuple):
 
 
 def take_stock() -> Standing:
-    """What there is now."""
+    """The present standing."""
     return Standing(own_children(), open_descriptors(), OWN_GROUPS.find_runs())
 
 
 def find_leftovers(before: Standing, *, descriptors: bool = True) -> list[str]:
-    """What came since and is still there, as sentences; processes among it are killed: no later test shall suffer."""
+    """The new leftovers, as sentences; leftover processes are killed, so that no later test suffers."""
     found = [f"process {describe(pid)}" for pid in children_that_stay(before.children, _PROCESSES_S)]
     if found:
         kill_children(before.children)
@@ -37,13 +37,13 @@ def find_leftovers(before: Standing, *, descriptors: bool = True) -> list[str]:
 
 
 def open_descriptors() -> dict[int, str]:
-    """Our descriptors and what they are."""
+    """Our descriptors and their targets."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         try:
             found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
         except FileNotFoundError:
-            continue  # the one that listed the directory
+            continue  # the descriptor that listed the directory
     return found
 
 

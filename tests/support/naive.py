@@ -1,4 +1,4 @@
-"""Supervision as one would write it first: the negative controls. What Holdfast must prevent, this shows happening."""
+"""Naive supervision, the negative controls: here the bad things happen that Holdfast must prevent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _A_WHILE_S = 0.3
 
 
 class Naive:
-    """A child in a session of its own, with a pipe for its output; on leaving, whatever escaped is killed."""
+    """A child in a session of its own, with a pipe for its output; on leaving, escaped processes are killed."""
 
     def __init__(self, argv: list[str]) -> None:
         self.argv = argv
@@ -48,11 +48,11 @@ class Naive:
         self.process.stdout.close()
 
     def signal_leader(self, number: int = signal.SIGTERM) -> None:
-        """What `Popen.terminate` does."""
+        """Do what `Popen.terminate` does."""
         os.kill(self.pid, number)
 
     def signal_group(self, number: int = signal.SIGKILL) -> None:
-        """What careful people do: the whole process group."""
+        """Signal the whole process group, as careful programs do."""
         os.killpg(self.pid, number)
 
     def signal_group_and_wait(self, number: int = signal.SIGKILL) -> None:
@@ -62,5 +62,5 @@ class Naive:
 
 
 def lives_on(pid: int) -> bool:
-    """Whether the process has not exited after a while in which it well could have."""
+    """Whether the process is still alive after enough time to exit."""
     return not wait_exited(pid, _A_WHILE_S)

@@ -1,4 +1,4 @@
-"""Driving one run by hand, below the library's surface, for tests that need their own journal or their own moment."""
+"""Drive one run by hand, below the library's surface, for tests that need their own journal or their own moment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BOUND_MS = 60_000
 
 
 def settle(live: LiveRun) -> Result:
-    """Wait for the end of a run and give everything of it back. AssertionError when it does not end."""
+    """Wait for the end of a run and free all its resources. AssertionError if it does not end."""
     poll = select.poll()
     poll.register(live.control.fileno(), select.POLLIN)
     try:

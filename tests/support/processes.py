@@ -1,4 +1,4 @@
-"""Processes as tests see them: whether one is gone, what is below us, and the end of whatever escaped.
+"""Processes as tests see them: whether one is gone, which are below us, and the end of escaped ones.
 
 The pytest process is a child subreaper. Whatever escapes from a run and outlives its guard therefore becomes a child of
 pytest, however often it forked and whatever it did to its environment, and is found by asking for our own children.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PR_SET_CHILD_SUBREAPER = 36
-_BOUND_S = 20.0  # generous: reached only by a test that is going to fail
+_BOUND_S = 20.0  # generous: only a failing test reaches it
 _LOCK_AND_STOP = """
 import fcntl, os, signal, sys
 fcntl.flock(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX)
@@ -36,7 +36,7 @@ def become_subreaper() -> None:
 
 
 def state_of(pid: int) -> str | None:
-    """The state letter of /proc/PID/stat, or None when there is no such process."""
+    """The state letter of /proc/PID/stat, or None if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -50,7 +50,7 @@ def is_gone(pid: int) -> bool:
 
 
 def wait_exited(pid: int, within_s: float = _BOUND_S) -> bool:
-    """Wait until the process has exited, reaped or not; False when it is still alive after `within_s`."""
+    """Wait until the process has exited, reaped or not; False if it is still alive after `within_s`."""
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -75,7 +75,7 @@ def own_children() -> set[int]:
 
 
 def descendants(pid: int) -> set[int]:
-    """What is below a process, as one walk over /proc finds it."""
+    """The processes below a process, as one walk over /proc finds them."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -94,7 +94,7 @@ def descendants(pid: int) -> set[int]:
 
 
 def reap(pid: int) -> bool:
-    """Take the exit status of a dead child; False when it still lives."""
+    """Reap a dead child; False if it still lives."""
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is not None
     except ChildProcessError:
@@ -111,7 +111,7 @@ def describe(pid: int) -> str:
 
 
 def children_that_stay(known: set[int], within_s: float) -> list[int]:
-    """Our children besides the known ones that do not exit within the bound; those that do are reaped."""
+    """Our children besides the known ones that do not exit within the bound; the others are reaped."""
     end = time.monotonic() + within_s
     while True:
         unexpected = own_children() - known
@@ -126,12 +126,12 @@ def children_that_stay(known: set[int], within_s: float) -> list[int]:
 
 
 def kill_children(known: set[int]) -> None:
-    """Kill and reap every child besides the known ones, and what their death turns into our children."""
+    """Kill and reap every child besides the known ones, and the children that reparent to us by their death."""
     end = time.monotonic() + _BOUND_S
     while (unexpected := own_children() - known) and time.monotonic() < end:
         for pid in unexpected:  # all at once, then all again: a chain that re-forks is faster than any waiting
             try:
-                os.kill(pid, signal.SIGKILL)  # a child of ours that nobody else waits for: the number is its own
+                os.kill(pid, signal.SIGKILL)  # a child of ours that nobody else waits for: the number is valid
             except (ProcessLookupError, PermissionError):
                 continue
         for pid in unexpected:
@@ -140,7 +140,7 @@ def kill_children(known: set[int]) -> None:
 
 @contextlib.contextmanager
 def holding_stopped(path: str) -> Iterator[int]:
-    """Somebody who has this file locked for itself alone, and is stopped; its PID."""
+    """A stopped process that holds an exclusive lock on this file; its PID."""
     with subprocess.Popen([sys.executable, "-c", _LOCK_AND_STOP, path]) as holder:
         try:
             found = os.waitid(os.P_PID, holder.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)

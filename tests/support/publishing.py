@@ -1,4 +1,4 @@
-"""Publishing an event and learning what became of it: its id once it is stored, or the store's error."""
+"""Publish an event and learn its id when it is stored, or the store's error."""
 
 from __future__ import annotations
 

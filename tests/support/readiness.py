@@ -1,4 +1,4 @@
-"""Waiting for the line in which a child says that it is in position, and reading what it names there."""
+"""Wait for the line in which a child says that it is in position, and read the names in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BOUND_S = 30.0
 
 
 def names_in(output: bytes, word: str = "ready") -> dict[str, int]:
-    """The `name=number` pairs of the first line that begins with `word`. AssertionError when there is none."""
+    """The `name=number` pairs of the first line that begins with `word`. AssertionError if there is none."""
     for line in output.splitlines():
         first, *pairs = line.decode(errors="replace").split(" ")
         if first == word:

@@ -1,4 +1,4 @@
-"""A receiver of webhooks: a small HTTP server that answers as it is told, and keeps what it was sent."""
+"""A receiver of webhooks: a small HTTP server that gives prepared answers, and keeps the requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Received(NamedTuple):
 
 
 class Receiver:
-    """Gives the next of its answers to each request, and the last one for ever after."""
+    """Give the next of its answers to each request, and the last one for ever after."""
 
     def __init__(self, *answers: bytes) -> None:
         self._answers = list(answers) or [OK]
@@ -34,7 +34,7 @@ class Receiver:
         self.url = ""
 
     async def next(self) -> Received:
-        """The next request that was not asked for yet."""
+        """The next request."""
         async with asyncio.timeout(60):
             return await self._arrivals.get()
 

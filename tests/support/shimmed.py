@@ -1,4 +1,4 @@
-"""Guards built from source with one system call replaced, for moments that last microseconds in a real one."""
+"""Guards built from source with one system call replaced, for moments that last microseconds in a real guard."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def guard_with_slow_proc(directory: Path, milliseconds: int) -> Path:
 
 
 def guard_whose_kills_are_done(directory: Path) -> Path:
-    """A guard for which whom it sent SIGKILL is dead when the call returns."""
+    """A guard whose SIGKILL has killed the process when the call returns."""
     return _build(directory, "kills", _KILLS)
 
 

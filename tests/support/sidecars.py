@@ -34,7 +34,7 @@ class RpcError(Exception):
 
 
 def check(part: dict[str, Any], value: Any) -> None:
-    """ValidationError when a value is not what the schema file says."""
+    """ValidationError if a value does not match the schema file."""
     if id(part) not in _VALIDATORS:
         _VALIDATORS[id(part)] = jsonschema.Draft202012Validator({**part, "$defs": schema()["$defs"]})
     _VALIDATORS[id(part)].validate(value)
@@ -44,7 +44,7 @@ _VALIDATORS: dict[int, Any] = {}  # by identity: the parts of the one schema tha
 
 
 class Host:
-    """Speaks to one sidecar. Not reading is part of many tests: nothing is read unless something is asked for."""
+    """The host of one sidecar. Not reading is part of many tests: it reads only when a test asks for something."""
 
     def __init__(self, *arguments: str, initialize: bool = True, **options: Any) -> None:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -73,7 +73,7 @@ class Host:
         code = self.process.wait(BOUND_S)
         assert kind is not None or code == 0, f"the sidecar ended with {code}"
 
-    # Saying.
+    # Sending.
 
     def write(self, data: bytes) -> None:
         assert self.process.stdin is not None
@@ -104,10 +104,10 @@ class Host:
             except BrokenPipeError:
                 pass
 
-    # Hearing.
+    # Receiving.
 
     def call(self, method: str, **params: Any) -> Any:
-        """Call and give the result; RpcError when it is an error."""
+        """Call and return the result; RpcError if the answer is an error."""
         return self.answer(self.send(method, **params))
 
     def answer(self, number: int) -> Any:
@@ -124,7 +124,7 @@ class Host:
         return answer["result"]
 
     def hear(self) -> Any:
-        """The next line. AssertionError when none comes, or it is no JSON."""
+        """The next line. AssertionError if none comes, or if it is not JSON."""
         message = json.loads(self.next_line())
         if isinstance(message, dict) and "method" in message:
             check(schema()["notifications"][message["method"]]["params"], message["params"])
@@ -153,24 +153,24 @@ class Host:
         return not self._lines and not self._begun and not select.select([self.process.stdout], [], [], 0)[0]
 
     def output(self, run_id: str, stream: str | None = None) -> bytes:
-        """What has arrived of a run's output so far."""
+        """The output of a run that has arrived so far."""
         parts = [it["params"] for it in self.notified if it["method"] == "output" and it["params"]["run_id"] == run_id]
         return b"".join(b64decode(part["data"]) for part in parts if stream in (None, part["stream"]))
 
     def until_output(self, run_id: str, text: bytes) -> bytes:
-        """Hear until the output has this in it."""
+        """Read until the output contains this."""
         while text not in (seen := self.output(run_id)):
             self.hear()
         return seen
 
     def until_end(self, run_id: str) -> bytes:
-        """Hear until the output of a run is over."""
+        """Read until the output of a run is over."""
         while not any(it["method"] == "output.end" and it["params"]["run_id"] == run_id for it in self.notified):
             self.hear()
         return self.output(run_id)
 
     def memory_kib(self) -> int:
-        """How much the sidecar has had in memory at most."""
+        """The largest memory of the sidecar so far."""
         with open(f"/proc/{self.process.pid}/status") as status:
             return next(int(text.split()[1]) for text in status if text.startswith("VmHWM"))
 
@@ -181,5 +181,5 @@ def line(message: Any) -> bytes:
 
 
 def base64(data: bytes) -> str:
-    """Bytes as they are sent."""
+    """Bytes in the form of the wire."""
     return b64encode(data).decode()

@@ -31,7 +31,7 @@ class Told(NamedTuple):
 
 
 class Stream:
-    """An open event stream. Nothing is read from the socket but by `next`."""
+    """An open event stream. Only `next` reads from the socket."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -50,13 +50,13 @@ class Stream:
         return stream
 
     async def begun(self) -> Self:
-        """Until the first bytes of the stream are here: from now on nothing is missed."""
+        """Wait for the first bytes of the stream: from now on nothing is missed."""
         while b"\n\n" not in self._text:
             await self._more()
         return self
 
     async def next(self, *, comments: bool = False) -> Told:
-        """The next event. EOFError: the stream was ended. ConnectionError: it was cut."""
+        """The next event. EOFError: the daemon ended the stream. ConnectionError: it cut the connection."""
         while True:
             while b"\n\n" not in self._text:
                 await self._more()
@@ -73,7 +73,7 @@ class Stream:
         return found
 
     async def rest(self) -> list[Told]:
-        """All that is left until the stream is ended or cut."""
+        """All events until the stream is ended or cut."""
         found = []
         with contextlib.suppress(EOFError, ConnectionError):
             while True:
@@ -89,7 +89,7 @@ class Stream:
         self._text += chunk[:-2]
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._writer.close()
         with contextlib.suppress(ConnectionError):
             await self._writer.wait_closed()
@@ -108,21 +108,21 @@ def _told(block: str) -> Told:
 
 
 class Serving(NamedTuple):
-    """A server that is up."""
+    """A running server."""
 
     path: Path
     server: uvicorn.Server
     task: asyncio.Task[None]
 
     async def stop(self) -> None:
-        """As the daemon does it; returns when every connection is gone."""
+        """Stop as the daemon does; returns when every connection is gone."""
         self.server.should_exit = True
         await self.task
 
 
 @contextlib.asynccontextmanager
 async def serving(path: Path, routes: Sequence[BaseRoute]) -> AsyncIterator[Serving]:
-    """Serve these routes on a Unix socket, with our own kind of connection."""
+    """Serve these routes on a Unix socket, with the connection class of Holdfast."""
     config = uvicorn.Config(
         Starlette(routes=routes), uds=str(path), http=Connection, log_config=None, access_log=False, lifespan="off"
     )
@@ -137,7 +137,7 @@ async def serving(path: Path, routes: Sequence[BaseRoute]) -> AsyncIterator[Serv
 
 
 class _Quiet(uvicorn.Server):
-    """Leaves signals alone and says when it listens."""
+    """A server that leaves signals alone and says when it listens."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

@@ -12,12 +12,12 @@ ALLOWED = "allowed:"
 
 
 def is_strict() -> bool:
-    """Whether this run takes skips for failures."""
+    """Whether this run treats skips as failures."""
     return os.environ.get("HOLDFAST_STRICT", "") not in ("", "0")
 
 
 def fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
-    """Turn a skip that nobody allowed into a failure that says so; expected failures are no skips."""
+    """Turn a skip without permission into a failure that says so; expected failures are no skips."""
     if not is_strict() or report.outcome != "skipped" or hasattr(report, "wasxfail"):
         return
     reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)

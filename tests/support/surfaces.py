@@ -1,4 +1,4 @@
-"""What surfaces say about runs, in the words of the reviewed table, and whether they all say the same.
+"""The answers of surfaces about runs, in the words of the reviewed table, and whether they all agree.
 
 There is one expectation for each way to end: a line of tests/projections/reviewed.txt. A surface says what it has
 words for; a report has them all, because every projection can be made from it.
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 Cells = dict[str, Any]
 _DETAIL = ("run_id", "exit_code", "signal", "escalated")
-# How the process itself ended: known when it has, and not yet at the verdict.
+# How the process itself ended: not known yet at the verdict.
 _OF_THE_EXIT = frozenset({"exit_code", "signal", "systemd"})
 
 
 class Watched(NamedTuple):
-    """A run, who started it, and the line of the table that says how it is to end."""
+    """A run, its starter, and the line of the table that says how it must end."""
 
     run_id: str
     starter: str
@@ -35,7 +35,7 @@ class Watched(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What a surface says about a run."""
+    """The answer of one surface about a run."""
 
     run: Watched
     surface: str
@@ -59,7 +59,7 @@ def agreed(line: str) -> Cells:
 
 
 def disagreements(said: Iterable[Said], *, settled: bool) -> list[str]:
-    """What was not as agreed, a line each; before the runs are settled the exit of the process is left out."""
+    """The differences, a line each; before the runs are settled the exit of the process is left out."""
     lines: dict[str, Cells] = {}
     found = []
     for run, surface, cells in said:
@@ -72,16 +72,16 @@ def disagreements(said: Iterable[Said], *, settled: bool) -> list[str]:
     return found
 
 
-# What is said, as cells.
+# Answers, as cells.
 
 
 def carried(fields: Mapping[str, Any]) -> Cells:
-    """What metadata carries: of a report, an error's data, `_meta`, `structuredContent`."""
+    """The fields of metadata: in a report, an error's data, `_meta`, `structuredContent`."""
     return {"verdict": f"{fields['status']}/{fields['cause']}", **{name: fields[name] for name in _DETAIL}}
 
 
 def reported(fields: Mapping[str, Any]) -> Cells:
-    """What a report says itself, and every projection of it."""
+    """The report's own fields, and every projection of it."""
     outcome = outcome_of(fields)
     projected: dict[str, Callable[[Any], str]] = {**table.SURFACES}
     del projected["verdict"]  # it says that itself
@@ -94,7 +94,7 @@ def answered(answer: Mapping[str, Any]) -> Cells:
     if "error" in answer:
         error = answer["error"]
         if "status" not in error["data"]:
-            return {"error": repr(error)}  # of the call and not of the run: nobody agreed to that
+            return {"error": repr(error)}  # an error of the call and not of the run: not in the table
         return {"JSON-RPC": str(error["code"]), **carried(error["data"])}
     return {"JSON-RPC": "result", **carried(answer["result"])}
 

@@ -19,7 +19,7 @@ _BUILD_S = 300
 
 
 def built() -> Path:
-    """The package, built from this tree unless it is already. AssertionError, with what was said, when it cannot be."""
+    """The package, built from this tree unless it is already. AssertionError with the output if the build fails."""
     command = [str(PACKAGE / "scripts" / "build"), sys.executable]
     build = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_S, check=False)
     assert build.returncode == 0, f"the TypeScript client does not build:\n{build.stdout}{build.stderr}"
@@ -35,7 +35,7 @@ class Harness:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __call__(self, do: str, **arguments: Any) -> Any:
-        """Have it do one thing, and give what came of it. AssertionError when that failed."""
+        """Let it do one thing, and return the result. AssertionError if that failed."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""Running a command as an ordinary user, for tests that are root themselves."""
+"""Run a command as an ordinary user, for tests that are root themselves."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def as_nobody(argv: list[str]) -> list[str]:
 
 
 def install_setuid(program: Path, target: Path, uid: int) -> Path:
-    """Copy a program so that whoever runs it becomes `uid`. Needs root and a file system that allows it."""
+    """Copy a program so that its user becomes `uid`. Needs root and a file system that allows it."""
     target.write_bytes(program.read_bytes())
     os.chown(target, uid, uid)
-    target.chmod(0o4755)  # after chown, which takes the bit away
+    target.chmod(0o4755)  # after chown, which clears the bit
     return target
 
 

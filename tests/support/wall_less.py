@@ -1,4 +1,4 @@
-"""A runtime without containers: it speaks docker's command line and runs everything right here.
+"""A runtime without containers: it accepts docker's command line and runs everything on the host.
 
 For what a guard and its agent say to each other: without privileges, in milliseconds, and on every build of the guard.
 """
@@ -24,7 +24,7 @@ _COPY = 'cp "$2" $here/copying && mv $here/copying $here/agent'
 
 
 def wall_less(directory: Path, *, copy: str = _COPY) -> str:
-    """Make the runtime in this directory; returns what to say for `container_runtime`."""
+    """Make the runtime in this directory; returns the value of `container_runtime`."""
     runtime = directory / "docker"
     runtime.write_text(_SCRIPT.format(directory=directory, copy=copy))
     runtime.chmod(0o755)

@@ -1,4 +1,4 @@
-"""HTTP as bytes, for tests of what goes over the wire: one request on one connection, over the socket or TCP."""
+"""HTTP as bytes, for tests of the wire: one request on one connection, over the socket or TCP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Raw(NamedTuple):
-    """An answer as it came; names of headers in lower case."""
+    """A raw answer; names of headers in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -57,14 +57,14 @@ def fetch(
 
 
 def connect(place: Daemon | int) -> http.client.HTTPConnection:
-    """A connection; it is opened by the first request."""
+    """A connection; the first request opens it."""
     if isinstance(place, int):
         return http.client.HTTPConnection("127.0.0.1", place, timeout=BOUND_S)
     return UnixConnection(place.socket)
 
 
 class Wire:
-    """A bare connection: whatever bytes, and what comes back. Use as a context manager."""
+    """A bare connection: any bytes, and the answer. Use it as a context manager."""
 
     def __init__(self, running: Daemon) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
@@ -72,11 +72,11 @@ class Wire:
         self.socket.connect(running.socket)
 
     def send(self, data: bytes) -> None:
-        """All of it, unless the daemon has gone."""
+        """Send everything, unless the daemon has gone."""
         self.socket.sendall(data)
 
     def rest(self) -> bytes:
-        """Everything until the daemon closes; it does, or this fails."""
+        """Everything until the daemon closes the connection; it does, or this fails."""
         seen = b""
         try:
             while part := self.socket.recv(65536):

@@ -1,4 +1,4 @@
-"""`holdfast top` on a state directory: real runs, a keyboard, and what is on the screen."""
+"""`holdfast top` on a state directory: real runs, a keyboard, and the screen."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SLEEPER = ["sh", "-c", "echo ready; exec sleep 600"]
 
 @contextmanager
 def live(state: StateDirectory, argv: list[str] = SLEEPER, **options: Any) -> Iterator[DurableRun]:
-    """A run that is ended by its guard, if the test did not."""
+    """A run that its guard ends, if the test did not."""
     with DurableRun(state, argv, **options) as run:
         run.until_ready()
         yield run
@@ -198,7 +198,7 @@ async def test_nothing_a_run_says_reaches_the_terminal(state: StateDirectory) ->
     with live(state, argv, name="[red]name[/red]", labels={"a": "[b]"}):
         async with watching(DirectorySource(state), (200, 30)) as top:
             screen = await top.until_text("\nready", "[red]name[/red]: sh", f"red {MARKUP}")
-            # The negative control is in the same bytes: the colour, which is let through, has become a style.
+            # The negative control is in the same bytes: the colour, which is kept, has become a style.
             assert any("color(1)" in style for style in top.styles())
             for shows in ("e", "i", "c"):
                 await top.press(shows)
@@ -232,7 +232,7 @@ async def test_without_colour(state: StateDirectory, monkeypatch: pytest.MonkeyP
 
 
 class Restless:
-    """A source in which something happens all the time."""
+    """A source with constant changes."""
 
     where = "memory"
 

@@ -47,7 +47,7 @@ class Tmux:
         return self.do("capture-pane", "-p", "-t", "top")
 
     def until(self, *texts: str, without: str | None = None) -> str:
-        """The screen when all of these are on it: tmux tells nobody of what is drawn."""
+        """The screen when all of these are on it: tmux sends no event for a drawing."""
         end = time.monotonic() + BOUND_S
         while True:
             screen = self.screen()
@@ -116,7 +116,7 @@ def test_it_needs_a_terminal() -> None:
 
 
 def test_without_textual_it_says_so_in_one_line(tmp_path: Path) -> None:
-    """And nothing of it is imported by the other commands: the control is that they work here."""
+    """The other commands import nothing of it: the control is that they work here."""
     hidden = (
         "import sys; sys.modules['textual'] = None; from holdfast.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )

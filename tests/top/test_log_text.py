@@ -1,4 +1,4 @@
-"""Logs as they are shown: colours, and nothing else that a terminal would obey."""
+"""Logs on the screen: colours, and nothing else that a terminal would obey."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which runs are shown, in which order."""
+"""The rows of the list: which runs are shown, in which order."""
 
 from __future__ import annotations
 

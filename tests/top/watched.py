@@ -1,4 +1,4 @@
-"""`Top` in a terminal that exists in memory only, and what is on its screen."""
+"""`Top` in a terminal that exists in memory only, and its screen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOUND_S = 60.0
 
 
 class WatchedTop(Top):
-    """Says when it has shown something new."""
+    """A `Top` that says when it has shown something new."""
 
     def __init__(self, source: RunSource) -> None:
         super().__init__(source)
@@ -40,17 +40,17 @@ class Watch:
         await self.pilot.press(*keys)
 
     def screen(self) -> str:
-        """What a user sees, line by line."""
+        """The screen of the user, line by line."""
         strips = self.app.screen._compositor.render_strips()  # noqa: SLF001 - the only way to the text itself
         return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
 
     def styles(self) -> list[str]:
-        """Every style on the screen, as it is written after the filters."""
+        """Every style on the screen, after the filters."""
         strips = self.app.screen._compositor.render_strips()  # noqa: SLF001 - the same
         return [str(segment.style) for strip in strips for segment in strip if segment.style is not None]
 
     async def until(self, condition: Callable[[str], bool]) -> str:
-        """The screen when this holds; looked at whenever something new is shown."""
+        """The screen when this holds; the test looks whenever something new is shown."""
         try:
             async with asyncio.timeout(BOUND_S):
                 while True:

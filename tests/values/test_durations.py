@@ -1,4 +1,4 @@
-"""Durations and sizes: what people write, what is refused, and exact round trips."""
+"""Durations and sizes: accepted forms, refusals, and exact round trips."""
 
 from __future__ import annotations
 

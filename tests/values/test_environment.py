@@ -1,4 +1,4 @@
-"""What children inherit: the list, its exceptions, who wins, and that values stay private."""
+"""The environment of children: the list, its exceptions, the precedence, and that values stay private."""
 
 from __future__ import annotations
 

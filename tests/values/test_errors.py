@@ -1,4 +1,4 @@
-"""Errors are one line that says what, which run and what next; they survive pickling."""
+"""Errors are one line with the event, the run and the remedy; they survive pickling."""
 
 from __future__ import annotations
 

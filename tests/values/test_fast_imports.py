@@ -1,4 +1,4 @@
-"""Our named tuples behave as those of `typing`, for everything that is used of them."""
+"""Our named tuples behave like the ones of `typing`, in everything that Holdfast uses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TheirPoint(Theirs):
 
 
 def seen(kind: Any) -> list[object]:
-    """What somebody sees who uses it."""
+    """The visible behaviour of a tuple."""
     point = kind(1)
     first, second = point
     match point:
@@ -82,7 +82,7 @@ def test_mistakes_are_errors(point: Any) -> None:
 
 @pytest.mark.parametrize("width", range(1, 14))
 def test_any_number_of_fields(width: int) -> None:
-    """Classes with few fields are made in another way than those with many."""
+    """Classes with few fields are made in another way than classes with many."""
     names = [f"field_{number}" for number in range(width)]
     members = {"__annotations__": dict.fromkeys(names, "int"), names[-1]: 99}
     metaclass: Any = type(Ours)

@@ -23,7 +23,7 @@ from holdfast.values.identity import (
     read_identity,
 )
 
-# The main thread ends by the bare system call; the other one sees it become a zombie, says so, and waits for stdin.
+# The main thread ends by the bare system call; the other thread sees it become a zombie, says so, and waits for stdin.
 MAIN_THREAD_GONE = """
 import ctypes, os, platform, threading
 def work():

@@ -1,4 +1,4 @@
-"""Every option of a run through every surface that can set it: set there, it is in force, and an adopted run has it."""
+"""Every option of a run through every surface that can set it: it is in force, and an adopted run has it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Sample(NamedTuple):
     words: tuple[str, ...]
 
 
-# One run can be asked for all of these together.
+# One run can have all of these together.
 TOGETHER = {
     "cwd": Sample("/", ("/",)),
     "env": Sample({"COLOUR": "green"}, ("COLOUR=green",)),
@@ -85,7 +85,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(params=GROUPS)
 def samples(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Sample]:
-    """Options that go together. The container's runtime is a program that refuses: nothing has to run in one here."""
+    """Options that go together. The container's runtime is a program that refuses: no test needs a container here."""
     chosen = dict(GROUPS[request.param])
     if "container_runtime" in chosen:
         podman = tmp_path / "podman"
@@ -134,7 +134,7 @@ def check(spec: dict[str, Any], options: dict[str, RunOption], samples: dict[str
 
 
 def shown(spec: dict[str, Any], option: RunOption) -> Any:
-    if option.name == "env":  # of an environment only the names are told
+    if option.name == "env":  # of an environment only the names are recorded
         return [name for name in spec.get("env_names", ()) if name == "COLOUR"]
     return spec.get(option.json_name)
 
@@ -149,7 +149,7 @@ def test_the_table_names_what_a_spec_has() -> None:
 
 
 def test_the_control_the_samples_are_not_the_defaults() -> None:
-    """Else a surface that loses an option would pass."""
+    """Otherwise a surface that loses an option would pass."""
     default = public_spec(make_spec(ARGV))
     assert [option.name for option in OPTIONS if shown(default, option) == ALL[option.name].value] == []
 

@@ -1,4 +1,4 @@
-"""The run spec: what is accepted, what is refused with which field, and what may be shown."""
+"""The run spec: accepted values, refusals with their field, and the shown parts."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ def test_any_mapping_will_do() -> None:
 
 
 def test_the_longest_string_is_the_kernels() -> None:
-    """The real limit: one byte less runs, and what we refuse exec refuses too (the negative control)."""
+    """The real limit: one byte less runs, and exec refuses what we refuse (the negative control)."""
     command = [sys.executable, "-c", "", "x" * (LONGEST_STRING - 1)]
     assert make_spec(command).argv == tuple(command)
     assert subprocess.run(command, check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""Options that were checked are remembered, and each run still gets its own."""
+"""Checked options are cached, and each run still gets its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Interrupted(list[str]):
-    """An argv that somebody else asks for a run behind: what another thread can do between any two steps."""
+    """An argv that starts another run while it is read: another thread can do that between any two steps."""
 
     def __iter__(self) -> Iterator[str]:
         new_spec(["other"], {"cwd": "/b", "timeout": 2})
@@ -29,7 +29,7 @@ def test_what_is_remembered_is_the_same_as_checked_again() -> None:
 
 
 def test_a_run_gets_its_own_options_when_another_is_asked_for_meanwhile() -> None:
-    for _ in range(2):  # the second time they are remembered
+    for _ in range(2):  # the second time they come from the cache
         spec = new_spec(Interrupted(["one"]), {"cwd": "/a", "timeout": 1})
         assert (spec.argv, spec.cwd, spec.timeout_s) == (("one",), "/a", 1.0)
         new_spec(["one"], {"cwd": "/a", "timeout": 1})

@@ -1,4 +1,4 @@
-"""Cutting UTF-8: never within a character, and never more away than one."""
+"""Cutting UTF-8: never within a character, and never more than one character away."""
 
 from __future__ import annotations
 

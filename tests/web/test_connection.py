@@ -1,4 +1,4 @@
-"""One connection, with applications that show what it gives them: what is whole, what is refused, who is told."""
+"""One connection, with applications that show its input: complete requests, refusals, and notices of disconnects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHUNKED = b"POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-
 
 
 class Client:
-    """A connection to what is served."""
+    """A connection to the served application."""
 
     def __init__(self) -> None:
         self.reader: asyncio.StreamReader
@@ -38,7 +38,7 @@ class Client:
         self.reader, self.writer = await asyncio.open_unix_connection(str(path))
 
     def watched(self, protocol: type[HttpToolsProtocol]) -> type[HttpToolsProtocol]:
-        """The same, and what it has seen is known here."""
+        """The same connection class, with its observations known here."""
         one = self
 
         class Watched(protocol):  # type: ignore[valid-type, misc]
@@ -57,12 +57,12 @@ class Client:
         return Watched
 
     async def ask(self, data: bytes) -> bytes:
-        """Everything that is answered until the other side closes."""
+        """All answers until the other side closes."""
         self.writer.write(data)
         return await self.reader.read()
 
     async def leave(self) -> None:
-        """Go, and return when the server has seen that."""
+        """Close, and return when the server has seen it."""
         self.writer.close()
         await self._is_lost.wait()
 
@@ -181,7 +181,7 @@ def test_a_head_that_never_becomes_whole_is_refused(tmp_path: Path, begun: bytes
 
 
 class Impatient(Connection):
-    """Its time is up as soon as something has come, or at once."""
+    """A connection whose time is up as soon as something has come, or at once."""
 
     waits_for_something = True
 
@@ -260,7 +260,7 @@ def test_whoever_is_being_answered_is_told_that_the_client_went_away(
 
     async def main() -> None:
         async with client(app, tmp_path, protocol) as one:
-            one.writer.write(GET % b"/1" + GET % b"/2")  # the second waits for its turn
+            one.writer.write(GET % b"/1" + GET % b"/2")  # the second request waits for its turn
             await begun.wait()
             await one.leave()
             for _ in range(10):

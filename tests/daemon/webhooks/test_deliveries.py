@@ -38,7 +38,7 @@ def anyio_backend() -> str:
 
 
 class Skipping:
-    """A clock that goes forward when somebody waits for it."""
+    """A clock that goes forward when a task waits for it."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000.0
@@ -56,7 +56,7 @@ class Skipping:
 
 
 class Watched(Deliveries):
-    """Says when something was recorded, and keeps its warnings."""
+    """A store that says when something was recorded, and keeps its warnings."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.changes: asyncio.Queue[str] = asyncio.Queue()
@@ -87,7 +87,7 @@ class Outbox(NamedTuple):
         return found
 
     async def ended(self, run_id: str) -> dict[str, Any]:
-        """How it stands when it is over."""
+        """The state of a delivery when it is over."""
         async with asyncio.timeout(60):
             while (found := await self.shown(run_id))["ended_at"] is None:
                 await self.deliveries.changes.get()
@@ -136,7 +136,7 @@ async def test_a_verdict_is_posted_signed_and_once(tmp_path: Path) -> None:
 
 
 def is_signed_with(headers: dict[str, str], body: bytes, secret: str) -> bool:
-    """As a receiver would check it, from the manual alone."""
+    """Check a signature as a receiver would, from the manual alone."""
     key = base64.b64decode(secret.strip().removeprefix("whsec_"))
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     wanted = "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
@@ -291,7 +291,7 @@ async def test_what_is_due_at_the_end_is_tried_once(tmp_path: Path) -> None:
     async with receiver() as there, outbox(tmp_path) as box:
         await box.submit("a", there.url)
         await published(box.log, "run.verdict", "a", {"report": REPORT})
-        await box.deliveries.stop()  # before the one who posts had a chance to look
+        await box.deliveries.stop()  # before the poster had a chance to look
         assert (await box.shown("a"))["state"] == "delivered"
 
 
@@ -320,7 +320,7 @@ async def test_a_verdict_that_nobody_saw_is_found_at_recovery(tmp_path: Path) ->
 
 
 async def test_a_verdict_that_could_not_be_stored_is_found_when_there_is_room_again(tmp_path: Path) -> None:
-    """A full disk at the wrong moment: no daemon has to be started again for it."""
+    """A full disk at the verdict: the event is found later without a restart of the daemon."""
     async with receiver() as there, outbox(tmp_path) as box:
 
         async def report_of(run_id: str) -> dict[str, Any]:
@@ -337,7 +337,7 @@ async def test_a_verdict_that_could_not_be_stored_is_found_when_there_is_room_ag
 
 
 async def make_room(store: Store) -> None:
-    """Shares a transaction with tries that fail, and then fails with them."""
+    """Share a transaction with attempts that fail, and then fail with them."""
     while True:
         try:
             await store.write(lambda connection: connection.execute("PRAGMA max_page_count = 1000000").fetchall())

@@ -1,4 +1,4 @@
-"""The index: what it takes in, how it lists, and that no damage to it or to one run costs more than that."""
+"""The index: its contents, its lists, and that damage to it or to one run has no other effect."""
 
 from __future__ import annotations
 
@@ -92,10 +92,10 @@ class TestCatchingUp:
     def test_a_socket_that_a_killed_guard_left_goes_with_the_mark(
         self, state: StateDirectory, index: Index, make: Callable[[Index], object]
     ) -> None:
-        """It was killed between its end and the removal of its socket; without the mark nobody would come again."""
+        """A guard was killed between its end and the removal of its socket; without the mark nobody looks again."""
         socket = Path(put_run(state, "one"), "guard.sock")
         socket.touch()
-        with HeldLock(state.run_path("one")):  # not killed, only on its way out
+        with HeldLock(state.run_path("one")):  # not killed, only about to exit
             make(index)
             assert socket.exists()
             assert state.live_ids() == ["one"]
@@ -130,7 +130,7 @@ class TestCatchingUp:
     def test_a_run_that_appears_while_it_is_looked_for(
         self, state: StateDirectory, index: Index, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """No journal at the first look, a directory at the second: taken for one without a journal, for ever."""
+        """No journal at the first look, a directory at the second: the run was listed without a journal for ever."""
         open_journal = run_directory.open_journal
 
         def opens_too_early(path: str, **_how: bool) -> int:
@@ -155,7 +155,7 @@ class TestCatchingUp:
 
 
 class TestBrokenRuns:
-    """Fixture 30: one broken run is one entry with a problem; the others are as if it were not there."""
+    """Fixture 30: a broken run is one entry with a problem; the others are not affected."""
 
     def damage(self, state: StateDirectory) -> None:
         put_run(state, "good")
@@ -193,7 +193,7 @@ class TestBrokenRuns:
         assert foreign.run_id == "foreign"
         assert "version 99" in str(foreign.problem)
         assert "foreign" in str(foreign.problem)
-        assert state.live_ids() == ["foreign"]  # a newer Holdfast's to finish
+        assert state.live_ids() == ["foreign"]  # a newer Holdfast has to finish it
         self.check({entry.run_id: entry for entry in index.list().entries})
 
     def test_rebuild_takes_in_all_of_them(self, state: StateDirectory, index: Index) -> None:
@@ -250,7 +250,7 @@ class TestBrokenRuns:
         put_run(state, "good")
         path = Path(put_run(state, "loop")) / "journal"
         path.unlink()
-        path.symlink_to(path)  # ELOOP: an error that also root gets
+        path.symlink_to(path)  # ELOOP: an error that root gets, too
         (entry,) = index.refresh()
         assert (entry.run_id, entry.final) == ("loop", False)
         assert "cannot be read" in str(entry.problem)
@@ -261,7 +261,7 @@ class TestBrokenRuns:
         with HeldLock(put_run(state, "noise", os.urandom(300))):
             (entry,) = index.refresh()
             assert (entry.guard, entry.final) == ("alive", False)
-        assert index.refresh() == []  # its guard is gone now: it gets its end
+        assert index.refresh() == []  # its guard is gone now: recovery writes its end
 
 
 class TestListing:
@@ -371,7 +371,7 @@ class TestListing:
 
 
 class TestBadIndex:
-    """Fixture 30 again: a broken index is moved aside and made again; a newer one is left alone."""
+    """Fixture 30 again: a broken index is moved aside and made again; a newer one stays."""
 
     def has_one_run(self, state: StateDirectory) -> None:
         put_run(state, "one")
@@ -441,7 +441,7 @@ class TestBadIndex:
     def test_missing(self, state: StateDirectory) -> None:
         self.has_one_run(state)
         os.unlink(state.index_path)
-        Path(f"{state.index_path}-wal").write_bytes(os.urandom(5000))  # of the one that is not there any more
+        Path(f"{state.index_path}-wal").write_bytes(os.urandom(5000))  # of the run that is not there any more
         with Index.open(state) as index:
             assert ids(index) == ["one"]
             assert len(index.warnings) == 1
@@ -565,7 +565,7 @@ class TestSeveralProcesses:
                 assert other.stdout is not None
                 assert other.stdout.readline() == "ready\n"
             for turn in range(6):
-                # Those that end by themselves, those whose guard is killed, and readers, all at once.
+                # Runs that end by themselves, runs whose guard is killed, and readers, all at once.
                 runs = [DurableRun(state, ["/bin/true" if n % 2 else "/bin/cat"], stdin="pipe") for n in range(8)]
                 started += [run.run_id for run in runs]
                 for number, other in enumerate(others):

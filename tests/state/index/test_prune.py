@@ -1,4 +1,4 @@
-"""Pruning: what goes, what never goes, and that a crash at any step leaves nothing that nobody knows of."""
+"""Pruning: which runs are removed, which never are, and that a crash at any step leaves nothing unknown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DAY_NS = 86_400 * 10**9
 
 
 def fill(state: StateDirectory, index: Index, count: int = 10) -> list[str]:
-    """Ended runs r00, r01, ... of which each is a day younger than the one before; the last one is of today."""
+    """Make ended runs r00, r01, ...; each is a day younger than the one before; the last one is of today."""
     names = [f"r{number:02}" for number in range(count)]
     now = time.time_ns()
     for number, name in enumerate(names):
@@ -35,7 +35,7 @@ def fill(state: StateDirectory, index: Index, count: int = 10) -> list[str]:
 
 
 def left(state: StateDirectory, index: Index) -> list[str]:
-    """The runs that are there; index, directories and marks agree."""
+    """The remaining runs; index, directories and marks agree."""
     names = sorted(entry.run_id for entry in index.list(limit=1000).entries)
     assert sorted(os.listdir(state.runs_path)) == names
     assert state.live_ids() == []
@@ -99,7 +99,7 @@ class TestNeverALiveOne:
             assert state.has("r00")
 
     def test_one_with_a_survivor_that_is_alive(self, state: StateDirectory, index: Index) -> None:
-        """Fixture 46: whoever survived SIGKILL stays registered as long as it lives."""
+        """Fixture 46: a process that survived SIGKILL stays registered as long as it lives."""
         with subprocess.Popen(["sleep", "60"]) as survivor:
             try:
                 identity = read_identity(survivor.pid)

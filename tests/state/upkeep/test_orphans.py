@@ -1,4 +1,4 @@
-"""Orphans: found by token or cgroup, told from what somebody looks after, and ended by identity only.
+"""Orphans: found by token or cgroup, distinguished from guarded processes, and ended by identity only.
 
 Other suites may run on this machine, so every test looks for the orphans of its own runs, and ends nobody else's.
 """
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from holdfast.state.upkeep.orphans import Orphan
     from tests.support.children import Children
 
-# The command dies with its guard; what it started in the background does not.
-# Orphans are those of the whole host: whoever ends them all and whoever leaves one to be found take turns.
+# The command dies with its guard; its background children do not.
+# Orphans belong to the whole host: tests that end all orphans and tests that leave one take turns.
 pytestmark = pytest.mark.xdist_group("orphans")
 
 LEAVES_ONE = ["sh", "-c", "sleep 600 & echo ready leader=$$ pid=$!; wait"]
@@ -70,7 +70,7 @@ def pids(found: list[Orphan]) -> list[int]:
 
 
 def forged(pid: int, run_id: str, **changes: Any) -> Orphan:
-    """What `find` would say of this process, with one thing changed."""
+    """The finding of `find` for this process, with one field changed."""
     identity = read_identity(pid)
     assert identity is not None
     orphan = orphans.Orphan(identity, run_id, "sleep", "environment", False, os.geteuid())
@@ -102,7 +102,7 @@ class TestFinding:
             live.kill_guard()
             assert wait_exited(live.guard_pid)
             assert wait_exited(ready["leader"])
-            (orphan,) = of_run(live.spec.run_id, state)  # the control: without its guard it is one
+            (orphan,) = of_run(live.spec.run_id, state)  # the control: without its guard it is an orphan
             assert (orphan.pid, orphan.known) == (ready["pid"], False)
         finally:
             live.kill_guard()
@@ -167,7 +167,7 @@ class TestFinding:
 
     @pytest.mark.root
     def test_what_is_nested_in_a_lost_run_is_its_orphan(self, marked: Marked) -> None:
-        """The inner run has a guard of its own; it must not outlive the outer one all the same."""
+        """The inner run has a guard of its own; it must not outlive the outer run all the same."""
         outer_id, inner_id = new_run_id(), new_run_id()
         leaf = os.path.join(_needs_cgroup(), f"holdfast-{outer_id}")
         os.makedirs(f"{leaf}/holdfast-{inner_id}")
@@ -184,7 +184,7 @@ class TestFinding:
     @pytest.mark.root
     @pytest.mark.parametrize(("all_of_it", "expected"), [("export", 0), ("", 1)])
     def test_a_guard_outside_of_the_namespace_is_not_taken_for_dead(self, all_of_it: str, expected: int) -> None:
-        """Where PID 1 itself is of the run, nobody inside sees the guard. The control: where it is not, one would."""
+        """If PID 1 itself belongs to the run, nobody inside sees the guard. The control: otherwise one would."""
         run_id = new_run_id()
         find = f"env -u HOLDFAST_RUN_ID {sys.executable} -c {quote(_FIND)} {run_id}"
         token = f"HOLDFAST_RUN_ID={run_id}"
@@ -214,7 +214,7 @@ class TestReaping:
         assert [reaped.how for reaped in orphans.reap(found)] == ["gone"]
 
     def test_a_number_that_went_to_a_stranger_is_left_alone(self, marked: Marked) -> None:
-        """Fixture 28. The stranger even carries the same token; its start time is another."""
+        """Fixture 28. The other process even carries the same token; its start time differs."""
         run_id = new_run_id()
         stranger = marked(run_id)
         identity = read_identity(stranger)

@@ -1,4 +1,4 @@
-"""The sweep: what it does in one pass, what it leaves alone, and that one broken run costs the others nothing."""
+"""The sweep: its work in one pass, its limits, and that one broken run does not affect the others."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_one_broken_run_does_not_stop_the_rest(
 
 
 def test_the_same_trouble_is_told_once(state: StateDirectory, caplog: pytest.LogCaptureFixture, marked: Marked) -> None:
-    """And again when it comes back."""
+    """A second time only if the trouble comes back."""
     run_id = new_run_id()
     marked(run_id)
     sweeper = Sweeper(state)
@@ -172,7 +172,7 @@ def test_a_directory_that_is_gone_is_a_warning(state: StateDirectory, caplog: py
 
 @pytest.mark.anyio
 async def test_it_repeats_until_it_is_cancelled(state: StateDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pass that fails altogether is no end of it either."""
+    """A pass that fails completely does not end the sweep either."""
     passes = anyio.Event()
     count = 0
 
