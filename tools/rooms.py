@@ -20,6 +20,7 @@ ROOMS: dict[str, str] = {
     "outcome": "values journal",
     "projections": "values journal outcome",
     "wording": "values journal outcome",
+    "streams": "",
     # One run: the guard beside it, what is on disk, and the library around both.
     "guard": "values journal",
     "proc": "values outcome",
@@ -54,7 +55,7 @@ ROOMS: dict[str, str] = {
     "daemon.http.browser daemon.http",
     # The other doors.
     "client": "values state",
-    "sidecar": "values projections state runs",
+    "sidecar": "values projections streams state runs",
     "mcp": "values journal projections state state.index runs web",
     "acp": "values projections runs",
     "otel": "values journal outcome projections runs",

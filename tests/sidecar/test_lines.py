@@ -12,7 +12,7 @@ import pytest
 from holdfast.sidecar import protocol
 from holdfast.sidecar.methods import SidecarMethods, spec_options
 from holdfast.sidecar.schema import WORDS, check_params, schema
-from holdfast.sidecar.stdio import LineSplitter
+from holdfast.streams.lines import LineSplitter
 from holdfast.values.errors import SpecError
 from holdfast.values.options import OPTIONS, SIDECAR
 from holdfast.values.spec import make_spec

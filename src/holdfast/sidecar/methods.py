@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..projections.json_rpc import json_rpc
 from ..runs.ephemeral import WINDOW_BYTES
+from ..streams.lines import LONGEST_LINE
 from ..values.errors import RunExistsError, SpecError
 from ..values.options import SIDECAR, options_from_json
 from .protocol import NO_COMMON_PROTOCOL, PROTOCOLS, CallError, outcome_answer
-from .stdio import LONGEST_LINE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from ..runs.run import Run
-    from .stdio import LineWriter
+    from ..streams.lines import LineWriter
 
 MOST_OVER = 1000
 MOST_UNREAD = 64

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from ..runs.supervisor import Supervisor
+from ..streams.lines import LONGEST_LINE, LineSplitter, LineWriter, hung_up, pieces
 from ..values.errors import HoldfastError
 from . import protocol
 from .lazy_supervisor import LazySupervisor
@@ -30,7 +31,6 @@ from .methods import SidecarMethods
 from .protocol import CallError, InvalidCall, RpcCall, RpcMessage
 from .runs import SidecarRuns
 from .schema import check_params
-from .stdio import LONGEST_LINE, LineSplitter, LineWriter, hung_up, pieces
 
 if TYPE_CHECKING:
     from typing import TypeGuard

@@ -1,4 +1,4 @@
-"""The sidecar's standard streams: stdin as lines of bounded length, stdout as a queue of lines with one writer.
+"""Standard streams: stdin as lines of bounded length, stdout as a queue of lines with one writer.
 
 Neither descriptor is set to non-blocking: that flag belongs to the open file, which may also be the host's terminal or
 our own stderr. A read first waits until the descriptor is readable. A write goes through an open file of our own, or,

@@ -1,0 +1,1 @@
+"""Standard streams as lines: what the sidecar and the ACP proxy speak over."""
