@@ -57,7 +57,7 @@ ROOMS: dict[str, str] = {
     "client": "values state",
     "sidecar": "values projections streams state runs",
     "mcp": "values journal projections state state.index runs web",
-    "acp": "values projections runs",
+    "acp": "values journal outcome projections streams runs",
     "otel": "values journal outcome projections runs",
     "top": "values journal projections wording state state.index client",
     # The command line.
@@ -69,7 +69,7 @@ ROOMS: dict[str, str] = {
     "cli.printing cli.terminal cli.lookup",
     "cli.starting": "values state runs cli.parsing cli.printing",
     "cli.commands": "values journal outcome projections wording state state.index runs doctor config daemon "
-    "client sidecar mcp top cli.parsing cli.printing cli.terminal cli.lookup cli.following "
+    "client sidecar mcp acp top cli.parsing cli.printing cli.terminal cli.lookup cli.following "
     "cli.starting",
     "cli": "values cli.parsing cli.printing cli.commands",
     # The package itself.

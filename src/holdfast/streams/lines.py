@@ -110,6 +110,13 @@ class LineWriter:
         self._queued += len(line)
         self._announce()
 
+    def offer(self, data: bytes) -> None:
+        """Queue data that may be lost: drop it while too much is queued, or when the reader is gone."""
+        if self._queued <= _QUEUED and not self.is_broken:
+            self._lines.append(data)
+            self._queued += len(data)
+            self._announce()
+
     async def run(self) -> None:
         """Write queued lines until the reader is gone."""
         while True:

@@ -23,6 +23,7 @@ COMMANDS = {
     "config": "show the daemon's settings, and where each comes from",
     "unit": "print a systemd unit for the daemon",
     "mcp": "serve runs as tools to an MCP client",
+    "acp": "run an ACP agent for an editor, with prompts that end",
     "sidecar": "serve a program in another language, on stdin and stdout",
     "completion": "print the completion script of a shell",
 }
