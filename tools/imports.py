@@ -21,7 +21,7 @@ class Import(NamedTuple):
 
 
 class Package(NamedTuple):
-    """The modules of one package by their dotted names. `packages` are those that hold others."""
+    """The modules of one package by their dotted names. `packages` are modules that hold others."""
 
     name: str
     modules: dict[str, Path]

@@ -43,7 +43,7 @@ class RunNow(msgspec.Struct):
 
 
 class Now(msgspec.Struct):
-    """Every live run of the state directory, also those that the daemon did not start."""
+    """Every live run of the state directory, including runs of other owners."""
 
     at: Time
     runs: list[RunNow]
