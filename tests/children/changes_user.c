@@ -1,6 +1,6 @@
 /*
  * changes_user: installed setuid by a test that is root. Becomes the file's owner for good (real, effective and saved),
- * so that the one who started it may not signal it any more; says so and goes on. SIGKILL of its own timer still ends it.
+ * so that its starter may not signal it any more; says so and goes on. SIGKILL of its own timer still ends it.
  */
 #include "child.h"
 

@@ -1,6 +1,6 @@
 /*
  * stops_itself [CODE [FILE]]: stops itself with SIGSTOP; its SIGTERM handler says "handled", makes FILE, and exits with
- * CODE (0). The file is for those who cannot hear what is said after the deadline.
+ * CODE (0). The file is for peers that do not read output after the deadline.
  */
 #include "child.h"
 

@@ -1,8 +1,8 @@
 /*
- * storms [LIVE]: a fork storm: every process keeps starting others, half of them in sessions of their own, and goes
- * away itself once it is replaced, all in hundredths of a second. Bounded three times over, so that a bug cannot take the machine down: LIVE (at most
- * 400) at once, TOTAL in all, and the life of each process. A killed process still counts as live, so kills make the
- * storm smaller.
+ * storms [LIVE]: a fork storm: every process keeps starting others, half of them in sessions of their own, and exits
+ * itself once it is replaced, all in hundredths of a second. Three bounds keep a bug from taking the machine down: LIVE
+ * (at most 400) at once, TOTAL in all, and the life of each process. A killed process still counts as live, so kills
+ * make the storm smaller.
  */
 #include "child.h"
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
 /*
  * writes_lines FILE COUNT MICROSECONDS [CODE]: writes COUNT numbered lines of varying length, MICROSECONDS apart, and
- * exits with CODE (0). After each line its number is stored in FILE (8 bytes at least, shared memory): so whoever reads
- * the output later knows how many lines were handed over for sure, whatever killed the writer.
+ * exits with CODE (0). After each line it stores the number in FILE (8 bytes at least, shared memory). A later reader
+ * of the output then knows how many lines were handed over for sure, whatever killed the writer.
  */
 #include "child.h"
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
 """Journals of every format version that was ever released load for ever, with the report they had then.
 
 Each `NAME.journal` here has a `NAME.json` beside it: the report at the time it was stored. Fields may be added to
-reports later; those that were there keep their values. Add files, never change them.
+reports later; existing fields keep their values. Add files, never change them.
 """
 
 from __future__ import annotations

@@ -352,7 +352,7 @@ class TestRuns:
 
     @pytest.mark.guard
     @pytest.mark.root
-    @pytest.mark.parametrize("how", ["recorded by its guard", "recorded by whoever finished it"])
+    @pytest.mark.parametrize("how", ["recorded by its guard", "recorded by recovery"])
     def test_46_a_survivor_stays_on_the_list_until_it_is_gone(
         self, state: StateDirectory, child: Children, how: str
     ) -> None:

@@ -223,7 +223,7 @@ async def test_a_run_with_a_budget_has_a_cgroup_of_its_own() -> None:
         first, second, third, fourth = [int(result.stdout) for result in results]
         assert len({first, second, third}) == 3
         assert third == fourth
-        assert len({leaf_of(result) for result in results}) == 1, "one name, for whoever cleans up behind the guard"
+        assert len({leaf_of(result) for result in results}) == 1, "one name, for the owner that cleans up"
     assert not exists(leaf_of(results[0]))
 
 

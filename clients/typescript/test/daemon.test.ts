@@ -62,7 +62,7 @@ for (const [way, daemon] of Object.entries(ways)) {
     assert.equal((await refusal(daemon.submit({ argv: ["false"] }, key))).status, 409);
   });
 
-  test(`events over ${way}, and those that were missed`, async () => {
+  test(`events over ${way}, and missed events`, async () => {
     const { run_id } = await daemon.submit({ argv: ["true"] });
     await daemon.wait(run_id, { until: "settled" });
     const seen: string[] = [];

@@ -194,7 +194,7 @@ def test_a_live_run_of_the_daemon_is_worked_on_directly(running: Daemon, tmp_pat
     direct = as_json(holdfast("show", "--json", run_id))
     assert {name: direct[name] for name in report if name != "problem"} == {
         name: value for name, value in report.items() if name != "problem"
-    }, "one report, whoever is asked"
+    }, "one report, from every command"
 
 
 def test_a_stopped_daemon_fails_nothing(busy: Busy) -> None:
