@@ -5,12 +5,17 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from holdfast.cli.following.attached_input import parse_key
+from holdfast.cli.following.attachment import Attachment
+from holdfast.cli.following.followed_run import FollowedRun
 from holdfast.cli.parsing.options import UsageError
+from holdfast.state.directory import StateDirectory
+from holdfast.state.record import RunRecord
 
 from ..console import HOLDFAST, Console, holdfast, read_until, start
 from ..kept_runs import one_line
@@ -110,6 +115,24 @@ def test_a_run_without_input_is_followed(runs: Runs) -> None:
     run_id = runs.start("sh", "-c", "echo out; echo err >&2; exit 4")
     done = holdfast("attach", run_id)
     assert (done.returncode, done.stdout, done.stderr) == (4, b"out\n", b"err\n")
+
+
+def test_the_guard_is_to_wake_us_before_the_first_wait(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the first line of a run that was silent until then is shown when something else happens."""
+    run_id = runs.start("sleep", "600")
+    state = StateDirectory.open(str(runs.state))
+    armed: list[bool] = []
+
+    def look(attachment: Attachment) -> dict[int, int]:
+        armed.append(attachment.followed.live.conversation.is_armed)
+        attachment.left_by = "the test"
+        return {}
+
+    monkeypatch.setattr(Attachment, "_poll", look)
+    with RunRecord(state, run_id) as record, FollowedRun(state, run_id) as followed:
+        no_signals: Any = SimpleNamespace(fd=-1)  # the real ones are those of the test process
+        Attachment(followed, record.fd, no_signals, b"").until_over()
+    assert armed == [True]
 
 
 def test_replay_is_bounded(runs: Runs) -> None:

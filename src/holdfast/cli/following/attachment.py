@@ -59,6 +59,7 @@ class Attachment:
         """Return when the run is settled and its output is written, or when the user leaves: `left_by` says how."""
         self._ask_input()
         try:
+            self._relay()  # before the first wait, because it asks the guard to wake us for output
             while self.left_by is None and not (self.followed.ended and self._read_all and not self._waiting()):
                 self._turn()
         finally:
