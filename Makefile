@@ -23,7 +23,7 @@ SANITIZED := build/guard-sanitized
 REPORTS := $(CURDIR)/build/sanitizer-report
 SOURCES := $(sort $(wildcard native/*.c))
 HEADERS := $(sort $(wildcard native/*.h))
-# Named, because whatever pytest is not given it need not import: the unprivileged run has no extras installed.
+# Named, because pytest imports only the directories that it is given: the unprivileged run has no extras installed.
 GUARD_TESTS := $(shell grep -rl 'mark\.guard' tests --include='test_*.py' | grep -v '^tests/daemon/' | sort)
 
 C_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
@@ -74,7 +74,7 @@ test-unprivileged: $(VENV)/installed-dev $(GUARD)
 	@echo '== the guard tests, as an ordinary user =='
 	.ci/unprivileged $(BIN)/python -n $(JOBS) --dist loadgroup -m "guard and not root and not slow" $(PYTEST_ARGS) $(GUARD_TESTS)
 
-# Sanitizer findings go to files, because nobody reads the stderr of a guard, and the files are looked for afterwards.
+# Sanitizer findings go to files, because nobody reads the stderr of a guard; the target looks for the files afterwards.
 test-guard-sanitized: $(VENV)/installed-dev $(SANITIZED)
 	@echo '== the guard tests, on the ASan/UBSan build =='
 	rm -f $(REPORTS).*
@@ -113,8 +113,8 @@ clean:
 $(GUARD): $(SOURCES) $(HEADERS) hatch_build.py | $(VENV)/installed
 	$(BIN)/python hatch_build.py
 
-# The options are linked in, because the guard is started with an environment that is not ours to fill. Leaks are not
-# looked for: that needs ptrace, which containers forbid, and a guard allocates at its start only. The runtimes are
+# The options are linked in, because the environment of a guard is not ours to set. The build does not look for leaks:
+# that needs ptrace, which containers forbid, and a guard allocates at its start only. The runtimes are
 # linked statically: as two shared libraries UBSan's findings do not reach the log path, only the stderr nobody reads.
 $(SANITIZED): $(SOURCES) $(HEADERS) Makefile
 	@command -v $(CC_CHECK) >/dev/null || { echo 'make: gcc is missing; install it (Debian: apt-get install gcc)' >&2; exit 1; }
