@@ -42,14 +42,15 @@ ROOMS: dict[str, str] = {
     "daemon.events daemon.webhooks daemon.engines",
     "daemon.service": "values journal outcome proc state state.index doctor config daemon.process daemon.events "
     "daemon.webhooks daemon.engines daemon.queue",
-    "daemon.agents": "values journal config daemon.queue daemon.service",
+    "daemon.agents": "values journal projections config daemon.queue daemon.service",
     "daemon.http.wire": "projections web daemon.service",
     "daemon.http.routes": "values journal outcome projections wording state.index doctor web daemon.events "
     "daemon.queue daemon.service daemon.http.wire",
     "daemon.http.browser": "values web daemon.http.wire",
     "daemon.http.openai": "values outcome projections config web daemon.agents daemon.http.wire",
+    "daemon.http.a2a": "values projections config web daemon.agents daemon.http.wire",
     "daemon.http": "values web daemon.service daemon.agents daemon.http.wire daemon.http.routes daemon.http.browser "
-    "daemon.http.openai",
+    "daemon.http.openai daemon.http.a2a",
     "daemon": "values journal state state.index state.upkeep runs config web daemon.process "
     "daemon.store daemon.events daemon.webhooks daemon.engines daemon.queue daemon.service daemon.agents "
     "daemon.http.browser daemon.http",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..runs.supervisor import Supervisor
 from .agents.agent_runs import AgentRuns
 from .agents.prompt_files import PromptFiles
+from .agents.push_notification import push_notification
 from .drain import Drain
 from .engines.engine import LocalEngine
 from .events.event_log import EventLog, EventLogBounds
@@ -150,6 +151,7 @@ def _deliveries(given: DaemonInputs, store: Store, events: EventLog) -> Deliveri
         secret_path=os.path.join(given.state.path, "webhook-secret"),
         secret=given.settings().webhook_secret,
         warn=given.log.warning,
+        body_of=push_notification,
     )
 
 

@@ -29,6 +29,15 @@ def a2a_state(outcome: Outcome) -> str:
 
 def a2a_task(outcome: Outcome, run_id: str) -> dict[str, Any]:
     """The `id`, `status` and `metadata` of a task that stands for the run."""
+    return {"id": run_id, "status": _status(outcome, run_id), "metadata": detail(outcome, run_id)}
+
+
+def a2a_status_update(outcome: Outcome, run_id: str, context_id: str) -> dict[str, Any]:
+    """The event that tells the status of the task to a stream or a push target."""
+    about = {"taskId": run_id, "contextId": context_id}
+    return {**about, "status": _status(outcome, run_id), "metadata": detail(outcome, run_id)}
+
+
+def _status(outcome: Outcome, run_id: str) -> dict[str, Any]:
     message = {"messageId": f"{run_id}-status", "role": "ROLE_AGENT", "parts": [{"text": sentence(outcome)}]}
-    status = {"state": a2a_state(outcome), "message": message}
-    return {"id": run_id, "status": status, "metadata": detail(outcome, run_id)}
+    return {"state": a2a_state(outcome), "message": message}

@@ -105,10 +105,16 @@ class AgentRuns:
             found = await self.service.wait(run_id, until="settled", timeout_s=_OUTPUT_WAIT_S)
         return found
 
+    @staticmethod
+    def rule_of(report: Mapping[str, Any]) -> str:
+        """The rule that the run's answer was asked for with."""
+        found: str = report["labels"].get(RULE, TEXT_ANSWER)
+        return found
+
     async def answer(self, report: Mapping[str, Any]) -> AgentAnswer:
         """What the command has answered so far."""
         parts = [text async for text in self.text(report["run_id"], follow=False)]
-        found = answer_by(report["labels"].get(RULE, TEXT_ANSWER), "".join(parts))
+        found = answer_by(self.rule_of(report), "".join(parts))
         written = report["output"]["stdout_bytes"] or 0
         return found._replace(problem=f"it is cut after {LARGEST} bytes") if written > LARGEST else found
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...web.problems import respond
+from .a2a import errors as a2a_errors
+from .a2a import routes as a2a
+from .openai import errors as openai_errors
 from .openai import routes as openai
-from .openai.errors import respond_in_words
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -20,9 +22,13 @@ if TYPE_CHECKING:
 
 def doors_of(agents: AgentRuns, bounds: BodyBounds) -> list[BaseRoute]:
     """The routes of every door."""
-    return openai.routes(agents, bounds)
+    return [*openai.routes(agents, bounds), *a2a.routes(agents, bounds)]
 
 
 def refuse(scope: Scope, error: ProblemError) -> Response:
     """The answer to a request that the walls refuse."""
-    return respond_in_words(error) if scope["path"].startswith(f"{openai.PATH}/") else respond(error)
+    if scope["path"].startswith(f"{openai.PATH}/"):
+        return openai_errors.respond_in_words(error)
+    if scope["path"].startswith(f"{a2a.PATH}/"):
+        return a2a_errors.respond_in_words(error)
+    return respond(error)

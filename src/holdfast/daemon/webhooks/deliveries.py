@@ -85,8 +85,10 @@ class Deliveries:
         warn: Callable[[str], None] = lambda _: None,
         poster: Poster | None = None,
         clock: Clock | None = None,
+        body_of: Callable[[Mapping[str, Any]], dict[str, Any] | None] = lambda _: None,
     ) -> None:
-        self._store, self._secret_path, self._warn = store, secret_path, warn
+        """`body_of` gives the body for a report in the words of another protocol; None: the body is ours."""
+        self._store, self._secret_path, self._warn, self._body_of = store, secret_path, warn, body_of
         self._secret = None if secret is None else signing.decode(secret, "webhooks.secret")
         self._poster = poster or Poster()
         self._clock = clock or WallClock()
@@ -117,7 +119,8 @@ class Deliveries:
             return False  # most runs have no webhook
         now = self._clock.time()
         data = {"run_id": run_id, "report": report}
-        body = {"type": "run.verdict", "timestamp": format_timestamp(int(now * 1e9)), "data": data}
+        ours = {"type": "run.verdict", "timestamp": format_timestamp(int(now * 1e9)), "data": data}
+        body = self._body_of(report) or ours
         values = {"run_id": run_id, "body": msgspec.json.encode(body), "now_ms": int(now * 1000)}
         connection.execute(_SQL["decide"], values)
         return True

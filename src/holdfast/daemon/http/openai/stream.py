@@ -11,9 +11,7 @@ from contextlib import aclosing
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from ....config.agents import TEXT_ANSWER
 from ....projections.report import outcome_of
-from ...agents.agent_runs import RULE
 from ...agents.answer import AgentAnswer, is_streamed
 from ..wire.event_stream import event
 from .response import message_of, response_of, text_part
@@ -46,7 +44,7 @@ async def _events(runs: AgentRuns, run_id: str) -> AsyncGenerator[dict[str, Any]
     if any(fact["fact"] == STARTED for fact in report["evidence"]):
         yield {"type": "response.in_progress", "response": response_of(report, upto=STARTED)}
     is_open = False
-    if is_streamed(report["labels"].get(RULE, TEXT_ANSWER)):
+    if is_streamed(runs.rule_of(report)):
         async with aclosing(runs.text(run_id, follow=True)) as pieces:
             async for piece in pieces:
                 if not is_open:
