@@ -49,11 +49,11 @@ ROOMS: dict[str, str] = {
     "daemon.http.browser": "values web daemon.http.wire",
     "daemon.http.openai": "values outcome projections config web daemon.agents daemon.http.wire",
     "daemon.http.a2a": "values projections config web daemon.agents daemon.http.wire",
-    "daemon.http": "values web daemon.service daemon.agents daemon.http.wire daemon.http.routes daemon.http.browser "
-    "daemon.http.openai daemon.http.a2a",
+    "daemon.http": "values web daemon.service daemon.agents daemon.http.wire daemon.http.routes "
+    "daemon.http.browser daemon.http.openai daemon.http.a2a",
     "daemon": "values journal state state.index state.upkeep runs config web daemon.process "
-    "daemon.store daemon.events daemon.webhooks daemon.engines daemon.queue daemon.service daemon.agents "
-    "daemon.http.browser daemon.http",
+    "daemon.store daemon.events daemon.webhooks daemon.engines daemon.queue daemon.service "
+    "daemon.agents daemon.http.browser daemon.http",
     # The other doors.
     "client": "values state",
     "sidecar": "values projections streams state runs",
@@ -70,8 +70,8 @@ ROOMS: dict[str, str] = {
     "cli.printing cli.terminal cli.lookup",
     "cli.starting": "values state runs cli.parsing cli.printing",
     "cli.commands": "values journal outcome projections wording state state.index runs doctor config daemon "
-    "client sidecar mcp acp top cli.parsing cli.printing cli.terminal cli.lookup cli.following "
-    "cli.starting",
+    "client sidecar mcp acp top cli.parsing cli.printing cli.terminal cli.lookup "
+    "cli.following cli.starting",
     "cli": "values cli.parsing cli.printing cli.commands",
     # The package itself.
     ROOT: "values journal outcome runs client",

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
+from ..values.spec import DEFAULT_DRAIN_S, DEFAULT_GRACE_S
 from .agents import AGENTS, Agent
 from .kinds import (
     ADDRESSES,
@@ -52,10 +53,10 @@ class Config(NamedTuple):
     default_idle_timeout_s: Annotated[
         float | None, Is("defaults.idle_timeout", _OPTIONAL_DURATION, "end a run after this long without activity")
     ] = None
-    default_grace_s: Annotated[float, Is("defaults.grace", DURATION, "from SIGTERM to SIGKILL")] = 10.0
+    default_grace_s: Annotated[float, Is("defaults.grace", DURATION, "from SIGTERM to SIGKILL")] = DEFAULT_GRACE_S
     default_drain_s: Annotated[
         float, Is("defaults.drain", DURATION, "wait this long for a run's output after its end")
-    ] = 2.0
+    ] = DEFAULT_DRAIN_S
     default_memory_bytes: Annotated[
         int | None, Is("defaults.memory", _OPTIONAL_SIZE, "end a run when its tree uses more")
     ] = None

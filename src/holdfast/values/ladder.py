@@ -23,7 +23,7 @@ class Rung(NamedTuple):
     wait_s: float
 
 
-def parse_ladder(ladder: Ladder, *, grace_s: float = 10.0) -> tuple[Rung, ...]:
+def parse_ladder(ladder: Ladder, *, grace_s: float) -> tuple[Rung, ...]:
     """The rungs of `INT:2s,TERM:8s,KILL` or of (signal, wait) pairs; KILL is added when it is not the last.
 
     A rung without a wait waits for the grace. SpecError: no rungs, too many, a malformed one, or one after KILL.

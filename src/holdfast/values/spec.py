@@ -32,6 +32,10 @@ ON_MAX_OUTPUT = ("stop", "drop")
 LARGEST_EXEC = 6 << 20
 
 
+DEFAULT_GRACE_S = 10.0
+DEFAULT_DRAIN_S = 2.0
+
+
 class RunSpec(NamedTuple):
     """The checked spec of one run. Only `make_spec` makes one."""
 
@@ -88,9 +92,9 @@ def make_spec(
     max_timeout: Duration | None = None,
     idle_timeout: Duration | None = None,
     idle_counts: str | Iterable[str] = ("output",),
-    grace: Duration = 10.0,
+    grace: Duration = DEFAULT_GRACE_S,
     ladder: Ladder | None = None,
-    drain: Duration = 2.0,
+    drain: Duration = DEFAULT_DRAIN_S,
     drain_idle: Duration = 0.25,
     kill_wait: Duration = 5.0,
     stragglers: str = "kill",
