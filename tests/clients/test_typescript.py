@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ..support.daemons import daemon
+from ..support.daemons import daemon, end_daemon
 from ..support.typescript import PACKAGE, built
 from ..support.web import port_of
 
@@ -73,7 +73,7 @@ def test_the_client(name: str, package: Path, environment: dict[str, str]) -> No
 
 def test_every_test_of_the_package_is_run(package: Path) -> None:
     found = {path.name.removesuffix(".test.ts") for path in (package / "test").glob("*.test.ts")}
-    assert found == {"run", "fixtures", "exits", "events", "daemon"}
+    assert found == {"run", "fixtures", "exits", "events", "daemon", "start"}
 
 
 def test_no_dependencies_and_nothing_built_is_kept(package: Path) -> None:
@@ -100,6 +100,14 @@ def serving(tmp_path: Path) -> Iterator[dict[str, str]]:
 @pytest.mark.usefixtures("package")
 def test_the_client_of_the_daemon(environment: dict[str, str], serving: dict[str, str]) -> None:
     run_tests("daemon", {**environment, **serving})
+
+
+@pytest.mark.usefixtures("package")
+def test_a_daemon_on_demand(environment: dict[str, str]) -> None:
+    run_tests("start", environment)
+    state = Path(environment["HOLDFAST_STATE_DIR"])
+    assert (state / "daemon.log").read_text().count("ready") == 1
+    end_daemon(state)
 
 
 @pytest.mark.parametrize("number", range(1, len(EXAMPLES) + 1))

@@ -23,6 +23,11 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdfast.state import owner_lock
+from holdfast.state.directory import StateDirectory
+
+from .processes import wait_exited
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
@@ -270,3 +275,11 @@ class Gate:
         """Let it through."""
         with open(self.path, "w") as gate:
             gate.write("go\n")
+
+
+def end_daemon(state_dir: Path) -> None:
+    """End the daemon of a state directory that was started on demand, if there is one."""
+    owner = owner_lock.look(StateDirectory.open(str(state_dir))).owner
+    if owner is not None:
+        os.kill(owner.pid, signal.SIGTERM)
+        assert wait_exited(owner.pid, BOUND_S)

@@ -5,6 +5,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { HoldfastError } from "./errors.js";
 import { EventParser } from "./events.js";
 import type { Operations, Problem, Report, Submission } from "./generated/daemon.js";
+import { withStart } from "./start.js";
 import { overSocket, overTcp, text, type Answer, type Transport } from "./transport.js";
 
 export interface DaemonOptions {
@@ -14,6 +15,10 @@ export interface DaemonOptions {
   /** Or its TCP address, such as http://127.0.0.1:7433, with the token from STATE/token. */
   url?: string;
   token?: string;
+  /** Start the daemon of the state directory when there is none; not with `url` or `socketPath`. */
+  start?: boolean;
+  /** The `holdfast` command for that; default: the environment's HOLDFAST_COMMAND (split at spaces), or `holdfast`. */
+  command?: readonly string[];
 }
 
 /** The daemon refused: `status` is the HTTP status, `problem` its words, `retryAfter` a delay in seconds, if given. */
@@ -47,8 +52,13 @@ export class Daemon {
   readonly #send: Transport;
 
   constructor(options: DaemonOptions = {}) {
+    if (options.start === true && (options.url ?? options.socketPath) !== undefined) {
+      throw new HoldfastError("only the daemon of a state directory can be started: leave url and socketPath out", "INVALID");
+    }
+    const socketPath = options.socketPath ?? join(options.stateDir ?? defaultStateDir(), "holdfast.sock");
     if (options.url !== undefined) this.#send = overTcp(options.url, options.token ?? "");
-    else this.#send = overSocket(options.socketPath ?? join(options.stateDir ?? defaultStateDir(), "holdfast.sock"));
+    else if (options.start === true) this.#send = withStart(overSocket(socketPath), options.stateDir, options.command);
+    else this.#send = overSocket(socketPath);
   }
 
   /** Post a run; the same key with the same run gives the first run again. */

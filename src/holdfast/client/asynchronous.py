@@ -31,7 +31,16 @@ class AsyncClient:
     Methods, arguments and errors are those of `Client`.
     """
 
-    def __init__(self, url: str | None = None, *, token: str | None = None, state_dir: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        state_dir: str | None = None,
+        start: bool | None = None,
+    ) -> None:
+        """With `start`, the daemon of the state directory is started when there is none (None: by HOLDFAST_START)."""
+        self._start = transport.starter(url, state_dir, start)
         self._endpoint = Endpoint.of(url, token, state_dir)
         way = httpx2.AsyncHTTPTransport(uds=self._endpoint.socket)
         self._http = httpx2.AsyncClient(transport=way, **transport.settings(self._endpoint))
@@ -204,7 +213,9 @@ class AsyncClient:
             try:
                 return await self._http.send(transport.request_of(self._http, call))
             except httpx2.TransportError as error:
-                if not transport.may_repeat(call, error, attempt):
+                if attempt == 0 and self._start is not None and isinstance(error, httpx2.ConnectError):
+                    await anyio.to_thread.run_sync(self._start)
+                elif not transport.may_repeat(call, error, attempt):
                     raise transport.failure(self._endpoint, error) from error
         raise AssertionError("the second attempt returns or raises")
 

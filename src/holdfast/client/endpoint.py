@@ -6,11 +6,14 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..state.directory import DAEMON_SOCKET, default_path
+from ..values.environment import START
 from ..values.errors import DaemonUnreachableError, SpecError
 
 if TYPE_CHECKING:
+    from _socket import socket
     from typing import Self
 
+_YES = ("1", "true", "yes", "on")
 _LONGEST_ADDRESS = 107  # bytes that fit in a socket's address
 
 
@@ -63,6 +66,23 @@ class Endpoint(NamedTuple):
         """Close the directory."""
         if self.directory >= 0:
             os.close(self.directory)
+
+
+def wants_daemon(start: bool | None) -> bool:
+    """Whether to start a daemon when there is none: as the caller says, else by HOLDFAST_START."""
+    return os.environ.get(START, "").lower() in _YES if start is None else start
+
+
+def connect(connection: socket, state_path: str) -> None:
+    """Connect to the daemon's socket. OSError as usual.
+
+    By descriptor: the address of a Unix socket holds 108 bytes, and the path of a state directory may be longer.
+    """
+    directory = os.open(state_path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        connection.connect(f"/proc/self/fd/{directory}/{DAEMON_SOCKET}")
+    finally:
+        os.close(directory)
 
 
 def unreachable(shown: str, why: str) -> DaemonUnreachableError:

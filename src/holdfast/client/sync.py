@@ -32,7 +32,16 @@ class Client:
     IdempotencyConflictError.
     """
 
-    def __init__(self, url: str | None = None, *, token: str | None = None, state_dir: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        state_dir: str | None = None,
+        start: bool | None = None,
+    ) -> None:
+        """With `start`, the daemon of the state directory is started when there is none (None: by HOLDFAST_START)."""
+        self._start = transport.starter(url, state_dir, start)
         self._endpoint = Endpoint.of(url, token, state_dir)
         way = httpx2.HTTPTransport(uds=self._endpoint.socket)
         self._http = httpx2.Client(transport=way, **transport.settings(self._endpoint))
@@ -206,7 +215,9 @@ class Client:
             try:
                 return self._http.send(transport.request_of(self._http, call))
             except httpx2.TransportError as error:
-                if not transport.may_repeat(call, error, attempt):
+                if attempt == 0 and self._start is not None and isinstance(error, httpx2.ConnectError):
+                    self._start()
+                elif not transport.may_repeat(call, error, attempt):
                     raise transport.failure(self._endpoint, error) from error
         raise AssertionError("the second attempt returns or raises")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..values.errors import DaemonError, DaemonUnreachableError, HoldfastError
-from .endpoint import unreachable
+from ..state.directory import StateDirectory
+from ..values.errors import DaemonError, DaemonUnreachableError, HoldfastError, SpecError
+from .endpoint import unreachable, wants_daemon
 from .problems import NOT_OURS, error_of
 
 try:
@@ -15,6 +16,8 @@ except ModuleNotFoundError as error:  # pragma: no cover - the tests have it
     raise HoldfastError("holdfast.Client needs the package httpx2", remedy="pip install 'holdfast[client]'") from error
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .calls import ClientCall
     from .endpoint import Endpoint
 
@@ -22,6 +25,21 @@ CONNECT_S = 5.0
 ANSWER_S = 30.0
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
+
+
+def starter(url: str | None, state_dir: str | None, start: bool | None) -> Callable[[], object] | None:
+    """The function that starts a daemon; None when none is wanted. The state directory is made for it.
+
+    SpecError: a daemon at a URL cannot be started from here.
+    """
+    if url is not None and start:
+        raise SpecError("a daemon at a URL cannot be started from here", field="start", remedy="leave one of them out")
+    if url is not None or not wants_daemon(start):
+        return None
+    from .daemon_start import ensure_daemon
+
+    path = StateDirectory.open(state_dir).path
+    return lambda: ensure_daemon(path)
 
 
 def settings(endpoint: Endpoint) -> dict[str, Any]:

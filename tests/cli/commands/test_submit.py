@@ -111,7 +111,7 @@ def test_what_a_daemon_refuses_is_told_as_by_run(running: Daemon) -> None:
 
 
 def test_without_a_daemon(state_directory: Path) -> None:
-    assert "start one (holdfast serve), or run it without" in one_line(holdfast("submit", "true"))
+    assert "start one (--start, or holdfast serve), or run it without" in one_line(holdfast("submit", "true"))
     assert not state_directory.exists()
     holdfast("run", "true")
     assert "holdfast.sock: No such file or directory: start one" in one_line(holdfast("submit", "true"))

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from ...values.errors import HoldfastError
 from ..parsing.command import Command, no_words
-from ..parsing.daemon_options import effective, setting_options
+from ..parsing.daemon_options import effective, setting_options, setting_words
+from ..parsing.options import Option
 
 if TYPE_CHECKING:
     from ..parsing.options import CommandLine
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 
 def act(given: CommandLine) -> int:
     no_words(given, "serve")
-    settings = effective(given)
+    settings = effective(given)  # first: a mistake in them is said here, and not in a log
+    if given.has("--detach"):
+        return _detach(given)
     try:
         from ...daemon.serve import serve
     except ModuleNotFoundError as error:
@@ -23,10 +26,23 @@ def act(given: CommandLine) -> int:
     return serve(settings)
 
 
+def _detach(given: CommandLine) -> int:
+    from ...client.daemon_start import ensure_daemon
+    from ..printing.messages import say
+
+    settings = setting_words(given, without=("--state-dir", "--detach"))
+    if not ensure_daemon(given.last("--state-dir"), settings) and settings:
+        say("a daemon listens already: it keeps its own settings")
+    return 0
+
+
 COMMAND = Command(
     "serve [OPTIONS]",
     "Be the daemon of a state directory: queue, run and keep the runs that are posted to STATE/holdfast.sock.",
-    setting_options(),
+    (
+        Option("--detach", None, "start it in the background if there is none, and return when it listens"),
+        *setting_options(),
+    ),
     act,
     more="SIGTERM or SIGINT drains: the daemon takes no more runs, and its runs may end within --drain. A second\n"
     "signal cancels them, a third leaves them to their guards. SIGHUP reads the settings again.\n",

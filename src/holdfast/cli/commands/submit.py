@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ...client import calls
+from ...client.endpoint import wants_daemon
 from ...state.directory import default_path
 from ...values.environment import parent_run_id
 from ...values.errors import DaemonUnreachableError
@@ -28,11 +29,12 @@ _OWN = (
     Option("--concurrency-key", "KEY", "the daemon bounds the runs of this key together (default: none)"),
     Option("--on-verdict", "URL", "post the report there at the verdict"),
     Option("--idempotency-key", "KEY", "the same key with the same command gives the same run"),
+    Option("--start", None, "start the daemon when there is none (also with HOLDFAST_START=1)"),
     Option("--wait", None, "wait until the run ends, and exit as `holdfast run` does"),
     JSON,
 )
 _QUEUE = {"--queue-timeout": "queue_timeout", "--concurrency-key": "concurrency_key", "--on-verdict": "on_verdict"}
-_REMEDY = "start one (holdfast serve), or run it without (holdfast run --detach)"
+_REMEDY = "start one (--start, or holdfast serve), or run it without (holdfast run --detach)"
 OPTIONS = (
     *(option for option in OPTIONS_OF_RUN if option.flag not in _NOT_HERE),
     *_OWN,
@@ -101,7 +103,12 @@ def _number(text: str) -> int:
 
 
 def _state(given: CommandLine) -> StateDirectory:
-    """The state directory of the daemon. It is not made here: without it there is no daemon."""
+    """The state directory of the daemon. It is made only for a daemon that is started."""
+    if wants_daemon(True if given.has("--start") else None):
+        from ...client.daemon_start import ensure_daemon
+
+        ensure_daemon(given.last("--state-dir"))
+        return open_state(given)
     path = os.path.abspath(given.last("--state-dir") or default_path())
     if not os.path.lexists(path):
         raise DaemonUnreachableError(f"no daemon answers at {path}: there is no such directory", remedy=_REMEDY)

@@ -18,7 +18,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..parsing.command import Command, no_words, put
-from ..parsing.daemon_options import CONFIG, effective, setting_options
+from ..parsing.daemon_options import effective, setting_options, setting_words
 from ..parsing.options import Option, UsageError
 
 if TYPE_CHECKING:
@@ -114,14 +114,7 @@ def unit_text(given: CommandLine, config: Config, *, system: bool) -> str:
 
 
 def _command(given: CommandLine) -> str:
-    words = [*_program(), "serve"]
-    for flag, values in given.values.items():
-        if flag in ("--user", "--system", "--help"):
-            continue
-        for value in values:
-            # A relative path is relative to here: the unit starts in another directory.
-            text = os.path.abspath(value) if flag in ("--state-dir", CONFIG.flag) else value
-            words += [flag, text] if text else [flag]
+    words = [*_program(), "serve", *setting_words(given, without=("--user", "--system"))]
     return " ".join(_quoted(word) for word in words)
 
 

@@ -13,7 +13,7 @@ import time
 from _socket import AF_UNIX, SOCK_STREAM, socket
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...client.endpoint import unreachable
+from ...client.endpoint import connect, unreachable
 from ...state.directory import DAEMON_SOCKET
 from ...values.errors import DaemonError
 
@@ -63,7 +63,7 @@ class DaemonRequest:
         self._socket = socket(AF_UNIX, SOCK_STREAM | _SOCK_CLOEXEC)
         try:
             self._socket.settimeout(ANSWER_S)  # for sending a body; connecting never waits
-            _connect(self._socket, state.path)
+            connect(self._socket, state.path)
             self._socket.sendall(_request(call))
             self._socket.setblocking(False)
         except OSError as error:
@@ -135,15 +135,6 @@ class DaemonRequest:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _connect(connection: socket, state_path: str) -> None:
-    # By descriptor: the address of a Unix socket holds 108 bytes, and the path of a state directory may be longer.
-    directory = os.open(state_path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        connection.connect(f"/proc/self/fd/{directory}/{DAEMON_SOCKET}")
-    finally:
-        os.close(directory)
 
 
 def _request(call: ClientCall) -> bytes:

@@ -25,6 +25,18 @@ def setting_options() -> tuple[Option, ...]:
     )
 
 
+def setting_words(given: CommandLine, *, without: tuple[str, ...] = ()) -> list[str]:
+    """The given settings as words for `holdfast serve`; paths are absolute, because it starts somewhere else."""
+    words = []
+    for flag, values in given.values.items():
+        if flag in (*without, "--help"):
+            continue
+        for value in values:
+            text = os.path.abspath(value) if flag in ("--state-dir", CONFIG.flag) else value
+            words += [flag, text] if text else [flag]
+    return words
+
+
 def effective(given: CommandLine) -> Effective:
     """The settings in force for this command line. ConfigError when they have mistakes."""
     state_dir = os.path.abspath(given.last("--state-dir") or default_path())
