@@ -62,13 +62,14 @@ async def test_runs_log_and_evidence(state: StateDirectory, size: tuple[int, int
     failed = ended(state, "sh", "-c", "echo one; echo two >&2; exit 3", name="broken")
     with live(state, name="agent", session="ci") as run:
         async with watching(DirectorySource(state), size) as top:
-            screen = await top.until_text("1 running", "failed/exit", f"log of {run.run_id}", "\nready")
+            footer = "? Help q Quit c Cancel"  # textual draws it after the rest
+            screen = await top.until_text("1 running", "failed/exit", f"log of {run.run_id}", "\nready", footer)
             lines = screen.splitlines()
             assert len(lines) == size[1]
             assert all(len(line) <= size[0] for line in lines)
             rows = [line for line in lines if "agent" in line or "broken" in line]
             assert ["running" in rows[0], "ci" in rows[0], "broken: sh -c" in rows[1]] == [True] * 3
-            assert "? Help q Quit c Cancel" in lines[-1]
+            assert footer in lines[-1]
             await top.press("down")
             await top.until_text(f"log of {failed}", "\none\ntwo")
             await top.press("e")

@@ -72,9 +72,8 @@ class DirectorySource:
         began = time.monotonic()
         live = self._index.refresh()
         found = {entry.run_id: entry for entry in live[:MOST_LIVE]}
-        found |= {
-            entry.run_id: entry for entry in self._index.list(limit=MOST_ENDED).entries
-        }  # a run that ended meanwhile counts as ended
+        # A run that ended meanwhile counts as ended.
+        found |= {entry.run_id: entry for entry in self._index.list(limit=MOST_ENDED).entries}
         runs = [entry.shown() for entry in found.values()]
         note = self._index.warnings.pop() if self._index.warnings else ""
         if len(live) > MOST_LIVE:
