@@ -5,6 +5,7 @@
 #include "container.h"
 #include "ladder.h"
 #include "phases.h"
+#include "stop.h"
 
 #define SAMPLE_SHARE 10u /* sampling a huge tree takes at most a tenth of the guard's time */
 
@@ -26,10 +27,12 @@ void run_arm_timers(struct run *run, uint64_t now) {
 static void expire(struct run *run, enum fact fact, uint64_t limit_ns) {
     struct fact_expired expired = {limit_ns};
     run_reap(run);
-    if (!run_may_begin_stop(run))
-        return;
+    const enum act act = stop_act(ASKER_CLOCK, run_stage(run));
+    if (act == ACT_REFUSE || (act == ACT_JOIN && run->leader == 0))
+        return; /* the command has ended: nothing is late */
     journal_fact(&run->journal, fact, &expired, sizeof expired);
-    run_begin_stop(run);
+    if (act == ACT_BEGIN)
+        run_begin_stop(run);
 }
 
 static void check_idle(struct run *run) {

@@ -246,7 +246,7 @@ struct packet_stop {
     int32_t cause;
     int32_t now;    /* go to the last rung at once */
     int32_t signal; /* the signal that made the caller ask, or 0 */
-    int32_t reserved;
+    int32_t person; /* not 0: a person asks, and to ask a second time is to insist (stop.h) */
 };
 struct packet_signal {
     int32_t signal;

@@ -8,6 +8,15 @@
 #include "expiry.h"
 #include "phases.h"
 #include "requests.h"
+#include "tree.h"
+
+/*
+ * A guard signals nobody but its own tree. So a signal from a guard is a rung of an enclosing run, also where a cleared
+ * environment hid that run from ours. The flag covers a guard that is another build of this program.
+ */
+static bool is_from_parent(const struct run *run, pid_t sender) {
+    return (run->spec.options.flags & SPEC_NESTED) != 0 || tree_is_guard(sender);
+}
 
 void loop_take_signal(struct run *run, const struct signalfd_siginfo *info) {
     if (info->ssi_signo == SIGCHLD) {
@@ -15,7 +24,7 @@ void loop_take_signal(struct run *run, const struct signalfd_siginfo *info) {
         return;
     }
     struct stop stop = {
-        .cause = (run->spec.options.flags & SPEC_NESTED) ? CAUSE_PARENT : CAUSE_USER,
+        .cause = is_from_parent(run, (pid_t)info->ssi_pid) ? CAUSE_PARENT : CAUSE_USER,
         .signal = (int)info->ssi_signo,
         .by_pid = (pid_t)info->ssi_pid,
         .by_uid = info->ssi_uid,

@@ -12,6 +12,7 @@ enum { SURVIVORS_TEXT = 6000, READ_AT_ONCE = 8 << 20 };
 static void enter(struct run *run, enum phase phase) {
     run->phase = phase;
     timers_clear(&run->timers);
+    run->control.accept_paused = false; /* TIMER_LISTEN, which would end the pause, is off now */
 }
 
 void run_announce(struct run *run) {
@@ -23,11 +24,32 @@ void run_announce(struct run *run) {
 
 bool run_may_begin_stop(const struct run *run) { return run->phase == PHASE_RUNNING || run->phase == PHASE_LINGERING; }
 
+enum stage run_stage(const struct run *run) {
+    switch (run->phase) {
+    case PHASE_HELD:
+        return STAGE_HELD;
+    case PHASE_RUNNING:
+    case PHASE_LINGERING:
+        return STAGE_ALIVE;
+    case PHASE_STOPPING:
+        if (run->rung >= run->spec.rungs)
+            return STAGE_LAST;
+        return run->person_asked ? STAGE_INSISTED : STAGE_GRACE;
+    case PHASE_DRAINING:
+    case PHASE_ENDED:
+        break;
+    }
+    return STAGE_OVER;
+}
+
 /* ── stopping ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 void run_begin_stop(struct run *run) {
     const bool fence_comes_with_drain = run->location->output_is_on_its_way(run);
+    const uint64_t deadline = run->timers.due_ns[TIMER_DEADLINE];
     enter(run, PHASE_STOPPING);
+    if (deadline > 0 && run->leader > 0) /* a deadline that passes within the grace goes on record */
+        timer_set(&run->timers, TIMER_DEADLINE, deadline);
     run->wake_owners = true;
     if (!fence_comes_with_drain)
         output_fence(&run->output);

@@ -3,9 +3,12 @@
 #define HOLDFAST_PHASES_H
 
 #include "run.h"
+#include "stop.h"
 
 /* Whether the ladder has not begun, so that a clock, a request or a limit may begin it: RUNNING or LINGERING. */
 bool run_may_begin_stop(const struct run *run);
+/* How far the end of the run has come. */
+enum stage run_stage(const struct run *run);
 /* The verdict is in the journal: puts the fence into the output and begins the ladder. */
 void run_begin_stop(struct run *run);
 /* The command never ran: there is no ladder to climb, only our own child to wait for. */

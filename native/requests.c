@@ -7,30 +7,64 @@
 
 #include "ladder.h"
 #include "phases.h"
+#include "stop.h"
 
 enum { REQUESTS_AT_ONCE = 64 };
 #define LISTEN_AGAIN_NS 1000000000u
 
 /* ── stop, extend, signal ─────────────────────────────────────────────────────────────────────────────────────── */
 
+/*
+ * A rung of an enclosing run reaches this guard, and also the `holdfast run` that started it. That process cannot see
+ * who sent it a signal, and might take the second rung for a person who insists. The guard knows the sender. So after a
+ * parent's rung, a request that a signal caused is the parent's, too.
+ */
+static enum asker asker_of(const struct run *run, const struct stop *stop) {
+    if (stop->cause == CAUSE_PARENT || (run->parent_asked && stop->signal != 0))
+        return ASKER_PARENT;
+    if (stop->now)
+        return ASKER_NOW;
+    if (stop->cause == CAUSE_OWNER)
+        return ASKER_OWNER;
+    return stop->person ? ASKER_PERSON : ASKER_PROGRAM;
+}
+
+static void do_act(struct run *run, enum act act) {
+    switch (act) {
+    case ACT_QUIET:
+        run_begin_quiet_end(run);
+        break;
+    case ACT_BEGIN_LAST:
+        ladder_skip_to_last(run);
+        run_begin_stop(run);
+        break;
+    case ACT_BEGIN:
+        run_begin_stop(run);
+        break;
+    case ACT_CLIMB_LAST:
+        ladder_skip_to_last(run);
+        ladder_climb(run);
+        break;
+    case ACT_CLIMB:
+        ladder_climb(run);
+        break;
+    case ACT_JOIN:
+    case ACT_REFUSE:
+        break;
+    }
+}
+
 int run_stop(struct run *run, const struct stop *stop) {
-    const enum phase before = run->phase;
     run_reap(run);
-    if (run->phase >= PHASE_DRAINING)
+    const enum asker asker = asker_of(run, stop);
+    const enum act act = stop_act(asker, run_stage(run));
+    if (act == ACT_REFUSE)
         return ESRCH;
     struct fact_stop_asked asked = {(int32_t)stop->cause, stop->signal, stop->by_pid, (int32_t)stop->by_uid};
     journal_fact_text(&run->journal, FACT_STOP_ASKED, &asked, sizeof asked, stop->reason, stop->reason_length);
-    if (run->phase == PHASE_HELD) {
-        run_begin_quiet_end(run);
-    } else if (run_may_begin_stop(run)) {
-        if (stop->now)
-            ladder_skip_to_last(run);
-        run_begin_stop(run);
-    } else if (before == PHASE_STOPPING || stop->now) { /* a second request climbs the next rung at once */
-        if (stop->now)
-            ladder_skip_to_last(run);
-        ladder_climb(run);
-    }
+    run->parent_asked = run->parent_asked || asker == ASKER_PARENT;
+    run->person_asked = run->person_asked || asker == ASKER_PERSON;
+    do_act(run, act);
     return 0;
 }
 
@@ -68,7 +102,7 @@ static void owner_gone(struct run *run, pid_t pid, uid_t uid) {
     if (run->phase >= PHASE_DRAINING)
         return;
     journal_fact(&run->journal, FACT_OWNER_GONE, &owner, sizeof owner);
-    if ((run->spec.options.flags & SPEC_OWNED) && (run_may_begin_stop(run) || run->phase == PHASE_HELD)) {
+    if ((run->spec.options.flags & SPEC_OWNED) && stop_act(ASKER_OWNER, run_stage(run)) != ACT_JOIN) {
         struct stop stop = {.cause = CAUSE_OWNER, .by_pid = pid, .by_uid = uid, .reason = ""};
         run_stop(run, &stop);
     }
@@ -82,6 +116,7 @@ static int stop_requested(struct run *run, const struct request *request) {
     struct stop stop = {
         .cause = (enum stop_cause)request->body.stop.cause,
         .now = request->body.stop.now != 0,
+        .person = request->body.stop.person != 0,
         .signal = request->body.stop.signal,
         .by_pid = owner->pid,
         .by_uid = owner->uid,

@@ -8,15 +8,16 @@
 
 struct stop {
     enum stop_cause cause;
-    bool now;   /* go to the last rung at once */
-    int signal; /* the signal that asked, or 0 */
+    bool now;    /* go to the last rung at once */
+    bool person; /* a person asks: the second time is on purpose */
+    int signal;  /* the signal that asked, or 0 */
     pid_t by_pid;
     uid_t by_uid;
     const char *reason;
     size_t reason_length;
 };
 
-/* Stops the run. A second request climbs the next rung at once. Returns 0, or an errno for the process that asked. */
+/* Stops the run, or joins the end that is under way (stop.h). Returns 0, or an errno for the process that asked. */
 int run_stop(struct run *run, const struct stop *stop);
 /* Acts on what one owner has sent, up to the end of the run. */
 void requests_serve(struct run *run, int owner);

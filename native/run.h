@@ -59,6 +59,8 @@ struct run {
     bool wake_owners;      /* a fact that owners wait for has been recorded */
     bool awaits_go;        /* the owner has not allowed the start yet: PACKET_GO */
     size_t rung;           /* the next rung to climb */
+    bool person_asked;     /* a person has asked for the end: the second time is on purpose */
+    bool parent_asked;     /* a rung of an enclosing run has come */
     uint64_t started_ns;   /* 0: the command was never released */
     uint64_t deadline_ns;  /* from the start, as extended */
     uint64_t bound_ns;     /* stragglers of a finished command are killed at this time at the latest; 0: no bound */

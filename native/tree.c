@@ -104,7 +104,7 @@ static void add_children(struct walk *walk, pid_t pid) {
     close(directory);
 }
 
-static bool is_guard(pid_t pid) {
+bool tree_is_guard(pid_t pid) {
     static struct stat self;
     struct stat other;
     char path[40];
@@ -131,7 +131,7 @@ static void walk_tree(struct walk *walk) {
     for (size_t i = 0; i < listed; i++) {
         if (is_our_zombie(&list[i]))
             continue;
-        list[i].is_guard = !walk->passes_nested_guards && is_guard(list[i].pid);
+        list[i].is_guard = !walk->passes_nested_guards && tree_is_guard(list[i].pid);
         if (!list[i].is_guard)
             add_children(walk, list[i].pid);
     }

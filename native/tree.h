@@ -29,6 +29,8 @@ struct tree_usage {
     uint64_t cpu_ticks;
 };
 
+/* Whether this process is a guard, of the same build as ours. */
+bool tree_is_guard(int pid);
 /* The process to signal when there is no /proc. */
 void tree_set_leader(int leader);
 /*

@@ -196,3 +196,18 @@ def test_a_listener_that_has_descriptors_again_listens(tmp_path: Path) -> None:
         again = run_directory.connect(path)
         assert ask(again, packets.heartbeat) == 0
         again.close()
+
+
+@pytest.mark.usefixtures("few_descriptors")
+def test_a_verdict_does_not_keep_a_listener_paused(tmp_path: Path, child: Children) -> None:
+    """Every phase clears the timers of the one before, that of the pause too: then there must be no pause."""
+    state = StateDirectory.open(str(tmp_path / "state"))
+    with Driven(child("reports_signals"), state=state, lifetime="detached", ladder="USR1:10m,KILL") as run:
+        run.until_ready()
+        path = state.run_path(run.live.spec.run_id)
+        with too_many(run, path):
+            run.live.ask_stop("user", "while it cannot accept")
+            run.until("signalled")
+        again = run_directory.connect(path)
+        assert ask(again, packets.heartbeat) == 0
+        again.close()

@@ -167,14 +167,31 @@ def test_an_exception_while_waiting_ends_the_run_first(child: Children, error: t
 
     watching = Watching(stumble)
     with pytest.raises(error):
-        holdfast.run(child("ignores_term"), on_output=watching, grace=60)
+        holdfast.run(child("ignores_term"), on_output=watching, grace=0.2)
+    assert is_gone(watching.names["pid"])
+
+
+def test_ctrl_c_leaves_the_run_its_grace(child: Children, tmp_path: Path) -> None:
+    """And a second one does not, because somebody asks again on purpose: see the next test."""
+    mark = tmp_path / "saved"
+    watching = Watching(lambda _: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        holdfast.run(child("exits_on_term", 0, mark), on_output=watching, grace=60)
+    assert mark.exists()
+
+
+def test_a_second_ctrl_c_kills() -> None:
+    watching = Watching(lambda _: signal.raise_signal(signal.SIGINT))
+    script = "trap 'kill -INT $0' TERM; echo ready pid=$$; while :; do sleep 0.05; done"
+    with pytest.raises(KeyboardInterrupt):
+        holdfast.run(["sh", "-c", script, str(os.getpid())], on_output=watching, grace=600)
     assert is_gone(watching.names["pid"])
 
 
 def test_ctrl_c_ends_the_run_first(child: Children) -> None:
     watching = Watching(lambda _: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
-        holdfast.run(child("ignores_term", int(signal.SIGINT)), on_output=watching, grace=60)
+        holdfast.run(child("ignores_term", int(signal.SIGINT)), on_output=watching, grace=0.2)
     assert is_gone(watching.names["pid"])
 
 
@@ -182,7 +199,7 @@ def test_ctrl_c_while_nothing_happens(child: Children) -> None:
     """The signal comes while the loop waits: the run itself sends it, so that it certainly runs."""
     argv = ["sh", "-c", f"kill -INT {os.getpid()}; exec {' '.join(child('ignores_term'))}"]
     with pytest.raises(KeyboardInterrupt):
-        holdfast.run(argv, grace=60)
+        holdfast.run(argv, grace=0.2)
 
 
 def test_ctrl_c_between_the_start_and_the_first_wait(child: Children, monkeypatch: pytest.MonkeyPatch) -> None:

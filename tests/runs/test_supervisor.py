@@ -142,17 +142,34 @@ async def test_many_tasks_wait_for_one_run() -> None:
 # Requests.
 
 
-async def test_a_second_cancel_climbs(child: Children) -> None:
+async def test_a_second_cancel_joins_and_now_kills(child: Children) -> None:
     async with Supervisor() as supervisor:
-        run = await supervisor.start(child("ignores_term"), ladder="INT:60s,TERM:60s,KILL")
+        run = await supervisor.start(child("reports_signals"), ladder="INT:60s,TERM:60s,KILL")
         await until_ready(run)
-        await run.cancel()
-        await run.cancel()
-        assert [fact.detail["signal"] for fact in run.facts if fact.kind == "signalled"][:1] == [int(signal.SIGINT)]
-        await run.cancel()
+        for _ in range(3):
+            await run.cancel()
+        assert [fact.detail["signal"] for fact in run.facts if fact.kind == "signalled"] == [int(signal.SIGINT)]
+        await run.cancel(now=True)
         await run.settled()
         await run.cancel()  # over: nothing to do, and no error
         assert verdict(run.outcome) == ("cancelled", "user")
+        assert run.report["escalated"]
+
+
+@pytest.mark.parametrize("how", ["deadline", "cancel"])
+async def test_leaving_joins_an_end_that_is_under_way(how: str, tmp_path: Path) -> None:
+    """The command saves its state for half a second: the grace of five is not cut short."""
+    mark = tmp_path / "saved"
+    script = f"trap 'sleep 0.5; touch {mark}; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+    async with Supervisor() as supervisor:
+        run = await supervisor.start(["sh", "-c", script], grace=5, timeout=0.5 if how == "deadline" else None)
+        await until_ready(run)
+        if how == "cancel":
+            await run.cancel()
+        await run.wait()
+    assert mark.exists()
+    assert not run.report["escalated"]
+    assert [fact.detail["cause"] for fact in run.facts if fact.kind == "stop_asked"][-1] == "shutdown"
 
 
 async def test_a_cancel_with_an_unknown_cause(child: Children) -> None:

@@ -214,7 +214,7 @@ async def _ask_all(runs: list[ScheduledRun], log: Log) -> None:
 
 async def _ask(scheduled: ScheduledRun, log: Log) -> None:
     if scheduled.run is None or scheduled.verdict.is_set():
-        return  # already ending: if it were asked again, its guard would climb the ladder early
+        return  # on its way already
     try:
         await scheduled.run.cancel(REASON, cause="shutdown")
     except HoldfastError as error:

@@ -53,13 +53,14 @@ class Wake(NamedTuple):
     journal_length: int
 
 
-def stop(ticket: int, cause: str, reason: str, *, now: bool, signal: int = 0) -> bytes:
-    """Ask for the end of the run. Asked again, the guard climbs to the next rung; `now` goes to the last one.
+def stop(ticket: int, cause: str, reason: str, *, now: bool, signal: int = 0, person: bool = False) -> bytes:
+    """Ask for the end of the run. A request joins an end that is under way; `now` goes to the last rung.
 
-    `signal` is the signal that made the caller ask, if any. ValueError for a cause that is not in the contract.
+    `person`: a person asks, and the second such request climbs to the next rung. `signal` is the signal that made the
+    caller ask, if any. ValueError for a cause that is not in the contract.
     """
     text = reason.encode("utf-8", "replace")[:REASON_MAX].decode("utf-8", "ignore").encode()
-    return _packet(STOP, _STOP.pack(CAUSES.number(cause), now, signal, 0) + text, ticket)
+    return _packet(STOP, _STOP.pack(CAUSES.number(cause), now, signal, person) + text, ticket)
 
 
 def signal(ticket: int, number: int, *, tree: bool) -> bytes:

@@ -197,20 +197,31 @@ def _typed(data: bytes) -> bytes:
 
 
 def _end(live: LiveRun) -> None:
-    """End a run whose caller raises, and wait until its guard is gone. The wait is bounded."""
+    """End a run whose caller raises, and wait until its guard is gone: the run has its grace. The wait is bounded.
+
+    Interrupted again, by a second Ctrl-C, it kills the run.
+    """
     if live.ended:
         return
     try:
-        live.ask_stop("user", "the caller was interrupted", now=True)
+        _end_within(live, now=False)
+    except BaseException:
+        _end_within(live, now=True)
+        raise
+    try:
+        live.hear_guard()
+    except JournalError:
+        pass  # perhaps this is the error that the caller gets
+
+
+def _end_within(live: LiveRun, *, now: bool) -> None:
+    try:
+        live.ask_stop("user", "the caller was interrupted", now=now)
     except RequestError:
         pass  # the guard is gone, or stopped: the wait below tells
     if not _wait_gone(live, live.settle_bound_s()):
         live.kill_guard()
         _wait_gone(live, _KILLED_S)
-    try:
-        live.hear_guard()
-    except JournalError:
-        pass  # perhaps this is the error that the caller gets
 
 
 def _wait_gone(live: LiveRun, within_s: float) -> bool:

@@ -179,10 +179,13 @@ class LiveRun:
         """Ask the guard for the command's stdin or terminal: it is in `input` after the answer. As `ask_signal`."""
         return self.conversation.ask_descriptor(packets.give_input)
 
-    def ask_stop(self, cause: str = "user", reason: str = "", *, now: bool = False, signal: int = 0) -> int:
+    def ask_stop(
+        self, cause: str = "user", reason: str = "", *, now: bool = False, signal: int = 0, person: bool = False
+    ) -> int:
         """Ask for the end of the run; returns the ticket of the answer. RequestError when the guard cannot be asked.
 
-        `signal` is the signal that made the caller ask, if there was one. SpecError: the cause or the reason is wrong.
+        The request joins an end that is under way, unless it says `now` or a `person` asks a second time. `signal` is
+        the signal that made the caller ask, if there was one. SpecError: the cause or the reason is wrong.
         """
         if not isinstance(reason, str):
             raise SpecError(
@@ -194,7 +197,9 @@ class LiveRun:
         if cause not in STOP_CAUSES:
             remedy = f"use one of {', '.join(STOP_CAUSES)}"
             raise SpecError(f"{cause!r} is no cause", field="cause", run_id=self.spec.run_id, remedy=remedy)
-        return self.conversation.ask(lambda ticket: packets.stop(ticket, cause, reason, now=now, signal=signal))
+        return self.conversation.ask(
+            lambda ticket: packets.stop(ticket, cause, reason, now=now, signal=signal, person=person)
+        )
 
     def ask_signal(self, number: int, *, tree: bool) -> int:
         """Ask for one signal; returns the ticket of the answer. RequestError when the guard cannot be asked."""

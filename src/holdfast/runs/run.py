@@ -172,9 +172,10 @@ class Run:
     # Asking.
 
     async def cancel(self, reason: str = "", *, cause: str = "user", now: bool = False) -> None:
-        """Ask the run to end and return when that is recorded. Asked again, it climbs the ladder; `now` kills at once.
+        """Ask the run to end and return when that is recorded. `now` kills at once.
 
-        Does nothing when the run is over. RequestError when the guard does not take the request.
+        A run that is ending already keeps its grace: the request is only recorded. Does nothing when the run is over.
+        RequestError when the guard does not take the request.
         """
         if self._live.ended:
             await checkpoint()

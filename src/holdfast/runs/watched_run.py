@@ -127,7 +127,7 @@ class WatchedRun:
         """The journal cannot be read: end the run unseen, and give the error to the tasks that wait for it."""
         self._error = error
         try:
-            self.live.ask_stop("user", "its record cannot be read", now=True)
+            self.live.ask_stop("user", "its record cannot be read")
         except RequestError:
             pass  # it is over; or it does not read, and then closing the socket tells it
         self._leave()

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from ..runs.supervisor import Supervisor
+from ..state.enclosing_runs import enclosing_run_is_ending
 from ..streams.lines import LONGEST_LINE, LineSplitter, LineWriter, hung_up, pieces
 from ..values.errors import HoldfastError
 from . import protocol
@@ -88,12 +89,15 @@ class SidecarServer:
             await self._writer.flushed()
 
     def stop(self, name: str) -> None:
-        """A signal arrived: end all runs; at the second signal kill them."""
+        """A signal arrived: end all runs; at the second signal kill them, unless an enclosing run sends its rungs."""
         if not self._is_ending:
             self._is_ending = True
             log(f"{name}: ending {sum(not known.is_over for known in self._runs)} runs")
             self._leaving = ("shutdown", f"the sidecar got {name}")
             self._reading.cancel()
+            return
+        if enclosing_run_is_ending():
+            log(f"{name} again, from the run that we are in: the grace goes on")
             return
         log(f"{name} again: killing")
         for known in self._runs:

@@ -141,10 +141,13 @@ class GuardConnection:
         self.close()
 
 
-def ask_stop(state: StateDirectory, run_id: str, reason: str, *, now: bool) -> None:
-    """Ask a live run to end; returns when its guard has recorded the request. RequestError: it has not."""
+def ask_stop(state: StateDirectory, run_id: str, reason: str, *, now: bool, person: bool = False) -> None:
+    """Ask a live run to end; returns when its guard has recorded the request. RequestError: it has not.
+
+    `person`: a person asks, and the second such request climbs the ladder.
+    """
     with GuardConnection(state, run_id) as connection:
-        connection.ask(lambda ticket: packets.stop(ticket, "user", reason, now=now))
+        connection.ask(lambda ticket: packets.stop(ticket, "user", reason, now=now, person=person))
 
 
 def extend(state: StateDirectory, run_id: str, seconds: float) -> None:

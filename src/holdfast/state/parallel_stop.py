@@ -35,12 +35,21 @@ class StopResult(NamedTuple):
 
 
 def stop_all(
-    state: StateDirectory, run_ids: Sequence[str], *, cause: str = "user", reason: str = "", now: bool = False
+    state: StateDirectory,
+    run_ids: Sequence[str],
+    *,
+    cause: str = "user",
+    reason: str = "",
+    now: bool = False,
+    person: bool = False,
 ) -> list[StopResult]:
-    """Stop these runs, in the order given; one result each, in that order. A failure is in the run's result."""
+    """Stop these runs, in the order given; one result each, in that order. A failure is in the run's result.
+
+    `person`: a person asks, and the second such request climbs the ladder.
+    """
 
     def request(ticket: int) -> bytes:
-        return packets.stop(ticket, cause, reason, now=now)
+        return packets.stop(ticket, cause, reason, now=now, person=person)
 
     results: dict[str, StopResult] = {}
     for first in range(0, len(run_ids), _AT_ONCE):

@@ -51,7 +51,7 @@ def act(given: CommandLine) -> int:
     complete = complete and len(taken_out) == len(queued)
     if given.has("--no-wait"):
         return _ask_only(state, run_ids, reason, given, complete=complete, asked=[run.run_id for run in taken_out])
-    results = stop_all(state, run_ids, cause="user", reason=reason, now=given.has("--now"))
+    results = stop_all(state, run_ids, cause="user", reason=reason, now=given.has("--now"), person=True)
     return show_stop_results([*taken_out, *results], as_json=given.has("--json"), complete=complete)
 
 
@@ -87,7 +87,7 @@ def _ask_only(
     results: dict[str, str] = dict.fromkeys(asked, "asked")
     for run_id in run_ids:
         try:
-            ask_stop(state, run_id, reason, now=now)
+            ask_stop(state, run_id, reason, now=now, person=True)
             results[run_id] = "asked"
         except RequestError as error:
             results[run_id] = str(error)

@@ -141,12 +141,13 @@ class ForegroundLoop:
         if changes and changes[-1] == "stopped" and self.terminal_input is not None and live.outcome.state == "running":
             self._suspend(group=True)
 
-    def _stop(self, reason: str, number: int = 0, *, now: bool = False) -> None:
+    def _stop(self, reason: str, number: int = 0, *, cause: str = "user", now: bool = False) -> int | None:
+        """Ask for the end; returns the ticket of the answer, or None when the run is over."""
+        person = cause == "user" and number != 0
         try:
-            cause = cause_of_signal(self._state, self.live.spec.parent) if number else "user"
-            self._asked.append(self.live.ask_stop(cause, reason, now=now, signal=number))
+            return self.live.ask_stop(cause, reason, now=now, signal=number, person=person)
         except RequestError:
-            pass  # the run is over: the journal says how it ended
+            return None  # the journal says how it ended
 
     # Signals.
 
@@ -166,7 +167,13 @@ class ForegroundLoop:
                 self.terminal_input.resize()
 
     def _stop_by_signal(self, number: int) -> None:
-        """The first signal asks the run to end, the second kills it; further signals add nothing."""
+        """The first signal asks the run to end, the second kills it; further signals add nothing.
+
+        The rungs of an enclosing run are no second signal, however many come: they join the end that is under way.
+        """
+        if not self.live.ended and (cause := cause_of_signal(self._state, self.live.spec.parent)) == "parent":
+            self._stop("", number, cause=cause)
+            return
         at = time.monotonic()
         again = self._asked_at is not None
         if self._asked_at is not None and at - self._asked_at < ECHO_S:
@@ -177,7 +184,8 @@ class ForegroundLoop:
         elif len(self._asked) >= 2 and not any(map(self.live.conversation.has_answered, self._asked)):
             self.live.kill_guard()  # the guard answered neither request, and the user asks a third time
         else:
-            self._stop("", number, now=again or number == signal.SIGQUIT)
+            if (ticket := self._stop("", number, now=again or number == signal.SIGQUIT)) is not None:
+                self._asked.append(ticket)
             self._notice_at = at + _PATIENCE_S if self._notices and not again and number == signal.SIGINT else None
 
     def _notify(self) -> None:
@@ -213,7 +221,8 @@ class ForegroundLoop:
         terminal_input.on_ready(ready)
         if terminal_input.hung_up:
             terminal_input.hung_up = False
-            self._stop("the terminal was closed", signal.SIGHUP)
+            cause = cause_of_signal(self._state, self.live.spec.parent)
+            self._stop("the terminal was closed", signal.SIGHUP, cause=cause)
 
     # Output.
 

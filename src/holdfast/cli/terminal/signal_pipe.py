@@ -82,12 +82,19 @@ def cause_of_signal(state: StateDirectory | None, parent: str | None) -> str:
     The outer guard signals our guard, which knows the sender, and us. We cannot tell that signal from a user's `kill`.
     But the outer guard records its verdict before it signals anything, so its journal tells us.
     """
-    if parent is None or state is None:
-        return "user"
+    from ...state.enclosing_runs import enclosing_run_is_ending
+
+    return "parent" if _is_decided(state, parent) or enclosing_run_is_ending() else "user"
+
+
+def _is_decided(state: StateDirectory | None, run_id: str | None) -> bool:
+    """Whether this run has a verdict. The journal of an ancestor may be closed to us; its run directory may not be."""
+    if run_id is None or state is None:
+        return False
     from ...state.record import RunRecord
 
     try:
-        with RunRecord(state, parent) as record:
-            return "user" if record.read().outcome.status is None else "parent"
+        with RunRecord(state, run_id) as record:
+            return record.read().outcome.status is not None
     except (HoldfastError, OSError):
-        return "user"  # the outer run is kept elsewhere, or not at all
+        return False  # the outer run is kept elsewhere, or not at all

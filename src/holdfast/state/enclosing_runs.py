@@ -1,0 +1,44 @@
+"""Runs that enclose this process: whether one of them is ending, which explains a signal to us.
+
+The guard of an enclosing run signals every process of its tree, us included, and nothing tells us who sent a signal.
+But that guard records its verdict before it signals anything. So we look for guards among our ancestors and read
+their journals, which they hold open. That also works where a cleared environment hides the enclosing run, and where
+that run has no directory.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from ..journal.facts import PREAMBLE
+from ..journal.reader import JournalReader
+from ..outcome import decide
+from ..proc.process_table import with_ancestors
+from ..values.errors import HoldfastError
+
+_JOURNAL_FD = 3  # GUARD_FD_JOURNAL of native/frame.h
+
+
+def enclosing_run_is_ending() -> bool:
+    """Whether the verdict on a run that encloses this process is on record. False also when that cannot be seen."""
+    return any(_is_ending(f"/proc/{pid}/fd/{_JOURNAL_FD}") for pid in with_ancestors(os.getppid()))
+
+
+def _is_ending(path: str) -> bool:
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return False  # not a guard; and to open a pipe might wait
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        if os.pread(fd, len(PREAMBLE), 0) != PREAMBLE:
+            return False
+        reader = JournalReader(fd)
+        reader.scan()
+        return decide(reader.facts).status is not None
+    except (HoldfastError, OSError):
+        return False  # its beginning was released already, or it is damaged
+    finally:
+        os.close(fd)
