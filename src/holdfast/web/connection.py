@@ -25,7 +25,7 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .problems import MALFORMED, MEDIA_TYPE, PREFIX, TOO_SLOW, Problem
-from .scope import ABORT, CROWDED
+from .request_connection import ABORT, CROWDED
 
 if TYPE_CHECKING:
     import asyncio

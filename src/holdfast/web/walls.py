@@ -24,7 +24,7 @@ from starlette.requests import Request
 from .problems import CLOSE, FORBIDDEN, TOO_MANY, UNAUTHORIZED, ProblemError, retry_after
 from .problems import respond as respond_with
 from .request_body import leave_unread
-from .scope import CROWDED
+from .request_connection import CROWDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

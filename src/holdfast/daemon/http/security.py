@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...web.scope import is_unix
+from ...web.request_connection import is_unix
 from ...web.walls import TokenPolicy
 from .browser.login import BrowserLogins
 

@@ -16,7 +16,7 @@ from ....web.problems import NO_RUN, ProblemError
 from ....web.request_body import JSON, check_media_type, leave_unread, read
 from ...agents.agent_runs import AGENT
 from ...agents.push_notification import A2A_DOOR, CONTEXT
-from ..wire.event_stream import DoorStream
+from ..wire.door_stream import DoorStream
 from ..wire.idempotency_key import idempotency_key
 from ..wire.operation import OperationCall, answer
 from .card import PROTOCOL_VERSION, card_of

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from ...agents.answer import is_streamed
-from ..wire.event_stream import event
+from ..wire.door_stream import event
 from .task import artifact_update, status_update, task_of
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from msgspec import Meta
 
 from ....values.timestamps import format_timestamp
 from ....web.problems import FORBIDDEN, REFUSED, UNAUTHORIZED, ProblemError
-from ....web.scope import is_unix
+from ....web.request_connection import is_unix
 from ..wire.operation import Operation, OperationCall, answer
 from ..wire.types import Time
 

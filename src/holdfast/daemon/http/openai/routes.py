@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 from ....values.errors import HoldfastError, SpecError
 from ....web.problems import INVALID, NOT_FOUND, ProblemError
 from ....web.request_body import JSON, check_media_type, decode, leave_unread, read
-from ..wire.event_stream import DoorStream
+from ..wire.door_stream import DoorStream
 from ..wire.idempotency_key import idempotency_key
 from ..wire.operation import OperationCall, answer
 from .errors import respond_in_words

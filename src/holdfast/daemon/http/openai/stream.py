@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....projections.report import outcome_of
 from ...agents.answer import AgentAnswer, is_streamed
-from ..wire.event_stream import event
+from ..wire.door_stream import event
 from .response import message_of, response_of, text_part
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from ....values.errors import SpecError
-from ....web.scope import ABORT
+from ....web.request_connection import ABORT
 from ...events.event import TYPES, EventFilter
 
 if TYPE_CHECKING:

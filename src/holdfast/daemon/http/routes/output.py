@@ -18,7 +18,7 @@ from starlette.responses import Response
 from ....values.timestamps import format_timestamp
 from ....web.problems import OUT_OF_RANGE, ProblemError
 from ....web.request_body import BYTES
-from ....web.scope import ABORT
+from ....web.request_connection import ABORT
 from ..wire.operation import Header, Operation, OperationCall
 from ..wire.types import OutputFrame, OutputQuery, given
 from .output_map import OutputChoice, OutputMap, OutputPiece, RangeReader, map_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from starlette.responses import Response
 
-from ....web.scope import ABORT
+from ....web.request_connection import ABORT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
