@@ -9,7 +9,7 @@ import msgspec
 from .errors import CONTENT_TYPE, INVALID_PARAMS, A2aError
 
 
-class RpcCall(msgspec.Struct):
+class A2aCall(msgspec.Struct):
     """A JSON-RPC call."""
 
     jsonrpc: Literal["2.0"]
@@ -78,7 +78,7 @@ class OneTask(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_onl
     metadata: dict[str, Any] | None = None
 
 
-def params_of(call: RpcCall, wanted: type[Any]) -> Any:
+def params_of(call: A2aCall, wanted: type[Any]) -> Any:
     """The parameters of the call. A2aError: they are not of this type."""
     try:
         return msgspec.json.decode(call.params, type=wanted)

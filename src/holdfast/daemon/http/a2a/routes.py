@@ -21,7 +21,7 @@ from ..wire.idempotency_key import idempotency_key
 from ..wire.operation import OperationCall, answer
 from .card import PROTOCOL_VERSION, card_of
 from .errors import INVALID_REQUEST, NO_METHOD, NOT_CANCELABLE, PARSE, UNSUPPORTED, VERSION, A2aError, respond_in_words
-from .request import OneTask, RpcCall, SendMessage, params_of
+from .request import A2aCall, OneTask, SendMessage, params_of
 from .stream import events_of
 from .task import task_of
 
@@ -88,7 +88,7 @@ class A2aDoor:
 
     # The methods.
 
-    async def _send(self, request: Request, call: RpcCall) -> Response:
+    async def _send(self, request: Request, call: A2aCall) -> Response:
         asked: SendMessage = params_of(call, SendMessage)
         report = await self._submitted(request, asked)
         if not asked.configuration.return_immediately:
@@ -96,14 +96,14 @@ class A2aDoor:
             report = await waiting.while_connected(self._runs.decided(report["run_id"]))
         return _result(call, {"task": await self._task(report)})
 
-    async def _send_streaming(self, request: Request, call: RpcCall) -> Response:
+    async def _send_streaming(self, request: Request, call: A2aCall) -> Response:
         report = await self._submitted(request, params_of(call, SendMessage))
         return DoorStream(events_of(self._runs, report["run_id"], call.id))
 
-    async def _get(self, request: Request, call: RpcCall) -> Response:
+    async def _get(self, request: Request, call: A2aCall) -> Response:
         return _result(call, await self._task(await self._found(request, call)))
 
-    async def _cancel(self, request: Request, call: RpcCall) -> Response:
+    async def _cancel(self, request: Request, call: A2aCall) -> Response:
         report = await self._found(request, call)
         if report["status"] is not None:
             raise A2aError(NOT_CANCELABLE, f"the task is over: {report['status']} ({report['cause']})")
@@ -111,7 +111,7 @@ class A2aDoor:
             call, await self._task(await self._runs.service.cancel(report["run_id"], reason="task canceled"))
         )
 
-    async def _subscribe(self, request: Request, call: RpcCall) -> Response:
+    async def _subscribe(self, request: Request, call: A2aCall) -> Response:
         report = await self._found(request, call)
         if report["state"] == "settled":
             raise A2aError(UNSUPPORTED, "the task is over: get it instead")
@@ -133,7 +133,7 @@ class A2aDoor:
             url=None if target is None else target.url,
         )
 
-    async def _found(self, request: Request, call: RpcCall) -> dict[str, Any]:
+    async def _found(self, request: Request, call: A2aCall) -> dict[str, Any]:
         asked: OneTask = params_of(call, OneTask)
         return await self._of_agent(request, asked.id)
 
@@ -149,9 +149,9 @@ class A2aDoor:
         return task_of(report, await self._runs.answer(report))
 
 
-def _decoded(data: bytes) -> RpcCall:
+def _decoded(data: bytes) -> A2aCall:
     try:
-        return msgspec.json.decode(data, type=RpcCall)
+        return msgspec.json.decode(data, type=A2aCall)
     except msgspec.ValidationError as error:
         raise A2aError(INVALID_REQUEST, str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -172,5 +172,5 @@ def _unknown(method: str) -> A2aError:
     return A2aError(NO_METHOD, f"there is no method {method[:80]!r}")
 
 
-def _result(call: RpcCall, result: dict[str, Any]) -> Response:
+def _result(call: A2aCall, result: dict[str, Any]) -> Response:
     return answer({"jsonrpc": "2.0", "id": call.id, "result": result})
