@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import doctor
-from holdfast.doctor import examination, host, repair
+from holdfast.doctor import examination, host_health, repair
 from holdfast.doctor.finding import OK, PROBLEM, WARNING
 from holdfast.guard import containment, packets
 from holdfast.state import owner_lock, run_directory
@@ -82,7 +82,7 @@ def about(diagnosis: Diagnosis, run_id: str) -> list[DoctorFinding]:
 class TestHost:
     @pytest.mark.guard
     def test_a_healthy_host_says_what_it_has(self, contained: str) -> None:
-        found = {finding.topic: finding for finding in host.examine()}
+        found = {finding.topic: finding for finding in host_health.examine()}
         assert {"platform", "containment", "limits", "environment", "guard"} == found.keys()
         assert not any(finding.needs_action for finding in found.values())
         assert "pidfd" in found["platform"].what
@@ -91,7 +91,7 @@ class TestHost:
     def test_why_containment_is_not_better(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(containment.FORCE_VARIABLE, "subreaper")
         containment.forget()
-        found = [finding for finding in host.examine(trial=False) if finding.topic == "containment"]
+        found = [finding for finding in host_health.examine(trial=False) if finding.topic == "containment"]
         monkeypatch.undo()
         containment.forget()
         assert found[0].level == WARNING
@@ -103,7 +103,7 @@ class TestHost:
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (200, before[1]))
         try:
-            found = [finding for finding in host.examine(trial=False) if finding.needs_action]
+            found = [finding for finding in host_health.examine(trial=False) if finding.needs_action]
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, before)
         assert [(finding.level, finding.topic) for finding in found] == [(WARNING, "limits")]
@@ -113,7 +113,7 @@ class TestHost:
     def test_the_environment_is_checked_by_the_one_list(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("CLAUDECODE", "1")
         monkeypatch.setenv("CLAUDE_CODE_OAUTH_TOKEN", "secret")
-        found = [finding for finding in host.examine(trial=False) if finding.topic == "environment"]
+        found = [finding for finding in host_health.examine(trial=False) if finding.topic == "environment"]
         assert [finding.level for finding in found] == [WARNING]
         assert "CLAUDECODE is set" in found[0].what
         assert "secret" not in found[0].what
@@ -128,15 +128,15 @@ class TestHost:
             path.write_text("#!/bin/sh\nexit 0\n")
             path.chmod(0o755 if broken == "does nothing" else 0o644)
         monkeypatch.setenv(environment.GUARD, str(path))
-        (found,) = [finding for finding in host.examine() if finding.needs_action]
+        (found,) = [finding for finding in host_health.examine() if finding.needs_action]
         assert (found.level, found.topic) == (PROBLEM, "guard")
         assert str(path) in found.what
         assert found.remedy
 
     def test_what_a_kernel_lacks_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(host.CAPABILITIES, "pidfd", lambda: False)
-        monkeypatch.setitem(host.CONVENIENCES, "close_range", lambda: False)
-        found = [finding for finding in host.examine(trial=False) if finding.topic == "platform"]
+        monkeypatch.setitem(host_health.CAPABILITIES, "pidfd", lambda: False)
+        monkeypatch.setitem(host_health.CONVENIENCES, "close_range", lambda: False)
+        found = [finding for finding in host_health.examine(trial=False) if finding.topic == "platform"]
         assert [(finding.level, finding.needs_action) for finding in found] == [(PROBLEM, True), (WARNING, False)]
         assert "lacks pidfd" in found[0].what
         assert "close_range" in found[1].what

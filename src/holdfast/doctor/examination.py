@@ -16,7 +16,7 @@ from ..state.directory import StateDirectory, default_path
 from ..state.upkeep import orphans, stale_socket
 from ..state.upkeep.guard_census import GuardCensus
 from ..values.errors import StateError
-from . import host, index_health, run_health
+from . import host_health, index_health, run_health
 from .finding import OK, PROBLEM, REAP, WARNING, Diagnosis, DoctorFinding, PlannedRepair
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _LITTLE_FILES = 1000
 
 def examine(path: str | None = None, *, trial: bool = True, age_s: float = 60.0) -> Diagnosis:
     """Examine everything. `trial`: also run a command. `age_s`: leftovers younger than this are not reported."""
-    found: list[FindingAndRepair] = [(finding, None) for finding in host.examine(trial=trial)]
+    found: list[FindingAndRepair] = [(finding, None) for finding in host_health.examine(trial=trial)]
     state, opening = _open(path)
     found.append((opening, None))
     lost = orphans.find(state)
