@@ -284,7 +284,7 @@ def test_a_killed_guard_leaves_a_lost_run_and_no_process(child: Children, contai
 def test_without_cleaning_up_the_grandchild_would_survive(child: Children, monkeypatch: pytest.MonkeyPatch) -> None:
     before = own_children()
     really = leftovers.clean_up
-    monkeypatch.setattr(leftovers, "clean_up", lambda *_, **__: leftovers.Cleaned("unknown"))
+    monkeypatch.setattr(leftovers, "clean_up", lambda *_, **__: leftovers.TreeEnd("unknown"))
     watching = Watching(kill_guard_of)
     result = holdfast.run(child("starts_and_waits.sh", *child("ignores_term")), on_output=watching)
     assert not wait_exited(watching.names["pid"], 0)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.guard import containment
-from holdfast.guard.leftovers import Cleaned
+from holdfast.guard.leftovers import TreeEnd
 from holdfast.state import recovery
 from holdfast.state.index.index import Index
 from holdfast.state.index.prune import PruneBounds, prune
@@ -152,7 +152,7 @@ class TestOutcome:
         """Fixture 46: the survivor stays registered; the run is kept as long as this very process lives."""
         with subprocess.Popen(["sleep", "60"]) as survivor:
             try:
-                monkeypatch.setattr(recovery, "clean_up", lambda *_: Cleaned("survivors", (survivor.pid,)))
+                monkeypatch.setattr(recovery, "clean_up", lambda *_: TreeEnd("survivors", (survivor.pid,)))
                 put_run(state, "one", journal_bytes("one", STARTED))
                 recovered = recovery.finish(state, "one")
                 assert recovered is not None

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 _ENVIRON_MAX = 4 << 20  # more than ARG_MAX leaves room for
 
 
-class Cleaned(NamedTuple):
+class TreeEnd(NamedTuple):
     """How the tree of a run ended: gone, survivors, or unknown because nothing could prove it."""
 
     how: str
     survivors: tuple[int, ...] = ()
 
 
-def clean_up(run_id: str, cgroup: str | None, *, first_run: str | None = None, within_s: float = 5.0) -> Cleaned:
+def clean_up(run_id: str, cgroup: str | None, *, first_run: str | None = None, within_s: float = 5.0) -> TreeEnd:
     """Kill what is left of a run without a guard; blocks until it is gone or `within_s` has passed. Never raises.
 
     `first_run` is the first run of that guard, when it has kept several: the cgroup of all of them has its name.
@@ -45,13 +45,13 @@ def leaf_path(base: str | None, run_id: str) -> str | None:
     return None if base is None else f"{base}/holdfast-{run_id}"
 
 
-def _clean_cgroup(leaf: str, deadline: float) -> Cleaned:
+def _clean_cgroup(leaf: str, deadline: float) -> TreeEnd:
     try:
         _write(f"{leaf}/cgroup.kill", b"1")
     except FileNotFoundError:
-        return Cleaned("gone")  # the leaf is removed only when it is empty
+        return TreeEnd("gone")  # the leaf is removed only when it is empty
     except OSError:
-        return Cleaned("unknown")
+        return TreeEnd("unknown")
     pids: tuple[int, ...] = ()
 
     def removed() -> bool:
@@ -62,10 +62,10 @@ def _clean_cgroup(leaf: str, deadline: float) -> Cleaned:
         pids = members(leaf)
         return False
 
-    return Cleaned("gone") if _until(removed, deadline) else Cleaned("survivors", pids)
+    return TreeEnd("gone") if _until(removed, deadline) else TreeEnd("survivors", pids)
 
 
-def _clean_by_token(run_id: str, deadline: float) -> Cleaned:
+def _clean_by_token(run_id: str, deadline: float) -> TreeEnd:
     token = f"{RUN_ID}={run_id}\0".encode()
     found: tuple[int, ...] = ()
     killed: dict[int, int] = {}  # by PID, their pidfds: a dying process has no environment any more, but is still there
@@ -79,7 +79,7 @@ def _clean_by_token(run_id: str, deadline: float) -> Cleaned:
         return not found
 
     try:
-        return Cleaned("unknown") if _until(none_left, deadline) else Cleaned("survivors", found)
+        return TreeEnd("unknown") if _until(none_left, deadline) else TreeEnd("survivors", found)
     finally:
         for pidfd in killed.values():
             os.close(pidfd)

@@ -49,10 +49,10 @@ def end_lost(live: LiveRun) -> tuple[Fact, ...]:
     started = live.outcome.started
     # Not started: the guard may have made its cgroup all the same, and may hold the child in it.
     cgroup = leaf_path(probe().cgroup_base, live.first_run) if started is None else started.detail["cgroup"]
-    cleaned = clean_up(live.spec.run_id, cgroup, first_run=live.first_run)
+    tree = clean_up(live.spec.run_id, cgroup, first_run=live.first_run)
     at_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     lost = make_fact("lost", at_ns, why="guard")
     if live.outcome.tree is not None:
         return (lost,)
-    survivors = tuple(Detail(pid=pid) for pid in cleaned.survivors)
-    return (make_fact("tree", at_ns, how=cleaned.how, count=len(survivors), survivors=survivors), lost)
+    survivors = tuple(Detail(pid=pid) for pid in tree.survivors)
+    return (make_fact("tree", at_ns, how=tree.how, count=len(survivors), survivors=survivors), lost)

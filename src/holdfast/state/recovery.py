@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import outcome as outcomes
 from ..guard.leaves import find_leaves
-from ..guard.leftovers import Cleaned, clean_up, remove_leaf
+from ..guard.leftovers import TreeEnd, clean_up, remove_leaf
 from ..journal.codec import encode_fact, journal_preamble
 from ..journal.reader import JournalReader
 from ..values.errors import HoldfastError, JournalDamagedError
@@ -69,13 +69,13 @@ def _finish_locked(path: str, run_id: str, fd: int) -> RecoveredRun | None:
     if damage is not None:
         # The unreadable journal is evidence: keep a copy beside the new one.
         shutil.copyfile(os.path.join(path, run_directory.JOURNAL), os.path.join(path, DAMAGED))
-    why, cleaned = _clean(run_id, reader)
+    why, tree = _clean(run_id, reader)
     _remove_socket(path)  # before the end is on record: afterwards no reader looks for leftovers of this run
     end = reader.position if reader is not None else 0
     os.ftruncate(fd, end)
-    run_directory.write_whole(fd, _ending(run_id, reader, why, cleaned), end)
+    run_directory.write_whole(fd, _ending(run_id, reader, why, tree), end)
     os.fsync(fd)
-    return RecoveredRun(run_id, cleaned.how, cleaned.survivors, damage)
+    return RecoveredRun(run_id, tree.how, tree.survivors, damage)
 
 
 def _read(fd: int, run_id: str) -> tuple[JournalReader | None, str | None]:
@@ -88,18 +88,18 @@ def _read(fd: int, run_id: str) -> tuple[JournalReader | None, str | None]:
     return (reader if reader.position > 0 else None), reader.damage
 
 
-def _clean(run_id: str, reader: JournalReader | None) -> tuple[str, Cleaned]:
+def _clean(run_id: str, reader: JournalReader | None) -> tuple[str, TreeEnd]:
     header = _header(reader)
     if header.get("boot_id") not in (None, "unknown", boot_id()):
-        return "host", Cleaned("gone")  # no process outlives a reboot
+        return "host", TreeEnd("gone")  # no process outlives a reboot
     started = outcomes.decide(reader.facts).started if reader is not None else None
     # A guard makes its cgroups before it records them. If it died in between, the journal does not name them.
     made = [leaf.path for leaf in find_leaves() if leaf.run_id == run_id]
     unsaid = next((path for path in made if os.path.exists(f"{path}/cgroup.kill")), None)
-    cleaned = clean_up(run_id, unsaid if started is None else started.detail["cgroup"])
+    tree = clean_up(run_id, unsaid if started is None else started.detail["cgroup"])
     for path in made:
         remove_leaf(path)  # the cgroups of its budgets, which are empty now
-    return "guard", cleaned
+    return "guard", tree
 
 
 def _header(reader: JournalReader | None) -> dict[str, object]:
@@ -109,7 +109,7 @@ def _header(reader: JournalReader | None) -> dict[str, object]:
         return {}
 
 
-def _ending(run_id: str, reader: JournalReader | None, why: str, cleaned: Cleaned) -> bytes:
+def _ending(run_id: str, reader: JournalReader | None, why: str, tree: TreeEnd) -> bytes:
     now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     beginning = b""
     if reader is None:
@@ -119,8 +119,8 @@ def _ending(run_id: str, reader: JournalReader | None, why: str, cleaned: Cleane
     facts = reader.facts if reader is not None else []
     parts = [encode_fact("lost", {"why": why}, at_ns=now)]
     if not any(fact.kind == "tree" for fact in facts):
-        survivors = tuple(_survivor(pid) for pid in cleaned.survivors)
-        detail = {"how": cleaned.how, "count": len(survivors), "survivors": survivors}
+        survivors = tuple(_survivor(pid) for pid in tree.survivors)
+        detail = {"how": tree.how, "count": len(survivors), "survivors": survivors}
         parts.insert(0, encode_fact("tree", detail, at_ns=now))
     parts.append(encode_fact("end", _NO_USAGE, at_ns=now))
     return beginning + b"".join(parts)
