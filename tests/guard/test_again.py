@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.guard import launch, packets
 from holdfast.guard.descriptors import GuardDescriptors
-from holdfast.guard.inherited_state import fingerprint
+from holdfast.guard.inherited_state import read_inherited_state
 from holdfast.guard.pool import GuardPool
 from holdfast.runs.ephemeral import start_ephemeral
 from holdfast.runs.live import LiveRun
@@ -38,7 +38,7 @@ BOUND_S = 20.0
 @pytest.fixture
 def idle() -> Iterator[GuardPool]:
     """The idle guards of this test; all of them have exited at its end."""
-    guards = GuardPool(fingerprint())
+    guards = GuardPool(read_inherited_state())
     yield guards
     guards.close()
 

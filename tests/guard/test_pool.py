@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Supervisor
 from holdfast.guard import pool
-from holdfast.guard.inherited_state import fingerprint
+from holdfast.guard.inherited_state import read_inherited_state
 from holdfast.guard.pool import GuardPool
 from holdfast.runs import idle_guards
 from holdfast.runs.poller import Poller
@@ -64,7 +64,7 @@ async def test_guards_that_nobody_needs_go_and_a_few_stay(monkeypatch: pytest.Mo
 
 async def test_guards_that_are_needed_again_and_again_stay() -> None:
     """In any number: the fewest idle guards since the last look count."""
-    spare = GuardPool(fingerprint())
+    spare = GuardPool(read_inherited_state())
     with socket() as closed:
         pass
     for number in range(40):
@@ -123,7 +123,7 @@ async def test_no_more_wait_than_a_program_has_descriptors_for() -> None:
     try:
         for limit in expected:
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-            spare = GuardPool(fingerprint())
+            spare = GuardPool(read_inherited_state())
             found[limit] = 0
             while spare.has_room:
                 spare.give(closed, -1, found[limit], "first")

@@ -1,9 +1,9 @@
 """The state that a command inherits from this process through its guard, as one value that can be compared.
 
-A guard that is used again passes on what *it* inherited when it was started. So it is used again only while this
-process still looks the same: user, groups, capabilities, seccomp, umask, CPU affinity, priority and resource limits.
-The guard is told the working directory each time. Namespaces and our own cgroup are not compared: a program that
-changes those while it has runs should open a new Supervisor.
+A guard that is used again passes on what *it* inherited when it was started. So it is used again only while the
+inherited state of this process is still the same: user, groups, capabilities, seccomp, umask, CPU affinity, priority
+and resource limits. The guard is told the working directory each time. Namespaces and our own cgroup are not compared:
+a program that changes these while it has runs should open a new Supervisor.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _ROOM = 8192  # a process in few groups takes 1,500 bytes; asking for much more 
 _LIMITS = tuple(value for name, value in vars(resource).items() if name.startswith("RLIMIT_"))
 
 
-Look = tuple[object, ...]
+InheritedState = tuple[object, ...]
 
 
-def fingerprint() -> Look | None:
-    """The look of this process now; None when it cannot be read, and then no guard may be used again."""
+def read_inherited_state() -> InheritedState | None:
+    """Read the inherited state of this process; None when that is impossible, and then no guard may be used again."""
     try:
         fd = os.open("/proc/thread-self/status", os.O_RDONLY | os.O_CLOEXEC)
         try:

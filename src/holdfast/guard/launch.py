@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ..values.spec import RunSpec
     from .descriptors import DurableFiles
-    from .inherited_state import Look
+    from .inherited_state import InheritedState
     from .pool import GuardPool, PooledGuard
 
 _NEXT_DESCRIPTORS = (FD_JOURNAL, FD_STDIN, FD_HEARTBEAT)  # those of its next run that a used guard gets
@@ -51,7 +51,7 @@ class GuardHandle(NamedTuple):
     trusted: int  # the journal up to here was written by us
     beginning: bytes  # and this is it, for a journal in memory
     first_run: str  # the first run of this guard, which gave its cgroup the name
-    look: Look | None = None  # of this process when it started a guard that can be used again; see `inherited_state`
+    inherited_state: InheritedState | None = None  # of this process, before it started a guard that can be used again
 
 
 def launch(
@@ -122,11 +122,20 @@ class _Launching:
             os.ftruncate(journal.fd, journal.trusted)  # without the facts of a run that it was not to start
         descriptors.put_spec(frames)
         self.control = control = descriptors.open_control()
-        look = None if self.pool is None else _look()  # before the spawn: after it, this process may have changed
+        # Before the spawn: after it, this process may have changed.
+        inherited_state = None if self.pool is None else _inherited_state()
         self._spawn()
         descriptors.close_theirs()  # before the next descriptor is asked for, so that this one is not the one too many
         return GuardHandle(
-            control, journal.fd, _pidfd(self.pid), self.pid, input_fd, heartbeat, *journal[1:], spec.run_id, look
+            control,
+            journal.fd,
+            _pidfd(self.pid),
+            self.pid,
+            input_fd,
+            heartbeat,
+            *journal[1:],
+            spec.run_id,
+            inherited_state,
         )
 
     def _spawn(self) -> None:
@@ -142,10 +151,9 @@ class _Launching:
         )
 
     def _hand_to(self, guard: PooledGuard, frames: bytes, pool: GuardPool) -> bool:
-        """Give the run to an idle guard; False when it cannot have the run: then it started nothing, and is gone.
+        """Give the run to an idle guard; False when the guard cannot take it, has started nothing and is gone.
 
-        Whether this process still looks the same is checked while the guard forks: it starts nothing before it is told
-        to go.
+        We compare the inherited state while the guard forks. The guard starts nothing before it is told to go.
         """
         given, coming, bits = self.descriptors.given, bytearray(), 0
         for bit, number in enumerate(_NEXT_DESCRIPTORS):
@@ -198,10 +206,10 @@ class _Launching:
                 pass  # a waitpid(-1) of the embedding program was faster
 
 
-def _look() -> Look | None:
-    from .inherited_state import fingerprint  # here, because one run alone needs none of it
+def _inherited_state() -> InheritedState | None:
+    from .inherited_state import read_inherited_state  # here, because a run without a pool does not need it
 
-    return fingerprint()
+    return read_inherited_state()
 
 
 def _pidfd(pid: int) -> int:

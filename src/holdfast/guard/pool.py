@@ -1,8 +1,8 @@
 """The pool of idle guards: guards that have ended a run and can keep another.
 
 Starting a guard costs as much as a short run itself. A guard comes into the pool only with its tree gone. It gets a new
-run only while this process still looks as it did when it started the guard (see `inherited_state`). The owner of a pool
-closes it when it is done; a guard whose owner dies sees its socket close and exits.
+run only while the inherited state of this process (see `inherited_state`) is still the same as when it started the
+guard. The owner of a pool closes the pool when it is done. A guard whose owner dies sees its socket close and exits.
 
 Many runs at once leave many idle guards. The pool holds at most `MOST_IDLE` of them, and at most so many that they take
 a quarter of the descriptors this process may have, two for each. Guards that nobody needed for a whole second are
@@ -17,7 +17,7 @@ import time
 
 from ..values.fast_imports import TYPE_CHECKING, NamedTuple, signal
 from .containment import probe
-from .inherited_state import descriptor_limit, fingerprint
+from .inherited_state import descriptor_limit, read_inherited_state
 from .leftovers import leaf_path, remove_leaf
 from .packets import NEXT_RUN_ID_MAX
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ..values.spec import RunSpec
-    from .inherited_state import Look
+    from .inherited_state import InheritedState
 
 MOST_IDLE = 256
 KEPT = 32
@@ -64,32 +64,35 @@ class PooledGuard(NamedTuple):
 
 
 class GuardPool:
-    """Idle guards that this process started while it looked the same. A change of its look needs a new pool.
+    """Idle guards that this process started with the same inherited state. When that state changes, a new pool is made.
 
     A run keeps the pool that its guard belongs to, so a guard that was started before a change never gets into the
     pool that was made after it.
     """
 
-    __slots__ = ("_fewest", "_guards", "_is_closed", "_look", "_most")
+    __slots__ = ("_fewest", "_guards", "_inherited_state", "_is_closed", "_most")
 
-    def __init__(self, look: Look | None = None) -> None:
+    def __init__(self, inherited_state: InheritedState | None = None) -> None:
         self._guards: list[PooledGuard] = []
-        self._fewest = 0  # how few there were since the last look for spare ones
-        self._look = look
-        self._is_closed = look is None
-        self._most = min(MOST_IDLE, max(KEPT, descriptor_limit() // 8))  # the limit is part of the look
+        self._fewest = 0  # the fewest idle guards since the last `take_spare`
+        self._inherited_state = inherited_state
+        self._is_closed = inherited_state is None
+        self._most = min(MOST_IDLE, max(KEPT, descriptor_limit() // 8))  # the limit is part of the inherited state
 
     @property
     def is_current(self) -> bool:
-        """Whether this process still looks as it did when it started these guards."""
-        return self._look is not None and self._look == fingerprint()
+        """Whether the inherited state of this process is still the same as when it started these guards."""
+        return self._inherited_state is not None and self._inherited_state == read_inherited_state()
 
-    def for_look(self, look: Look | None) -> GuardPool:
-        """The pool for a guard started by a process of this look: this pool, or a new one; then this one is closed."""
-        if look is not None and look == self._look:
+    def for_inherited_state(self, inherited_state: InheritedState | None) -> GuardPool:
+        """Return the pool for guards with this inherited state.
+
+        That is this pool if its own state is equal. Otherwise close this pool, end its guards, and return a new one.
+        """
+        if inherited_state is not None and inherited_state == self._inherited_state:
             return self
         self.close()
-        return GuardPool(look)
+        return GuardPool(inherited_state)
 
     @property
     def has_room(self) -> bool:

@@ -38,7 +38,7 @@ def start_ephemeral(
     handle = launch(told, wake_output=wake_output, window_bytes=window_bytes, pool=pool)
     live = LiveRun(told, handle, end_lost, wake_output=wake_output, windowed=windowed)
     is_new = handle.first_run == spec.run_id  # a used guard kept other runs before
-    live.pool = pool.for_look(handle.look) if is_new else pool
+    live.pool = pool.for_inherited_state(handle.inherited_state) if is_new else pool
     return live
 
 

@@ -24,7 +24,7 @@ class IdleGuards:
     __slots__ = ("_exiting", "_group", "_is_closing", "_poller", "_thinning", "pool")
 
     def __init__(self, poller: Poller, group: TaskGroup) -> None:
-        self.pool = GuardPool()  # replaced by another one when this process looks otherwise
+        self.pool = GuardPool()  # replaced when the inherited state of this process changes
         self._poller = poller
         self._group = group
         self._is_closing = False
