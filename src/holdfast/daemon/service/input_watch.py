@@ -28,7 +28,7 @@ _STEP = 20  # runs before the event loop gets its turn
 _ASKED = 50  # runs that `count` looks at
 
 
-class _WatchedRun:
+class _InputRun:
     """A run that can wait for input, and whether it did at the last look."""
 
     __slots__ = ("scheduled", "seen", "session")
@@ -49,7 +49,7 @@ class InputWatch:
 
     def __init__(self, events: EventLog) -> None:
         self._events = events
-        self._runs: dict[str, _WatchedRun] = {}  # the run whose look is longest ago first
+        self._runs: dict[str, _InputRun] = {}  # the run whose look is longest ago first
         self._asked_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
 
@@ -60,7 +60,7 @@ class InputWatch:
         if not scheduled.managed or _stdin(scheduled).kind not in ("pty", "pipe"):
             return
         try:
-            self._runs[scheduled.run_id] = _WatchedRun(scheduled, scheduled.report["session"])
+            self._runs[scheduled.run_id] = _InputRun(scheduled, scheduled.report["session"])
         except HoldfastError:
             return  # its record cannot be read, as in _stdin
         if self._task is None or self._task.done():
