@@ -261,7 +261,8 @@ static void container_conclude(struct run *run, bool leader_has_left) {
         run_begin_drain(run, agent_link_tree(&run->agent));
 }
 
-void container_overdue(struct run *run) {
+/* The agent, or the runtime, has not said what it should have said. */
+static void container_overdue(struct run *run) {
     run_reap(run);
     if (run->agent.state == AGENT_LOST)
         agent_link_look(&run->agent, &run->spec);
@@ -327,6 +328,7 @@ const struct location container_location = {
     .check_exec = container_check_exec,
     .child_changed = container_child_changed,
     .conclude = container_conclude,
+    .overdue = container_overdue,
     .output_is_on_its_way = container_output_is_on_its_way,
     .is_reachable = container_is_reachable,
     .ask = container_ask,

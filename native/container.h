@@ -11,7 +11,4 @@
 
 extern const struct location container_location;
 
-/* TIMER_AGENT is due: the agent, or the runtime, has not said what it should have said. */
-void container_overdue(struct run *run);
-
 #endif

@@ -2,7 +2,6 @@
 #include "expiry.h"
 
 #include "budget.h"
-#include "container.h"
 #include "ladder.h"
 #include "phases.h"
 #include "stop.h"
@@ -103,7 +102,7 @@ void run_timer_is_due(struct run *run, enum timer timer) {
             run->location->give_up(run);
         break;
     case TIMER_AGENT:
-        container_overdue(run);
+        run->location->overdue(run);
         break;
     case TIMER_DRAIN_IDLE:
         run_end_drain(run, DRAIN_IDLE);

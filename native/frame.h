@@ -59,10 +59,11 @@ enum fact {
     FACT_LOST = 24,            /* struct fact_lost; written by the process that finds the guard gone */
     FACT_ENTERED = 25,         /* struct fact_entered, then the container's name */
     FACT_CONTAINER_LOST = 26,  /* struct fact_container_lost, then the runtime's message */
+    FACT_VANISHED = 27,        /* no payload: a foreign process has ended, and only its parent can know how */
 };
 
 enum stop_cause { CAUSE_USER = 1, CAUSE_SHUTDOWN, CAUSE_PARENT, CAUSE_SESSION, CAUSE_OWNER, CAUSE_SUPERSEDED };
-enum containment { CONTAINMENT_SUBREAPER = 1, CONTAINMENT_CGROUP = 2, CONTAINMENT_CONTAINER = 3 };
+enum containment { CONTAINMENT_SUBREAPER = 1, CONTAINMENT_CGROUP = 2, CONTAINMENT_CONTAINER = 3, CONTAINMENT_NONE = 4 };
 enum limit { LIMIT_MEMORY = 1, LIMIT_PROCESSES = 2, LIMIT_OUTPUT = 3 };
 enum drain_end { DRAIN_EOF = 1, DRAIN_IDLE = 2, DRAIN_ABSOLUTE = 3 };
 enum tree_end { TREE_GONE = 1, TREE_SURVIVORS = 2, TREE_UNKNOWN = 3 };
@@ -183,6 +184,7 @@ enum spec_part {
     PART_LOOK = 44,         /* the command line that says what became of the container */
     PART_SWEEP = 45,        /* the command line that ends what carries the run's token there */
     PART_INSIDE = 46,       /* the agent's own spec, whole */
+    PART_FOREIGN = 47,      /* struct spec_foreign: no command is started; this process is watched */
 };
 
 enum spec_flag {
@@ -217,6 +219,12 @@ struct spec_options {
     uint64_t processes;
     uint64_t output_bytes;
     uint64_t window_bytes; /* unread journal bytes beyond which the command has to wait; 0: no limit */
+};
+
+struct spec_foreign {
+    int32_t pid;
+    int32_t reserved;
+    uint64_t start_ticks;
 };
 
 struct spec_rung {

@@ -11,7 +11,6 @@
 #include "run.h"
 #include "tree.h"
 
-#define FIRST_PASS_NS 2000000u
 #define LAST_PASS_NS 50000000u
 
 /* ── the start ────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -115,6 +114,9 @@ static void leader_left(struct run *run) {
     }
 }
 
+/* Nothing on the host sets TIMER_AGENT. */
+static void host_overdue(struct run *run) { (void)run; }
+
 static void host_conclude(struct run *run, bool leader_has_left) {
     if (run->phase == PHASE_RUNNING && leader_has_left)
         leader_left(run);
@@ -122,48 +124,48 @@ static void host_conclude(struct run *run, bool leader_has_left) {
         run_begin_drain(run, TREE_GONE);
 }
 
-static bool host_output_is_on_its_way(const struct run *run) {
+bool host_output_is_on_its_way(const struct run *run) {
     (void)run;
     return false; /* the command writes into our pipes itself */
 }
 
 /* ── signals ──────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static bool host_is_reachable(const struct run *run) {
+bool host_is_reachable(const struct run *run) {
     (void)run;
     return true;
 }
 
-static void record_signalled(struct run *run, int number, int rung, struct reach reach) {
+void host_record_signalled(struct run *run, int number, int rung, struct reach reach) {
     struct fact_signalled signalled = {number, rung, reach.reached, reach.refused};
     journal_fact(&run->journal, FACT_SIGNALLED, &signalled, sizeof signalled);
 }
 
-static void host_ask(struct run *run, int number, size_t rung) {
-    record_signalled(run, number, (int)rung, tree_ask(number));
+void host_ask(struct run *run, int number, size_t rung) {
+    host_record_signalled(run, number, (int)rung, tree_ask(number));
 }
 
 static void collect(void *run) { run_collect(run); }
 
-static void host_kill(struct run *run) {
+void host_kill(struct run *run) {
     struct reach reach = {.reached = cgroup_kill(&run->cgroup)};
     if (reach.reached < 0)
         reach = tree_kill(collect, run);
-    record_signalled(run, SIGKILL, (int)run->spec.rungs - 1, reach);
+    host_record_signalled(run, SIGKILL, (int)run->spec.rungs - 1, reach);
 }
 
-static uint64_t host_kill_again(struct run *run) {
+uint64_t host_kill_again(struct run *run) {
     cgroup_kill(&run->cgroup);
     if (tree_kill(collect, run).found_new)
         run->pass_ns = 0; /* a storm of forks: again at once, after a look at clocks and owners */
     else
-        run->pass_ns = run->pass_ns * 2 < LAST_PASS_NS ? run->pass_ns * 2 + FIRST_PASS_NS : LAST_PASS_NS;
+        run->pass_ns = run->pass_ns * 2 < LAST_PASS_NS ? run->pass_ns * 2 + HOST_FIRST_PASS_NS : LAST_PASS_NS;
     return run->pass_ns;
 }
 
-static void host_give_up(struct run *run) { run_begin_drain(run, TREE_SURVIVORS); }
+void host_give_up(struct run *run) { run_begin_drain(run, TREE_SURVIVORS); }
 
-static int host_survivors(const struct run *run, char *text, size_t size, size_t *length) {
+int host_survivors(const struct run *run, char *text, size_t size, size_t *length) {
     (void)run;
     return tree_survivors(text, size, length);
 }
@@ -176,11 +178,11 @@ static int host_signal(struct run *run, int number, enum signal_scope scope) {
         reach.reached = 1;
     else
         reach.refused = 1;
-    record_signalled(run, number, -1, reach);
+    host_record_signalled(run, number, -1, reach);
     return reach.reached == 0 && reach.refused > 0 ? EPERM : 0;
 }
 
-static void host_warn(struct run *run, int number) {
+void host_warn(struct run *run, int number) {
     struct fact_warned warned = {.signal = number, .reached = tree_warn(number).reached};
     journal_fact(&run->journal, FACT_WARNED, &warned, sizeof warned);
 }
@@ -191,11 +193,12 @@ const struct location host_location = {
     .check_exec = host_check_exec,
     .child_changed = host_child_changed,
     .conclude = host_conclude,
+    .overdue = host_overdue,
     .output_is_on_its_way = host_output_is_on_its_way,
     .is_reachable = host_is_reachable,
     .ask = host_ask,
     .kill = host_kill,
-    .first_pass_ns = FIRST_PASS_NS,
+    .first_pass_ns = HOST_FIRST_PASS_NS,
     .kill_again = host_kill_again,
     .give_up = host_give_up,
     .survivors = host_survivors,

@@ -3,6 +3,20 @@
 #define HOLDFAST_HOST_H
 
 #include "location.h"
+#include "tree.h"
+
+#define HOST_FIRST_PASS_NS 2000000u
+
+/* The parts of this table that foreign.h shares: the ladder over the processes that tree.h lists. */
+bool host_output_is_on_its_way(const struct run *run);
+bool host_is_reachable(const struct run *run);
+void host_ask(struct run *run, int signal, size_t rung);
+void host_kill(struct run *run);
+uint64_t host_kill_again(struct run *run);
+void host_give_up(struct run *run);
+int host_survivors(const struct run *run, char *text, size_t size, size_t *length);
+void host_warn(struct run *run, int signal);
+void host_record_signalled(struct run *run, int signal, int rung, struct reach reach);
 
 extern const struct location host_location;
 

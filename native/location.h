@@ -1,4 +1,4 @@
-/* location: where the command runs, on this host or in a container, and what the guard does differently there */
+/* location: where the command runs: on this host, in a container, or below another program; what differs there */
 #ifndef HOLDFAST_LOCATION_H
 #define HOLDFAST_LOCATION_H
 
@@ -13,9 +13,9 @@
 struct run;
 
 /*
- * There are two tables: host_location (host.h) and container_location (container.h). On the host the tree descends
- * from this guard. In a container it descends from the agent, and the guard's own children are clients of the
- * container's runtime.
+ * There are three tables: host_location (host.h), container_location (container.h) and foreign_location (foreign.h). On
+ * the host the tree descends from this guard. In a container it descends from the agent, and the guard's own children
+ * are clients of the container's runtime. A foreign process has another parent, and the guard has no children.
  */
 struct location {
     enum containment (*containment)(const struct run *run);
@@ -27,6 +27,7 @@ struct location {
     /* Children of the guard. */
     void (*child_changed)(struct run *run, pid_t pid, int wait_status, const struct rusage *usage);
     void (*conclude)(struct run *run, bool leader_has_left); /* the second half of run_reap */
+    void (*overdue)(struct run *run);                        /* TIMER_AGENT is due */
     bool (*output_is_on_its_way)(const struct run *run); /* the command has exited, its output is not all here */
 
     /* The ladder. */

@@ -104,6 +104,24 @@ static bool open_stdio(struct child_stdio *stdio) {
     return run.input >= 0 && ioctl(0, TIOCSCTTY, 0) == 0 && output_open(&run.output, GUARD_FD_INPUT, true, stdio);
 }
 
+/*
+ * A process that another program started: nothing is spawned, and there is no output. The process runs already, so the
+ * run starts at once: a stop that was asked for before this ends the process, and does not let it go on unwatched.
+ */
+static void prepare_foreign(void) {
+    run.location = &foreign_location;
+    const bool found = foreign_open(&run.foreign, &run.spec);
+    const struct fact_spawn_failed failure = {.step = STEP_SETUP, .error = errno};
+    run.spawned.start_ticks = run.foreign.start_ticks;
+    hand_over_stdin();
+    if (found) {
+        run_start(&run);
+        return;
+    }
+    run.foreign.pid = 0;
+    run_never_started(&run, &failure);
+}
+
 /* Everything up to the held child. A failure is recorded as the reason why the command never ran. */
 static void prepare(void) {
     struct child_stdio stdio = {-1, -1};
@@ -111,6 +129,10 @@ static void prepare(void) {
     run.location = run.spec.container != NULL ? &container_location : &host_location;
     agent_link_init(&run.agent);
     output_prepare(&run.output, &run.journal, &run.spec.options);
+    if (run.spec.foreign != NULL) {
+        prepare_foreign();
+        return;
+    }
     bool held = open_stdio(&stdio);
     if (held && run.spec.container != NULL) {
         held = agent_link_open(&run.agent, &run.spec);
@@ -214,6 +236,7 @@ static bool take_next_run(int signals) {
     if (owner_process >= 0 && !raise_descriptor(&owner_process))
         return false;
     run = (struct run){.control = control, .cgroup = cgroup, .owner_process = owner_process, .awaits_go = true};
+    run.foreign.process = -1;
     early_signal.ssi_signo = 0;
     const bool again = wait_for_next(signals);
     if (again)
@@ -233,7 +256,7 @@ int main(int argc, char **argv) {
     spawn_reset_signals();
     control_open(&run.control, GUARD_FD_CONTROL);
     cgroup_none(&run.cgroup);
-    run.owner_process = -1;
+    run.owner_process = run.foreign.process = -1;
     if (!spec_read(&run.spec, GUARD_FD_SPEC))
         return GUARD_BAD_SPEC;
     close(GUARD_FD_SPEC);

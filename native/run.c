@@ -68,7 +68,7 @@ static void record_started(struct run *run) {
     if (status.start_ticks == 0)
         read_stat(run->leader, &status);
     struct fact_started started = {
-        .pid = run->leader,
+        .pid = run->leader > 0 ? run->leader : run->foreign.pid,
         .guard_pid = getpid(),
         .start_ticks = status.start_ticks,
         .containment = run->location->containment(run),
@@ -87,7 +87,7 @@ static void record_started(struct run *run) {
 }
 
 void run_start(struct run *run) {
-    if (run->leader == 0) { /* the child was killed while it was held */
+    if (run->leader == 0 && run->foreign.pid == 0) { /* the child was killed while it was held */
         run_never_started(run, &(struct fact_spawn_failed){STEP_SETUP, ESRCH});
         return;
     }

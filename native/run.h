@@ -32,6 +32,7 @@
 #include "cgroup.h"
 #include "clock.h"
 #include "control.h"
+#include "foreign.h"
 #include "journal.h"
 #include "location.h"
 #include "output.h"
@@ -51,6 +52,7 @@ struct run {
     struct timers timers;
     struct activity activity;
     struct agent_link agent;
+    struct foreign foreign;
     const struct location *location;
     pid_t leader;          /* 0: reaped, or never started */
     bool children_gone;    /* waitpid said ECHILD */

@@ -56,6 +56,15 @@ static bool take_ladder(struct spec *spec, const struct part *part) {
     return true;
 }
 
+static bool take_foreign(struct spec *spec, const struct part *part) {
+    static struct spec_foreign foreign; /* a copy: the bytes of the spec have no alignment */
+    if (part->length != sizeof foreign)
+        return false;
+    memcpy(&foreign, part->payload, sizeof foreign);
+    spec->foreign = &foreign;
+    return foreign.pid > 1;
+}
+
 static bool take_text(const char **where, const struct part *part) {
     *where = part->payload;
     return is_text(part);
@@ -94,6 +103,8 @@ static bool take_part(struct spec *spec, const struct part *part, struct part *l
         spec->agent_spec = part->payload;
         spec->agent_spec_length = part->length;
         return true;
+    case PART_FOREIGN:
+        return take_foreign(spec, part);
     case PART_LADDER:
         return take_ladder(spec, part);
     case PART_CWD:

@@ -27,6 +27,7 @@ struct spec {
     const char *memory_group;
     const char *pids_group;
     const char *container; /* NULL: the command runs on this host */
+    const struct spec_foreign *foreign; /* NULL: the run has a command of its own */
     char **enter;
     char **copy;
     char **look;

@@ -23,12 +23,14 @@ struct process {
     pid_t pid;
     pid_t parent;
     bool is_guard; /* of a nested run; known only when the walk stops there */
+    uint64_t start_ticks; /* of a process outside; see tree_set_outside */
 };
 
 /* Untouched pages of these cost nothing. A tree that is larger than the list takes several passes. */
 static struct process list[LIST_MAX];
 static size_t listed;
 static pid_t leader; /* the process that we know without /proc */
+static bool is_outside; /* the tree is not our own */
 static unsigned char seen[PID_MAX / 8] __attribute__((aligned(4096)));
 
 /* One walk through the tree: where it goes, what it does on the way, and what it found. */
@@ -41,8 +43,22 @@ struct walk {
 static int send_checked(const struct process *process, int signal);
 static bool is_new(pid_t pid);
 
+static bool is_listed(pid_t pid) {
+    for (size_t i = 0; i < listed; i++) {
+        if (list[i].pid == pid)
+            return true;
+    }
+    return false;
+}
+
 static void add(struct walk *walk, pid_t pid, pid_t parent) {
-    const struct process found = {pid, parent, false};
+    struct process found = {pid, parent, false, 0};
+    struct process_stat status;
+    if (is_outside) {
+        if (is_listed(pid) || !read_stat(pid, &status) || status.parent != parent)
+            return;
+        found.start_ticks = status.start_ticks;
+    }
     /* Here and not after the walk: by then a process that forks and exits every 300 us would be gone. */
     if (walk->stops_the_new && is_new(pid)) {
         send_checked(&found, SIGSTOP);
@@ -121,13 +137,36 @@ static bool is_our_zombie(const struct process *process) {
            waitid(P_PID, (id_t)process->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == process->pid;
 }
 
-/* Breadth first, so parents come before their children. */
-static void walk_tree(struct walk *walk) {
+/* Forgets the processes outside that have ended, and stops the others if the walk does that. */
+static void keep_the_living(struct walk *walk) {
+    struct process_stat status;
+    size_t kept = 0;
+    for (size_t i = 0; i < listed; i++) {
+        if (!read_stat(list[i].pid, &status) || status.start_ticks != list[i].start_ticks || is_dead(&status))
+            continue;
+        list[kept++] = list[i];
+        if (walk->stops_the_new && is_new(list[i].pid)) {
+            send_checked(&list[kept - 1], SIGSTOP);
+            walk->newly_stopped++;
+        }
+    }
+    listed = kept;
+}
+
+static void list_our_children(struct walk *walk) {
     char self[16];
     listed = 0;
     snprintf(self, sizeof self, "%d", getpid());
     if (!add_children_of_thread(walk, getpid(), self) && leader > 0)
         add(walk, leader, getpid()); /* no /proc: at least the process that we know; nothing is claimed of others */
+}
+
+/* Breadth first, so parents come before their children. */
+static void walk_tree(struct walk *walk) {
+    if (is_outside)
+        keep_the_living(walk);
+    else
+        list_our_children(walk);
     for (size_t i = 0; i < listed; i++) {
         if (is_our_zombie(&list[i]))
             continue;
@@ -143,6 +182,18 @@ static void list_down_to_nested_guards(void) { walk_tree(&(struct walk){.passes_
 
 void tree_set_leader(int pid) { leader = pid; }
 
+void tree_set_outside(int root, uint64_t start_ticks) {
+    is_outside = true;
+    list[0] = (struct process){root, 0, false, start_ticks};
+    listed = 1;
+}
+
+/* A process outside is known by its start time: it may get another parent at any time. */
+static bool is_still(const struct process *process, const struct process_stat *status) {
+    return is_outside ? status->start_ticks == process->start_ticks
+                      : status->parent == process->parent || status->parent == getpid();
+}
+
 static int send_checked(const struct process *process, int signal) {
     if (process->parent == getpid())
         return kill(process->pid, signal);
@@ -151,7 +202,7 @@ static int send_checked(const struct process *process, int signal) {
         return -1; /* it is gone, or no descriptor is free to make sure of it: never signal on a guess */
     struct process_stat status;
     int result = -1;
-    if (read_stat(process->pid, &status) && (status.parent == process->parent || status.parent == getpid()))
+    if (read_stat(process->pid, &status) && is_still(process, &status))
         result = (int)syscall(SYS_pidfd_send_signal, fd, signal, NULL, 0);
     else
         errno = ESRCH;

@@ -34,6 +34,12 @@ bool tree_is_guard(int pid);
 /* The process to signal when there is no /proc. */
 void tree_set_leader(int leader);
 /*
+ * From now on the tree is that of a process which another program started (foreign.h), not our own. The list then
+ * remembers every process it has met, by its start time, because an orphan of that tree becomes another process's
+ * child, where no walk finds it. Whatever was orphaned before the first walk is not known.
+ */
+void tree_set_outside(int root, uint64_t start_ticks);
+/*
  * A rung: sends the signal to every process, parents first, and then SIGCONT, so that a stopped process can act on it.
  * A nested guard gets the signal (or SIGTERM, if guards do not take that signal), but the tree below it does not: the
  * nested guard climbs its own ladder there, and its record can say `parent`.

@@ -40,6 +40,7 @@ DECIDES: list[tuple[str, dict[str, Any], str, str]] = [
     ("container_lost", {"why": "refused", "reason": "no such container"}, "failed", "spawn"),
     ("container_lost", {"why": "gone", "reason": None}, "lost", "host"),
     ("container_lost", {"why": "unreachable", "reason": None}, "lost", "host"),
+    ("vanished", {}, "lost", "unseen"),
 ]
 LOST = [("lost", {"why": why}, "lost", why) for why in LOST_WHYS.words.values()]
 DETAIL: list[tuple[str, dict[str, Any]]] = [
@@ -281,6 +282,7 @@ RUNG = {"reached": 1, "refused": 0}
         ([("started", 0, {}), ("stop_asked", 1, {**STOP, "cause": "owner"})], "cancelled because its owner went away"),
         ([("started", 0, {}), ("stop_asked", 1, {**STOP, "cause": "unknown:9"})], "cancelled (unknown:9)"),
         ([("lost", 1, {"why": "guard"})], "the guard died before it recorded an end"),
+        ([("started", 0, {}), ("vanished", 1, {})], "the process ended, and only its parent could see how"),
         (
             [("container_lost", 1, {"why": "refused", "reason": "a warning\nError: no such container"})],
             "the container could not be entered: a warning Error: no such container",

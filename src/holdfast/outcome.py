@@ -42,7 +42,7 @@ STATUSES = {
     "failed": ("exit", "signal", "spawn", "oom", "limit"),
     "timed_out": ("deadline", "idle", "queue"),
     "cancelled": ("user", "shutdown", "parent", "session", "owner", "superseded"),
-    "lost": ("guard", "host"),
+    "lost": ("guard", "host", "unseen"),
 }
 
 
@@ -101,6 +101,8 @@ DECISIVE: dict[str, Callable[[Fact], tuple[str, str]]] = {
     "stop_asked": lambda fact: ("cancelled", fact.detail["cause"]),
     # The container is the command's host. One that could not be entered has run nothing.
     "container_lost": lambda fact: ("failed", "spawn") if fact.detail["why"] == "refused" else ("lost", "host"),
+    # A process that another program started has ended, and nobody here could see how.
+    "vanished": lambda _fact: ("lost", "unseen"),
     "lost": lambda fact: ("lost", fact.detail["why"]),
 }
 # Among facts of one time that no journal orders: an exit, then what the run did to itself, timers, stops, the rest.
@@ -280,6 +282,7 @@ _REASONS: dict[str, Callable[[Fact, list[Fact]], str]] = {
     "queue_expired": lambda fact, _: f"did not start within {_span(fact.detail['limit_ns'])}",
     "stop_asked": _stop_reason,
     "container_lost": _container_reason,
+    "vanished": lambda _fact, _: "the process ended, and only its parent could see how",
     "lost": lambda fact, _: _LOST.get(fact.detail["why"], f"lost ({fact.detail['why']})"),
 }
 

@@ -80,6 +80,7 @@ def cases() -> dict[str, list[Fact]]:
     found["not spawned: no such program"] = [_not_spawned("exec", errno.ENOENT)]
     for why in LOST_WHYS.words.values():
         found[f"lost: {why}"] = [_fact("lost", 5, why=why)]
+    found["vanished"] = [_fact("vanished", 5)]
     return found
 
 

@@ -23,6 +23,7 @@ VERDICTS = {
     *[("timed_out", cause) for cause in ("deadline", "idle", "queue")],
     *[("cancelled", cause) for cause in CAUSES.words.values()],
     *[("lost", cause) for cause in LOST_WHYS.words.values()],
+    ("lost", "unseen"),
 }
 DETAIL = ("run_id", "status", "cause", "exit_code", "signal", "escalated")
 OUTCOMES = {name: decide(facts) for name, facts in table.cases().items()}

@@ -74,7 +74,7 @@ TOGETHER = {
 A_TERMINAL = {"pty": Sample(True, ())}
 A_CONTAINER = {"in_container": Sample("nowhere", ("nowhere",)), "container_runtime": Sample("podman", ("podman",))}
 GROUPS = {"together": TOGETHER, "terminal": A_TERMINAL, "container": A_CONTAINER}
-ALL = TOGETHER | A_TERMINAL | A_CONTAINER
+ALL = TOGETHER | A_TERMINAL | A_CONTAINER | {"foreign": Sample([1234, 5678], ())}  # of the journal alone
 
 
 @pytest.fixture

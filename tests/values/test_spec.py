@@ -65,6 +65,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         queued_at=None,
         in_container=None,
         container_runtime=None,
+        foreign=None,
     )
 
 
@@ -414,6 +415,7 @@ def test_the_public_form_is_json_with_the_contracts_names() -> None:
         "queued_at": None,
         "in_container": None,
         "container_runtime": None,
+        "foreign": None,
     }
 
 

@@ -132,9 +132,10 @@ class GuardPool:
         """The spec for a guard that was started earlier; None when the run needs a new guard.
 
         Such a guard may be in another working directory, so the spec names ours. A run with a terminal, in a container,
-        or of a lifetime beyond ours needs a new guard.
+        of a foreign process, or of a lifetime beyond ours needs a new guard.
         """
-        if spec.pty or spec.in_container or spec.lifetime != "owner" or len(spec.run_id) > NEXT_RUN_ID_MAX:
+        needs_its_own = spec.pty or spec.in_container or spec.foreign or spec.lifetime != "owner"
+        if needs_its_own or len(spec.run_id) > NEXT_RUN_ID_MAX:
             return None
         try:
             here = os.getcwd()

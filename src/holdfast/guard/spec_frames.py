@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .containment import Containment
 
 OPTIONS, ARGV, ENV, CWD, LADDER, RUN_ID, CGROUP, MEMORY_GROUP, PIDS_GROUP = range(32, 41)
-CONTAINER, ENTER, COPY, LOOK, SWEEP, INSIDE = range(41, 47)
+CONTAINER, ENTER, COPY, LOOK, SWEEP, INSIDE, FOREIGN = range(41, 48)
 
 PTY = 1 << 0
 MERGE = 1 << 1
@@ -42,6 +42,7 @@ STRAGGLERS = {"kill": 1, "wait": 2, "leave": 3}
 
 _OPTIONS = struct.Struct("<Iiii11Q")
 _RUNG = struct.Struct("<iiQ")
+_FOREIGN = struct.Struct("<i4xQ")
 
 
 def encode_spec(
@@ -68,6 +69,8 @@ def encode_spec(
         return known[1] + _container_parts(spec)
     argv = "\0".join(spec.argv)
     names = _part(RUN_ID, spec.run_id.encode() + b"\0") + _part(ARGV, os.fsencode(argv) + b"\0")
+    if spec.foreign is not None:
+        return known[1] + names + _part(FOREIGN, _FOREIGN.pack(*spec.foreign))
     return known[1] + names + _part(ENV, _environment(spec, heartbeat))
 
 

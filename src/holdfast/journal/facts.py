@@ -81,7 +81,7 @@ def _words(enum: str, prefix: str, *words: str) -> Words:
 
 
 CAUSES = _words("stop_cause", "CAUSE_", "user", "shutdown", "parent", "session", "owner", "superseded")
-CONTAINMENTS = _words("containment", "CONTAINMENT_", "subreaper", "cgroup", "container")
+CONTAINMENTS = _words("containment", "CONTAINMENT_", "subreaper", "cgroup", "container", "none")
 LIMITS = _words("limit", "LIMIT_", "memory", "processes", "output")
 DRAIN_ENDS = _words("drain_end", "DRAIN_", "eof", "idle", "absolute")
 TREE_ENDS = _words("tree_end", "TREE_", "gone", "survivors", "unknown")
@@ -193,6 +193,7 @@ FACTS: dict[int, Layout] = {
     24: _layout("lost", "fact_lost", "i4x", "why", why=LOST_WHYS),
     25: _layout("entered", "fact_entered", "iiQ", "pid agent_pid start_ticks", _CONTAINER),
     26: _layout("container_lost", "fact_container_lost", "i4x", "why", _REASON, why=CONTAINER_WHYS),
+    27: _layout("vanished"),
 }
 TYPES: dict[str, int] = {layout.name: number for number, layout in FACTS.items()}
 

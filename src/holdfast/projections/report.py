@@ -23,6 +23,9 @@ class OutputSeen(NamedTuple):
     late_bytes: int
 
 
+_NO_OUTPUT = dict.fromkeys(("stdout_bytes", "stderr_bytes", "late_bytes", "dropped_bytes", "complete"))
+
+
 class _Clock:
     """Converts times of the journal to wall time, and to seconds since the journal was begun."""
 
@@ -54,7 +57,9 @@ def report(
     # The guard records the process before it executes the command; when that fails, the command never started.
     started = None if outcome.cause == "spawn" else outcome.started
     # Recovery writes the END after a LOST fact: nothing counted the stragglers and the usage of the tree.
-    counted = None if any(fact.kind == "lost" for fact in ordered) else outcome.ended
+    # Nor does anything count them for a process of another program, whose output goes elsewhere, too.
+    is_foreign = outcome.started is not None and outcome.started.detail["containment"] == "none"
+    counted = None if is_foreign or any(fact.kind == "lost" for fact in ordered) else outcome.ended
     return {
         "run_id": (journal_header or {}).get("run_id"),
         "state": outcome.state,
@@ -80,8 +85,8 @@ def report(
         "tree": outcome.tree.detail["how"] if outcome.tree else "unknown",
         "survivors": _survivors(outcome),
         "stragglers": _stragglers(outcome.stragglers, counted),
-        "output": _output(outcome, ordered, seen),
-        "usage": _usage(counted or outcome.exited),
+        "output": dict(_NO_OUTPUT) if is_foreign else _output(outcome, ordered, seen),
+        "usage": _usage(counted or (None if is_foreign else outcome.exited)),
         "evidence": [_evidence(fact, clock) for fact in ordered],
     }
 
@@ -142,7 +147,7 @@ def _stragglers(stragglers: Fact | None, counted: Fact | None) -> int | None:
 
 
 def _output(outcome: Outcome, ordered: Sequence[Fact], seen: OutputSeen | None) -> dict[str, Any]:
-    counts: dict[str, Any] = dict.fromkeys(("stdout_bytes", "stderr_bytes", "late_bytes", "dropped_bytes", "complete"))
+    counts: dict[str, Any] = dict(_NO_OUTPUT)
     if outcome.drained is None:
         counts.update(seen._asdict() if seen else {})
         counts["complete"] = False if outcome.state == "settled" else None

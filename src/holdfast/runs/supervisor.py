@@ -131,6 +131,20 @@ class Supervisor:
         """
         return await self.start_spec(new_spec(argv, options), keep_output=keep_output, window_size=window_size)
 
+    async def register(self, pid: int, **options: Unpack[SpecOptions]) -> Run:
+        """Watch a process that another program started, as a run: it is listed, and ended by the ladder as any run.
+
+        Its end is seen by a pidfd. Its exit code is known only where the kernel tells it (Linux 6.15); otherwise the
+        outcome is `lost` with the cause `unseen`. Its descendants are ended as far as /proc shows them, so the report
+        never calls the tree gone. Options that need the parent's place (output, stdin, budgets) are refused.
+
+        SpecError: no such process, this program or an ancestor of it, another user's, or wrong options. Otherwise
+        fails as `start` does.
+        """
+        from .registration import registered_spec  # here, because most programs start everything themselves
+
+        return await self.start_spec(registered_spec(pid, options))
+
     async def start_spec(
         self, spec: RunSpec, *, keep_output: bool = True, window_size: tuple[int, int] | None = None
     ) -> Run:

@@ -197,6 +197,14 @@ def check_labels(labels: Mapping[str, str] | None) -> tuple[tuple[str, str], ...
     )
 
 
+def check_foreign(value: Sequence[int]) -> tuple[int, int]:
+    """PID and start time of a process that another program started."""
+    if len(value) != 2 or not all(type(number) is int and number > 0 for number in value) or value[0] >= 1 << 31:
+        remedy = "use Supervisor.register, which finds them out"
+        raise SpecError("foreign is a pair of a PID and a start time", field="foreign", remedy=remedy)
+    return value[0], value[1]
+
+
 def check_container(value: str) -> str:
     name = check_line(value, "in_container", 255)
     if name.startswith("-"):  # the runtime would take it for an option

@@ -7,7 +7,7 @@ value is always valid input of `make_spec`, so there is one way back from JSON, 
 
 from __future__ import annotations
 
-from .fast_imports import TYPE_CHECKING, Iterable, Mapping, NamedTuple
+from .fast_imports import TYPE_CHECKING, Iterable, Mapping, NamedTuple, Sequence
 from .fields import IDLE_COUNTS
 from .ladder import format_ladder
 from .signals import signal_name
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         queued_at: str | None
         in_container: str | None
         container_runtime: str | None
+        foreign: Sequence[int] | None
 
 
 # Surfaces that set options by their JSON names. JOURNAL: an owner that adopts a run reads the option back.
@@ -81,6 +82,10 @@ def options_from_json(values: Mapping[str, Any], surface: str) -> SpecOptions:
 
 def _kinds_in_order(kinds: Iterable[str]) -> list[str]:
     return [kind for kind in IDLE_COUNTS if kind in kinds]
+
+
+def _pair(foreign: Sequence[int] | None) -> list[int] | None:
+    return None if foreign is None else list(foreign)
 
 
 _JSON = (HTTP, SIDECAR, JOURNAL)
@@ -118,4 +123,5 @@ OPTIONS = (
     RunOption("queued_at", "queued_at", None, (JOURNAL,)),  # the daemon sets it
     RunOption("in_container", "in_container", "--in-container", _JSON),
     RunOption("container_runtime", "container_runtime", "--runtime", _JSON),
+    RunOption("foreign", "foreign", None, (JOURNAL,), _pair),  # `register` sets it
 )

@@ -72,6 +72,7 @@ class RunSpec(NamedTuple):
     queued_at: str | None  # RFC 3339: when a daemon queued the run; None for every other run
     in_container: str | None
     container_runtime: str | None  # a command line; None outside of containers
+    foreign: tuple[int, int] | None  # PID and start time of a process that another program started
 
     def __repr__(self) -> str:
         # The generated repr would show environment values, and reprs end up in logs.
@@ -113,6 +114,7 @@ def make_spec(
     queued_at: str | None = None,
     in_container: str | None = None,
     container_runtime: str | None = None,
+    foreign: Sequence[int] | None = None,
 ) -> RunSpec:
     """Check every option and return the spec. SpecError names the first wrong field and what to write instead."""
     grace_s = parse_duration(grace, field="grace")
@@ -150,6 +152,7 @@ def make_spec(
         queued_at=None if queued_at is None else fields.check_line(queued_at, "queued_at", 64),
         in_container=None if in_container is None else fields.check_container(in_container),
         container_runtime=fields.check_runtime(container_runtime, in_container),
+        foreign=None if foreign is None else fields.check_foreign(foreign),
     )
     _check_together(spec)
     return spec
@@ -202,6 +205,8 @@ def spec_on_record(run_id: str, public: Mapping[str, Any]) -> RunSpec:
 def _check_together(spec: RunSpec) -> None:
     if spec.in_container is not None:
         _check_container(spec)
+    if spec.foreign is not None:
+        _check_foreign(spec)
     if spec.max_timeout_s is not None and (spec.timeout_s is None or spec.max_timeout_s < spec.timeout_s):
         raise SpecError(
             "max_timeout is the ceiling of extensions and must not be below timeout",
@@ -241,3 +246,22 @@ def _check_container(spec: RunSpec) -> None:
     if spec.stragglers == "leave":
         remedy = "Holdfast cannot watch processes that stay in the container: use kill or wait"
         raise SpecError("stragglers 'leave' is not possible in a container", field="stragglers", remedy=remedy)
+
+
+def _check_foreign(spec: RunSpec) -> None:
+    """Refuse options that need the guard to be the parent of the process, or to have its output."""
+    needs_parent = {
+        "pty": spec.pty,
+        "stdin": spec.stdin != "null",
+        "cwd": spec.cwd,
+        "env": spec.env,
+        "idle_timeout": spec.idle_timeout_s,
+        "memory": spec.memory_bytes,
+        "pids": spec.pids,
+        "max_output": spec.max_output_bytes,
+        "in_container": spec.in_container,
+    }
+    for field, value in needs_parent.items():
+        if value:
+            remedy = "leave it out; a process that Holdfast starts itself can have it"
+            raise SpecError(f"{field} is not possible for a process of another program", field=field, remedy=remedy)

@@ -95,6 +95,8 @@ def words(fact: Fact, around: Mapping[str, Fact] | None = None) -> str:
         tell = _used_without_record
     if fact.kind == "tree" and "stragglers" in around and around["stragglers"].detail["policy"] == "leave":
         tell = _left_tree
+    if fact.kind in _OF_A_PARENT and "started" in around and around["started"].detail["containment"] == "none":
+        return _OF_A_PARENT[fact.kind]
     if tell is None:
         return plain(f"{fact.kind} {dict(fact.detail)}" if fact.detail else fact.kind)
     return plain(tell(fact.detail))
@@ -106,6 +108,9 @@ def _count(count: int, noun: str = "process") -> str:
 
 
 def _started(detail: Mapping[str, Any]) -> str:
+    if detail["containment"] == "none":
+        watched = f"process {detail['pid']} of another program is watched by guard process {detail['guard_pid']}"
+        return f"{watched}; nothing contains it, and its children are known only as far as /proc shows them"
     where = f"contained by a {detail['containment']}"
     return f"started as process {detail['pid']}, guarded by process {detail['guard_pid']}, {where}"
 
@@ -212,9 +217,15 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"in container {d['container']} it is process {d['pid']}, kept there by process {d['agent_pid']}"
     ),
     "container_lost": _container_lost,
+    "vanished": lambda _: "the process has ended; only its parent could see how",
     "lost": lambda d: (
         "the host went down before an end was recorded" if d["why"] == "host" else "the guard was found dead"
     ),
+}
+# What only a parent knows of a process; a guard that watches the process of another program does not.
+_OF_A_PARENT = {
+    "drained": "its output went elsewhere: there was none to read",
+    "end": "settled: the record is complete; cpu and memory are not known",
 }
 _DECISIVE = frozenset(
     (
@@ -227,6 +238,7 @@ _DECISIVE = frozenset(
         "queue_expired",
         "stop_asked",
         "container_lost",
+        "vanished",
         "lost",
     )
 )
