@@ -4,6 +4,7 @@ from __future__ import annotations
 
 COMMANDS = {
     "run": "run a command in the foreground, and make sure that it ends well",
+    "register": "watch a process that another program started, and end it with its session",
     "submit": "queue a command with the daemon",
     "ps": "list the runs",
     "top": "see every run live in this terminal",
