@@ -128,7 +128,7 @@ def _end(span: Span, outcome: Outcome, report: dict[str, Any]) -> None:
 
 
 def _let_go(span: Span, run: Run, error: HoldfastError) -> None:
-    """The run goes on without us, or its record cannot be read: end the span with what is known."""
+    """End the span with what is known, because the run goes on without us or its record cannot be read."""
     if run.status is not None:
         span.set_attributes(otel(run.outcome, run.run_id).attributes)
         return

@@ -139,12 +139,15 @@ def _leave(code: int) -> NoReturn:
 
 
 def _fill_standard_descriptors() -> None:
-    """Open /dev/null for each closed standard descriptor. Else our next file would get its number, and the output."""
+    """Open /dev/null for each closed standard descriptor.
+
+    Otherwise the next file that we open would get that number, and our output would go into the file.
+    """
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is `fd`
 
 
 if __name__ == "__main__":

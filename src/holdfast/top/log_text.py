@@ -41,7 +41,7 @@ def log_text(data: bytes, *, cut: bool = False) -> Text:
 
 
 def safe_line(line: str) -> str:
-    """One line with colours as its only control sequences; of text that carriage returns overwrote, the last."""
+    """One line with colours as its only control sequences. Only the text after the last carriage return is kept."""
     line = line.rstrip("\r").rpartition("\r")[2][:_LONGEST_LINE].expandtabs()
     safe, at = [], 0
     for found in _SEQUENCE.finditer(line):

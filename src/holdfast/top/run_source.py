@@ -21,7 +21,7 @@ class Snapshot(NamedTuple):
 
 
 class LogTail(NamedTuple):
-    """The last output of a run; `cut`: there is more before it."""
+    """The last output of a run; `cut` is True when there is older output."""
 
     data: bytes
     cut: bool

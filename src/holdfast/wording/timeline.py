@@ -28,7 +28,7 @@ class TimelineEvent(NamedTuple):
 
 
 class OutputPeriod:
-    """The output of one stream before the verdict, or after it: when it came, and how many bytes."""
+    """The output of one stream, either before or after the verdict: its first and last time, and its bytes."""
 
     def __init__(self, stream: str, late: bool, at_ns: int) -> None:
         self.stream, self.late = stream, late
@@ -37,7 +37,7 @@ class OutputPeriod:
 
     @property
     def words(self) -> str:
-        """The bytes and the time they took, in words."""
+        """A sentence about this output: its stream, size and duration, and whether it is late."""
         lasted_s = (self.last_ns - self.first_ns) / 1e9
         until = f", over {span(lasted_s)}" if lasted_s >= 0.001 else ""
         return f"output on {self.stream}: {size(self.bytes)}{until}" + (
@@ -46,7 +46,7 @@ class OutputPeriod:
 
 
 def output_periods(chunks: Iterable[Chunk]) -> list[OutputPeriod]:
-    """The output of each stream, before and after the verdict."""
+    """The output periods of a run: up to two for each stream, one before and one after the verdict."""
     found: dict[tuple[str, bool], OutputPeriod] = {}
     for chunk in chunks:
         period = found.setdefault((chunk.stream, chunk.late), OutputPeriod(chunk.stream, chunk.late, chunk.at_ns))
@@ -85,7 +85,7 @@ def _mark(fact: Fact, outcome: Outcome) -> str:
 
 
 def words(fact: Fact, around: Mapping[str, Fact] | None = None) -> str:
-    """One fact in plain words; a fact that this version does not know by its name and fields.
+    """One fact in plain words. A fact that this version does not know is shown by its name and fields.
 
     `around` holds the facts of the run by their kinds: some facts change the words for others.
     """

@@ -1,1 +1,1 @@
-"""The commands of `holdfast`, one file each; `cli/main.py` imports the one that the user gave."""
+"""The commands of `holdfast`, one file each. `cli/main.py` imports only the file of the given command."""

@@ -1,4 +1,4 @@
-"""`holdfast acp`: an ACP agent for an editor, with prompts that end."""
+"""`holdfast acp`: run an ACP agent for an editor, and give its prompts a deadline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from ..parsing.run_options import options_of
 if TYPE_CHECKING:
     from ...values.options import SpecOptions
 
-# The agent's streams are the protocol's, its life is the editor's, and a silent agent between two prompts is not idle.
+# Options of `run` that `acp` does not have: the agent's streams carry the protocol, the agent ends with the editor, and
+# an agent that is silent between two prompts is not idle.
 _NOT_HERE = (
     *("--idle-timeout", "--idle-counts", "--stdin", "--pty", "--no-pty", "--merge", "--late", "--max-output"),
     *("--on-max-output", "--lifetime", "--detach", "--report", "--quiet", "--help"),
@@ -48,13 +49,16 @@ Exit codes: those of `holdfast run`.
 
 
 class AcpCommand:
-    """As `Command`, but options end where the agent's command begins."""
+    """Like `Command`, but the options end where the agent's command begins."""
 
     usage = "acp [OPTIONS] [--] AGENT [ARG]..."
     table = OPTIONS
 
     def run(self, arguments: list[str]) -> int:
-        """Parse, be the proxy until the agent has ended, and return the exit code. HoldfastError: it never began."""
+        """Parse the arguments, run the proxy until the agent has ended, and return the exit code.
+
+        HoldfastError: the agent was not started, or its run cannot be read.
+        """
         given = parse(OPTIONS, ["--help" if word == "-h" else word for word in arguments[:1]] + arguments[1:])
         if given.has("--help"):
             put(usage(_HEAD, OPTIONS, _TAIL))
@@ -107,7 +111,10 @@ def _terminals(given: CommandLine) -> str:
 
 
 def _state_path(given: CommandLine) -> str | None:
-    """The state directory; None, with one line, when the default one cannot be used: the agent runs all the same."""
+    """The path of the state directory. None, after one line on stderr, when the default directory cannot be used.
+
+    The agent then runs without a record. StateError: the user named a directory that cannot be used.
+    """
     named = given.last("--state-dir") or os.environ.get(STATE_DIR)
     try:
         return StateDirectory.open(named, create=True).path

@@ -56,7 +56,7 @@ def act(given: CommandLine) -> int:
 
 
 def _take_out(state: StateDirectory, run_ids: list[str], reason: str, given: CommandLine) -> list[StopResult]:
-    """Cancel queued runs through the daemon, which alone knows them. A refusal is printed, and its run left out."""
+    """Cancel queued runs through the daemon, and return the results. A run that is not cancelled is named on stderr."""
     if not run_ids:
         return []
     from ..lookup.queued_runs import cancel_queued, stopped
@@ -72,12 +72,12 @@ def _take_out(state: StateDirectory, run_ids: list[str], reason: str, given: Com
 
 
 def _finish(state: StateDirectory, run_ids: list[str]) -> None:
-    """Finish a journal that is damaged from its start: that ends the processes that are left of its run."""
+    """Finish each journal that is damaged from its start. That also ends the processes that are left of the run."""
     for run_id in run_ids:
         try:
             read_record(state, run_id).close()
         except JournalError:
-            pass  # the result of this run says it
+            pass  # the stop result of this run reports the failure
 
 
 def _ask_only(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..parsing.options import CommandLine, Option
 
 _TAKE_IDS = ("show", "why", "logs", "wait", "cancel", "extend", "signal", "attach")
-# The script looks up ids when the user presses Tab. It offers the newest: users mostly mean these.
+# The script looks up ids when the user presses Tab. It offers the newest runs, because users mostly mean one of them.
 _IDS = "holdfast ps --all --limit 50 2>/dev/null | awk 'NR > 1 { print $1 }'"
 _BASH = """\
 # Completion of holdfast for bash: eval "$(holdfast completion bash)"

@@ -38,7 +38,7 @@ def _as_json(found: Effective) -> dict[str, Any]:
     return {
         setting.path: {
             "name": name,
-            # A setting without a flag is a secret, or has values of an environment in it.
+            # A setting without a flag is a secret or holds values of an environment, so only its shown text is printed.
             "value": setting.shown(values[name]) if setting.flag is None else _plain_value(values[name]),
             "text": setting.shown(values[name]),
             "source": found.sources[name].kind,

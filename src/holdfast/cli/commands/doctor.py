@@ -30,7 +30,8 @@ def act(given: CommandLine) -> int:
         done = diagnosis.repairs
     elif given.has("--reap") and diagnosis.repairs:
         done = carry_out(open_for_repair(path), diagnosis.repairs)
-        diagnosis = examine(path, trial=False)  # after the repairs; the trial of the guard was a moment ago
+        # Examine again after the repairs. The first examination has tried the guard already.
+        diagnosis = examine(path, trial=False)
     _tell(diagnosis, done, given)
     return 0 if diagnosis.healthy else NOT_HEALTHY
 

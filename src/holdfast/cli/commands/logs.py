@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..parsing.options import CommandLine
 
 _STREAMS = {"stdout": 1, "stderr": 2}
-_LONGEST = 64 << 10  # bytes of an unfinished line, after which it is printed and continued on the next line
+_LONGEST = 64 << 10  # bytes: a longer unfinished line is printed at once, and the bytes after it begin a new line
 
 
 def act(given: CommandLine) -> int:
@@ -64,14 +64,17 @@ def act(given: CommandLine) -> int:
 
 
 class LogPrinter:
-    """Writes each stream of a run to the same stream here, or all output to stdout as lines with their time."""
+    """Prints the output of a run: stdout to our stdout and stderr to our stderr.
+
+    With --timestamps all output goes to stdout, as lines with their time; with --stream, only one stream does.
+    """
 
     def __init__(self, given: CommandLine, since_ns: int | None) -> None:
         self.stream = given.last("--stream")
         self.since_ns = since_ns
         self.late = not given.has("--no-late")
         self.lines = LogLines() if given.has("--timestamps") else None
-        self.offset_ns = 0  # add it to the journal's clock to get wall time
+        self.offset_ns = 0  # a time of the journal plus this offset is wall-clock time
         self._late_mark = LateMark()
 
     def take_all(self, reader: JournalReader) -> None:
@@ -108,11 +111,11 @@ class LateMark:
 
     def __init__(self) -> None:
         self._marked: set[str] = set()
-        self._shared = os.path.sameopenfile(1, 2)  # a terminal, or `2>&1`: then a line of stdout is open on stderr, too
+        self._shared = os.path.sameopenfile(1, 2)  # an unfinished line of stdout is then unfinished on stderr, too
         self._line_open = False  # whether the last byte on stderr was in the middle of a line
 
     def before(self, chunk: Chunk, fd: int) -> None:
-        """Called before each chunk is written to `fd`."""
+        """Print the mark if this is the first late chunk of its stream. Call it before the chunk is written to `fd`."""
         if chunk.late and chunk.stream not in self._marked:
             self._marked.add(chunk.stream)
             if self._line_open:
@@ -124,7 +127,7 @@ class LateMark:
 
 
 class LogLines:
-    """Cuts output into lines, each with its stream and the time it began; the bytes of a line stay as they are.
+    """Cuts output into lines, and puts the time and the stream before each line; the bytes of a line stay as they are.
 
     Each stream's unfinished line is collected, so that two streams never share a line.
     """
@@ -147,14 +150,14 @@ class LogLines:
         return done
 
     def rest(self) -> bytes:
-        """The unfinished lines, each ended here."""
+        """The unfinished lines, each with a newline added."""
         left = b"".join(head + text + b"\n" for head, text in self._open.values())
         self._open.clear()
         return left
 
 
 def _follow(state: StateDirectory, run_id: str, reader: JournalReader, printer: LogPrinter) -> None:
-    """Print until the run ends. The guard is armed before each look, so output between look and wait wakes us."""
+    """Print until the run ends. The guard is asked to report new output before each read, so that none is missed."""
     with FollowedRun(state, run_id) as followed:
         while True:
             ended = followed.ended
@@ -166,9 +169,9 @@ def _follow(state: StateDirectory, run_id: str, reader: JournalReader, printer: 
 
 
 def since(text: str | None) -> int | None:
-    """`--since` in wall-clock nanoseconds: a duration means that long ago, a time without a zone is local.
+    """The time of `--since` in wall-clock nanoseconds; None when the user did not give it.
 
-    UsageError when the text is neither.
+    A duration counts back from now. A time without a zone is local. UsageError: the text is neither.
     """
     if text is None:
         return None

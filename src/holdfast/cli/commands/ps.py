@@ -60,7 +60,7 @@ def _check_words(given: CommandLine, flag: str, known: Collection[str]) -> None:
 
 
 class _Query(NamedTuple):
-    """Which runs to list: the filters, the most ended runs, and whether ended runs are wanted."""
+    """Which runs to list: the filters, the largest number of ended runs, and whether ended runs are listed at all."""
 
     filters: Filters
     limit: int
@@ -72,7 +72,8 @@ def _list(given: CommandLine, query: _Query) -> list[RunSummary]:
     state = _state(given)
     if state is None:
         return []
-    queued = queued_entries(state, query.filters)  # before the runs: a run that begins in between is then in both lists
+    # Read the queue first: a run that begins between the two reads is then in both lists, and not in none.
+    queued = queued_entries(state, query.filters)
     found = _history(state, query) if query.ended else _live(state, query.filters)
     return newest_first([*found, *(entry for entry in queued if not state.has(entry.run_id))])
 
@@ -160,7 +161,7 @@ def _watch(given: CommandLine, query: _Query) -> int:
             try:
                 entries = _list(given, query)
             except StateError as error:
-                messages.say(str(error))  # then look again: the index may be busy for a moment
+                messages.say(str(error))  # and try again after the interval: the index may be busy for a moment
                 entries = []
             if os.isatty(1):
                 put(_CLEAR)

@@ -22,7 +22,7 @@ def act(given: CommandLine) -> int:
     session = given.last("--session")
     if session is None:
         raise UsageError("no session was given", remedy="write holdfast reap --session NAME")
-    # The directory is made when it is missing: a session can be closed before its first run, which is then refused.
+    # Make the directory when it is missing: a user may close a session before its first run, which is then refused.
     state = open_state(given, create=True)
     closing = close(state, session, reason=given.last("--reason") or "", now=given.has("--now"))
     runs = [*closing.runs, *_queued(state, session, given)]
@@ -37,7 +37,7 @@ def act(given: CommandLine) -> int:
 
 
 def _queued(state: StateDirectory, session: str, given: CommandLine) -> list[StopResult]:
-    """Take the runs of the session out of the queue. The session is marked as closed already, so none begins."""
+    """Take the runs of the session out of the queue. The session is already marked as closed, so none begins."""
     if not has_daemon(state):
         return []
     from ..lookup.queued_runs import close_session

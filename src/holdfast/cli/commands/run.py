@@ -82,7 +82,7 @@ def _why_undelivered(foreground: ForegroundLoop) -> str:
 
 
 def _takes_a_line() -> bool:
-    """Whether stderr takes a line now. With `2>&1 |` it may be the pipe that nobody reads, where we would hang."""
+    """Whether stderr takes a line now. With `2>&1 |` it may be a full pipe that nobody reads: a write would hang."""
     poll = select.poll()
     poll.register(2, select.POLLOUT)
     return bool(poll.poll(0))
@@ -126,7 +126,7 @@ class _ForegroundCommand:
         return start(self.given, self.spec, window_size())
 
     def _never_start(self, number: int) -> int:
-        """A signal asked for the end before the start: the command is never executed, and the run is cancelled."""
+        """Cancel the run without executing the command: a signal came before the start. Returns the exit code."""
         from ...journal.unstarted import facts_of, signalled
 
         facts = facts_of(signalled(number))

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ...client.posting import SubmitOptions
     from ...state.directory import StateDirectory
 
-_WITHIN_S = 30.0  # a slow disk or a long queue takes time; after this, nobody knows whether the daemon took it
-# Options for a caller that stays in the foreground, and options that the daemon decides.
+_WITHIN_S = 30.0  # a slow disk or a long queue takes time; after that, we do not know whether the daemon queued the run
+# Options of `run` that `submit` does not have: they are for a caller in the foreground, or the daemon decides them.
 _NOT_HERE = ("--detach", "--lifetime", "--late", "--no-pty", "--report", "--quiet", "--state-dir", "--help")
 _OWN = (
     Option("--priority", "NUMBER", "runs with a higher priority begin first: -1000 to 1000 (default 0)"),
@@ -56,7 +56,7 @@ Exit codes: 0 queued; 125 not queued. With --wait the exit codes of `holdfast ru
 
 
 class SubmitCommand:
-    """As `Command`, but the options end where the command to run begins."""
+    """Like `Command`, but the options end where the command to run begins."""
 
     usage = "submit [OPTIONS] [--] COMMAND [ARG]..."
     table = OPTIONS

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def act(given: CommandLine) -> int:
     no_words(given, "top")
-    if not (os.isatty(0) and os.isatty(2)):  # textual reads from the one and draws on the other
+    if not (os.isatty(0) and os.isatty(2)):  # textual reads from stdin and draws on stderr
         raise HoldfastError("top needs a terminal", remedy="use holdfast ps, or holdfast ps --watch")
     try:
         import asyncio

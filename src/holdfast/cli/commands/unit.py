@@ -1,13 +1,14 @@
 """`holdfast unit`: print a systemd unit for the daemon, made for the settings in force.
 
-The lines that need a reason; the rest is left to the administrator.
+These lines need a reason. The administrator decides the rest.
 
 - KillMode=process. systemd ends the daemon and nothing else. Every run has a guard that keeps its deadline, its ladder
   and its record without the daemon: after a crash, and with `handoff`, the next daemon adopts the live runs. With
   `control-group` or `mixed` systemd would kill guards and runs together, and nobody could tell how they ended.
 - OOMPolicy=continue. A command that the kernel kills for memory is that run's outcome, and not the end of the service.
-- No sandbox is switched on. A sandbox of the unit would hold for the command of every run: no sudo (NoNewPrivileges,
-  and every option that implies it), containers, /tmp, packages. The options worth considering are there as comments.
+- No sandbox is switched on. A sandbox of the unit would hold for the command of every run: the command could not use
+  sudo (NoNewPrivileges, and every option that implies it), containers, /tmp or a package manager. The unit names the
+  options worth considering in comments.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def act(given: CommandLine) -> int:
 
 
 def unit_text(given: CommandLine, config: Config, *, system: bool) -> str:
-    """The unit for these settings; the flags given here become flags of the daemon."""
+    """The text of the unit for these settings. Settings given as flags become flags of `serve` in the unit."""
     stop_s = config.drain_s + config.default_grace_s + _KILL_WAIT_S + config.default_drain_s + _MARGIN_S
     return _UNIT.format(
         head=_SYSTEM_HEAD if system else _USER_HEAD,
@@ -139,7 +140,7 @@ def _user_identity() -> str:
 
 
 def _quoted(word: str, *, variables: bool = True) -> str:
-    """Quote a word for systemd: % begins a specifier, in commands $ a variable, and a backslash an escape."""
+    """Quote a word for systemd: escape backslashes, % (a specifier) and, in commands, $ (a variable)."""
     text = word.replace("\\", "\\\\").replace("%", "%%")
     text = text.replace("$", "$$") if variables else text
     plain = text and not any(character.isspace() or character in "\"';" for character in text)

@@ -32,7 +32,7 @@ def act(given: CommandLine) -> int:
             put(_text(record, events))
 
     def tell_queued(report: dict[str, Any]) -> None:
-        """A queued run has no facts yet: say since when it is queued."""
+        """Print since when a queued run is queued. It has no facts yet."""
         if given.has("--json"):
             show_json(_told(report["run_id"], report, []))
         else:
@@ -43,7 +43,7 @@ def act(given: CommandLine) -> int:
 
 
 def _output(record: RunRecord) -> Iterator[Chunk]:
-    """The output of a run, a piece at a time, because a journal can be larger than memory."""
+    """Yield the output of a run piece by piece, because a journal can be larger than memory."""
     reader = JournalReader(record.fd, run_id=record.run_id)
     while chunks := reader.read(CHUNKS_BYTES):
         yield from chunks

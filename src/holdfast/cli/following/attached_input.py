@@ -28,8 +28,9 @@ def parse_key(text: str) -> bytes:
 
 
 class AttachedInput(TerminalInput):
-    """Passes our stdin to the run until the user presses the detach key (`detached`); its end closes a pipe.
+    """Passes our stdin to the run until the user presses the detach key (`detached`).
 
+    If the run's stdin is a pipe, the end of our stdin closes that pipe.
     For a run without a terminal our own terminal keeps its modes: we read it by the line, and Ctrl-C is for us.
     """
 

@@ -28,7 +28,7 @@ _LOOK_S = 0.25  # how often a background job looks whether it is in the foregrou
 
 
 class Attachment:
-    """One attachment to a run, from just after the connection. The caller closes `journal`."""
+    """One attachment to a run, made when its guard is connected. The caller closes `journal`."""
 
     def __init__(self, followed: FollowedRun, journal: int, signals: SignalPipe, key: bytes) -> None:
         self.followed = followed
@@ -147,7 +147,7 @@ class Attachment:
             pass  # its terminal is gone: the run is about to end
 
     def _relay(self) -> None:
-        """Pass on the output that the journal has; arm the guard before the last look."""
+        """Pass on the output that the journal has. The guard is asked to report new output before each read."""
         self._flush()
         while self._waiting() < _ROOM:
             ended = self.followed.ended

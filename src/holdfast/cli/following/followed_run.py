@@ -1,4 +1,4 @@
-"""A run of another process, followed to its end: reconnect while its guard lives, finish its record when not."""
+"""Follow a run of another process to its end: reconnect while its guard lives, finish the record when it is gone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...runs.live import LiveRun
     from ...state.directory import StateDirectory
 
-_AGAIN_S = 0.25  # a guard takes fifteen followers; the next one tries again this often
+_AGAIN_S = 0.25  # a guard accepts fifteen followers; a further follower tries again this often
 
 
 class FollowedRun:
@@ -27,7 +27,7 @@ class FollowedRun:
     def __init__(self, state: StateDirectory, run_id: str) -> None:
         self.state = state
         self.run_id = run_id
-        # Finish a record without a guard first: there is no guard to connect to.
+        # If the guard is gone, finish the record first: there is no guard to connect to.
         read_record(state, run_id).close()
         self.live: LiveRun = adopt(state, run_id)
         self._again_at: float | None = None
@@ -50,11 +50,11 @@ class FollowedRun:
 
     @property
     def timeout_s(self) -> float | None:
-        """The longest wait until the next `on_ready`; None without a bound."""
+        """The longest wait until the next `on_ready`; None when there is no bound."""
         return None if self._again_at is None else max(0.0, self._again_at - time.monotonic())
 
     def on_ready(self) -> None:
-        """Read what is new. Make a lost connection again, and finish the record of a lost guard."""
+        """Read what is new. Reconnect after a lost connection, and finish the record when the guard is gone."""
         if self._again_at is None:
             try:
                 self.live.hear_guard()

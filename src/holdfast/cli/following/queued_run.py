@@ -37,7 +37,7 @@ def wait_begun(state: StateDirectory, run_id: str) -> None:
 
 
 class QueuedRun:
-    """A queued run for `wait`, used like `FollowedRun`; when the run has begun, it passes all calls on to one.
+    """A queued run for `wait`, used like `FollowedRun`. When the run has begun, a `FollowedRun` answers all calls.
 
     `on_ready` raises DaemonUnreachableError when the daemon does not come back and the run has not begun.
     """
@@ -72,7 +72,7 @@ class QueuedRun:
 
     @property
     def timeout_s(self) -> float | None:
-        """The longest wait until the next `on_ready`; None without a bound."""
+        """The longest wait until the next `on_ready`; None when there is no bound."""
         if self.followed is not None:
             return self.followed.timeout_s
         return None if self._again_at is None else max(0.0, self._again_at - time.monotonic())

@@ -1,7 +1,7 @@
 """Several runs, followed side by side with one poll: the waiting of `wait` and `submit --wait`.
 
 The worst run gives the exit code: a lost run before a failed one, then timed out, cancelled, succeeded. Of equally bad
-runs the first one named counts, or with a filter the first one begun.
+runs the run that the user named first counts, or with a filter the run that began first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BAD_FIRST = ("lost", "failed", "timed_out", "cancelled", "succeeded")
 
 
 class WaitedRuns:
-    """The runs to wait for. Add them, `run`, `tell`, and `close`."""
+    """The runs to wait for. Call `add`, then `run`, `tell` and `close`."""
 
     def __init__(self, state: StateDirectory, *, settled: bool, deadline: float | None, quiet: bool) -> None:
         self.state = state
@@ -116,7 +116,7 @@ class WaitedRuns:
                     put(plain(text).rstrip() + "\n")
 
     def tell(self, *, as_json: bool) -> int:
-        """Print the reports and the runs that are missing, and return the exit code."""
+        """Print the reports (`as_json`) and the runs that are not over in time, and return the exit code."""
         if as_json:
             show_json([run.report() for run in self.runs.values()])
         if self.timed_out:

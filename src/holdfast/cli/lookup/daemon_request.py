@@ -31,7 +31,10 @@ _SOCK_CLOEXEC = 0o2000000
 
 
 def ask(state: StateDirectory, call: ClientCall, *, within_s: float = ANSWER_S) -> Any:
-    """The daemon's answer, or the error it stands for. DaemonUnreachableError when no answer comes in time."""
+    """Send a request and return the daemon's answer; an answer that is an error is raised as a HoldfastError.
+
+    DaemonUnreachableError: no answer comes in time.
+    """
     deadline = time.monotonic() + within_s + (call.patience_s or 0.0)
     with DaemonRequest(state, call) as request:
         while not request.done:
@@ -51,9 +54,9 @@ def drive(state: StateDirectory, asking: Generator[ClientCall, Any, T]) -> T:
 
 
 class DaemonRequest:
-    """A request that was sent: poll `fd` for input and call `on_ready`, or call `wait`; when `done`, call `answer`.
+    """A request on its connection. Poll `fd` for input and call `on_ready`, or call `wait`; when `done`, call `answer`.
 
-    DaemonUnreachableError: no daemon takes it.
+    The constructor sends the request. DaemonUnreachableError: no daemon accepts it.
     """
 
     def __init__(self, state: StateDirectory, call: ClientCall) -> None:
@@ -83,7 +86,7 @@ class DaemonRequest:
         return self.done or bool(head and blank and body)
 
     def on_ready(self) -> None:
-        """Read what has arrived."""
+        """Read the bytes that have arrived; at the end of the answer, set `done`."""
         try:
             data = self._socket.recv(_PIECE)
         except BlockingIOError:
@@ -94,7 +97,7 @@ class DaemonRequest:
         self.done = not data
 
     def wait(self, deadline: float | None = None) -> None:
-        """Wait until something has arrived. DaemonUnreachableError: nothing before the deadline (monotonic clock)."""
+        """Wait for bytes and read them. DaemonUnreachableError: none came before the deadline (monotonic clock)."""
         poll = select.poll()
         poll.register(self.fd, select.POLLIN)
         if not poll.poll(None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000):
@@ -102,7 +105,7 @@ class DaemonRequest:
         self.on_ready()
 
     def answer(self) -> Any:
-        """The JSON of the answer. HoldfastError: the error that the answer stands for."""
+        """The decoded JSON of the answer. An answer that is an error is raised as a HoldfastError."""
         import json
 
         body = self.check()
@@ -112,7 +115,7 @@ class DaemonRequest:
             raise DaemonError("the daemon's answer is not JSON", remedy="look at its log") from None
 
     def check(self) -> bytes:
-        """The body of the answer. HoldfastError: the error that the answer stands for."""
+        """The body of the answer. An answer that is an error is raised as a HoldfastError."""
         head, _, body = bytes(self._answer).partition(b"\r\n\r\n")
         lines = head.decode("latin-1").split("\r\n")
         words = lines[0].split(" ")

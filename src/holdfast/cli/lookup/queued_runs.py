@@ -1,7 +1,7 @@
-"""Queued runs: read, cancel and close them through the daemon, because they have no directory yet.
+"""Read and cancel queued runs through the daemon, because they have no directory yet.
 
-Commands read everything else about runs from the state directory, whether or not there is a daemon: a run that has a
-directory is the same run for both. See docs/decisions/0012-cli-and-daemon.md.
+Commands read all other runs from the state directory, with or without a daemon: once a run has a directory, the daemon
+and the commands use the same record. See docs/decisions/0012-cli-and-daemon.md.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ class StillQueuedError(RunNotFoundError):
 
 
 def still_queued(run_id: str) -> StillQueuedError:
-    """The error of a command that needs a run that has begun."""
+    """The error for a queued run, when the command needs a run that has begun."""
     remedy = "it begins when there is room; holdfast wait waits for its end, holdfast cancel takes it out"
     return StillQueuedError("the run is still queued", run_id=run_id, remedy=remedy)
 
 
 def queued_reports(state: StateDirectory) -> dict[str, dict[str, Any]]:
-    """The reports of all queued runs, by id; empty, with a line on stderr, when a live daemon does not answer."""
+    """The reports of all queued runs, by id; empty when no daemon answers.
+
+    A line on stderr says when a live daemon does not answer, or answers with an error.
+    """
     try:
         return {report["run_id"]: report for report in drive(state, calls.all_pages({"state": "queued"}))}
     except DaemonUnreachableError:
@@ -66,7 +69,10 @@ def queued_report(state: StateDirectory, run_id: str) -> dict[str, Any]:
 
 
 def cancel_queued(state: StateDirectory, run_id: str, reason: str, *, now: bool, wait: bool = True) -> dict[str, Any]:
-    """Take a run out of the queue, or end it if it has begun meanwhile; return its report at the end."""
+    """Take a run out of the queue, or end it if it has begun meanwhile; return its report.
+
+    With `wait` the report is that of the settled run; without, the report right after the request.
+    """
     report: dict[str, Any] = ask(state, calls.ask(run_id, "cancel", {"reason": reason, "now": now}))
     if wait and report["state"] != "settled":
         report = drive(state, calls.waiting(run_id, "settled", None))
@@ -83,7 +89,10 @@ def stopped(report: dict[str, Any]) -> StopResult:
 
 
 def close_session(state: StateDirectory, session: str, reason: str, *, now: bool) -> list[StopResult]:
-    """Let the daemon end the queued runs of a closed session; print a line when the daemon does not answer."""
+    """Let the daemon end the queued runs of a closed session, and return the results.
+
+    A line on stderr says when the daemon does not answer.
+    """
     queued = [report for report in queued_reports(state).values() if report["session"] == session]
     found = []
     try:

@@ -27,7 +27,7 @@ def read_record(state: StateDirectory, run_id: str) -> RunRecord:
 
 
 def damage_of(record: RunRecord) -> str | None:
-    """How the journal of this run is damaged, and the remedy; None when it is not."""
+    """How the journal of this run is damaged, and the remedy; None when the journal is not damaged."""
     kept = os.path.join(record.path, recovery.DAMAGED)
     if record.reader.damage is not None:
         what = f"the journal is damaged {record.reader.damage}"
@@ -41,8 +41,8 @@ def _read(state: StateDirectory, record: RunRecord) -> None:
     try:
         record.read()
     except JournalDamagedError:
-        # The journal has no readable beginning. If its guard is gone, the run is finished as lost, and the damaged file
-        # is kept beside the new one.
+        # The beginning of the journal cannot be read. If the run's guard is gone, `finish` records the run as lost in a
+        # new journal, and keeps the damaged file beside it.
         if (
             run_directory.guard_state(record.fd, has_facts=True) != "gone"
             or recovery.finish(state, record.run_id) is None

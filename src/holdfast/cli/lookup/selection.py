@@ -32,8 +32,9 @@ _MANY = 10_000
 
 
 def find(state: StateDirectory, text: str) -> str:
-    """The id of the one run that the text names. RunNotFoundError, AmbiguousRunError; StateError: it has no journal.
+    """The id of the one run that the text names.
 
+    RunNotFoundError: no run has this id. AmbiguousRunError: several ids begin so. StateError: the run has no journal.
     StillQueuedError, with the id: the run is still in the daemon's queue.
     """
     wanted = text.lower()
@@ -72,14 +73,14 @@ def find_all(state: StateDirectory, words: Iterable[str]) -> tuple[list[str], bo
 
 
 def queued_id(error: StateError) -> str | None:
-    """The id of the run, if the error says that the run is still queued."""
+    """The id of the run, if the error says that the run is still queued; else None."""
     from .queued_runs import StillQueuedError
 
     return error.run_id if isinstance(error, StillQueuedError) else None
 
 
 def only_run(given: CommandLine, command: str) -> str:
-    """The one word of a command about one run. UsageError when there is no word, or more than one."""
+    """The word that names the run, of a command about one run. UsageError when there is no word, or more than one."""
     if len(given.words) != 1:
         what = "no run was given" if not given.words else f"{command} is about one run, {len(given.words)} were given"
         raise UsageError(what, remedy=f"write holdfast {command} ID; holdfast ps --all lists the ids")
@@ -158,12 +159,12 @@ def _history(state: StateDirectory, text: str) -> list[str]:
         with open_index(state) as index:
             return index.find_prefix(text)
     except StateError:
-        # Without the index the directory still lists its runs: it may be read-only.
+        # The index cannot be opened, for example in a read-only directory. The directory itself still lists its runs.
         return [name for name in state.all_ids() if name.startswith(text)][:_MANY]
 
 
 def has_daemon(state: StateDirectory) -> bool:
-    """Whether there may be a daemon: its socket exists. The client is imported only then."""
+    """Whether there may be a daemon: its socket exists. Callers import the client only then."""
     return os.path.exists(os.path.join(state.path, DAEMON_SOCKET))
 
 

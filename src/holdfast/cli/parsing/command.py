@@ -49,7 +49,7 @@ class Command(NamedTuple):
 
 
 def parse_anywhere(table: tuple[Option, ...], arguments: list[str]) -> CommandLine:
-    """As `parse`, but options may follow other words; after `--` everything is a word."""
+    """Like `parse`, but options may follow other words; after `--` everything is a word."""
     rest = ["--help" if word == "-h" else word for word in arguments]
     values: dict[str, list[str]] = {}
     words: list[str] = []
@@ -98,7 +98,7 @@ def die_with_reader() -> None:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write all of the data; wait if another process made the descriptor non-blocking. OSError as usual."""
+    """Write all of the data; wait if another process made the descriptor non-blocking. OSError when a write fails."""
     left = memoryview(data)
     while left:
         try:

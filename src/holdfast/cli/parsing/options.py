@@ -24,7 +24,7 @@ class Option(NamedTuple):
 
 
 class CommandLine(NamedTuple):
-    """A parsed command line: the values of each option by flag (of a switch: empty texts), and the words after them."""
+    """A parsed command line: the values of each option by flag (a switch has empty texts), and the other words."""
 
     values: dict[str, list[str]]
     words: list[str]
@@ -34,11 +34,11 @@ class CommandLine(NamedTuple):
         return flag in self.values
 
     def last(self, flag: str) -> str | None:
-        """The value of an option; of several the last one counts."""
+        """The last value of an option; None when the option was not given."""
         return self.values[flag][-1] if flag in self.values else None
 
     def all(self, flag: str) -> list[str]:
-        """All values of an option, in order."""
+        """All values of an option, in order; empty when the option was not given."""
         return self.values.get(flag, [])
 
 
@@ -79,7 +79,7 @@ def _unknown(flag: str, options: dict[str, Option]) -> UsageError:
 
 
 def pair(text: str, flag: str, form: str) -> tuple[str, str]:
-    """Split `NAME=VALUE`. The error never repeats the text, which may be secret."""
+    """Split `NAME=VALUE`. UsageError: it has another form. The error never repeats the text, which may be secret."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise UsageError(f"a value of {flag} is not of the form {form}", remedy=f"write {flag} {form}")

@@ -56,7 +56,7 @@ OPTIONS = (
     Option("--quiet", None, "print no line about how the run ended"),
     Option("--help", None, "print this text"),
 )
-# These are put together below. Every other option of a run goes to make_spec as it was given.
+# `options_of` puts these options together. Every other option of a run goes to make_spec as it was given.
 _COMPOSED = ("--env", "--env-keep", "--env-drop", "--stdin", "--pty", "--merge", "--label")
 _AS_GIVEN = {option.flag: option.name for option in SPEC_OPTIONS if option.flag and option.flag not in _COMPOSED}
 

@@ -71,7 +71,10 @@ class ReportFile:
 
 
 def _open_special(path: str) -> int:
-    """A descriptor for a path that a rename cannot replace: one of ours, a pipe, a device. -1 for a plain file."""
+    """Open a path that a rename cannot replace: one of our own descriptors, a pipe or a device.
+
+    Returns -1 for a plain file, and for a path where no file exists yet. OSError: the path cannot be opened.
+    """
     number = next((path[len(head) :] for head in _OWN_DESCRIPTORS if path.startswith(head)), None)
     if path in _STANDARD or number is not None:
         if number is not None and not number.isdigit():
@@ -85,7 +88,7 @@ def _open_special(path: str) -> int:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if stat.S_ISREG(mode):
         return -1
-    # Non-blocking only for the opening: a FIFO without a reader is an error now, not an endless wait later.
+    # Open without blocking: a FIFO without a reader is then an error now, and not an endless wait.
     fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     os.set_blocking(fd, True)
     return fd

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...values.spec import RunSpec
     from ..parsing.options import CommandLine
 
-_WINDOW = (24, 80)  # of a detached run: it has no window yet, and `attach` sets the size of its own
+_WINDOW = (24, 80)  # rows and columns of a detached run, until `attach` sets the size of its own window
 
 
 class StartedRun(NamedTuple):
@@ -33,7 +33,7 @@ class StartedRun(NamedTuple):
 def start_in(
     state: StateDirectory, spec: RunSpec, *, wake_output: bool = False, window_size: tuple[int, int] | None = None
 ) -> LiveRun:
-    """Start a run with a run directory. StateError when that cannot be made; other errors as `start_durable`."""
+    """Start a run with a run directory. StateError: the directory cannot be made. Other errors as `start_durable`."""
     try:
         return start_durable(state, spec, wake_output=wake_output, window_size=window_size)
     except OSError as error:
@@ -47,11 +47,11 @@ def start(given: CommandLine, spec: RunSpec, window_size: tuple[int, int] | None
         state = StateDirectory.open(named)
         return StartedRun(start_in(state, spec, wake_output=True, window_size=window_size), state)
     except (RunExistsError, SessionClosedError):
-        raise  # the directory works: it refuses this run
+        raise  # the directory works, but it refuses this run
     except StateError as error:
         if named or spec.lifetime != "owner":
             raise
-        from ..printing.messages import say  # here as below, because nearly every run is kept
+        from ..printing.messages import say  # imported only here, because nearly every run is kept
 
         say(f"this run is not kept: {error}")
     from ...runs.ephemeral import start_ephemeral

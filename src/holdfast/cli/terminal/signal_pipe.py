@@ -59,8 +59,8 @@ class SignalPipe:
         # The default action of SIGTSTP and not SIGSTOP: the kernel skips it for an orphaned group, where nobody could
         # ever continue us. We stop before unblocking returns, because only this thread can take the signal.
         # SIGTSTP is blocked until then. A SIGCONT may come between the SIGTSTP that we were sent and the one that stops
-        # us, and no other SIGCONT may follow. One from before is in the pipe, and one from now on revokes the pending
-        # SIGTSTP.
+        # us, and no other SIGCONT may follow. A SIGCONT that came before is in the pipe. A SIGCONT that comes from now
+        # on revokes the pending SIGTSTP.
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTSTP,))
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(0 if group else os.getpid(), signal.SIGTSTP)

@@ -17,7 +17,10 @@ _SOURCE = 0
 
 
 class TerminalInput:
-    """Relays our input. `hung_up` when our terminal is gone; the end of any other input is passed on as Ctrl-D."""
+    """Relays our stdin to the command's terminal; the end of our stdin becomes a Ctrl-D.
+
+    If our stdin is a terminal that hangs up, `hung_up` is set instead.
+    """
 
     def __init__(self, live: LiveRun) -> None:
         self.live = live
@@ -28,7 +31,7 @@ class TerminalInput:
         self._at_line_start = True
 
     def watch(self) -> dict[int, int]:
-        """The descriptors to poll, with their events. It reads more input only when the last is passed on."""
+        """The descriptors to poll, with their events. More input is read only when the last input is passed on."""
         if self.live.input < 0:
             return {}
         if self._pending:
@@ -39,7 +42,7 @@ class TerminalInput:
         return {_SOURCE: 0 if self.waits_for_foreground() else select.POLLIN}
 
     def waits_for_foreground(self) -> bool:
-        """Whether the caller must look for the foreground: no signal tells a background job that it is there now."""
+        """Whether the caller must poll for the foreground: no signal tells a background job that it is there now."""
         return self.terminal is not None and self._open and not self.terminal.raw
 
     def on_ready(self, ready: dict[int, int]) -> None:
