@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.daemon.drain import DrainEvent, DrainPhase, next_phase
+from holdfast.daemon.drain import DrainEvent, DrainPhase, drain_budget_s, next_phase
 from tests.support.daemons import BOUND_S, Gate, UnixConnection, daemon
 
 if TYPE_CHECKING:
@@ -70,6 +70,40 @@ def test_what_is_left_after_the_budget_is_cancelled_newest_first(tmp_path: Path,
     }
     verdicts = [report["verdict_at"] for report in reports]
     assert verdicts == sorted(verdicts, reverse=True)
+
+
+def test_the_drain_fits_the_stop_limit(tmp_path: Path, child: Children) -> None:
+    """Without the limit the drain would wait for a minute, which is the control: the budget that it announces."""
+    for options, fits in ((["--stop-limit", "15s"], True), ([], False)):
+        with daemon(tmp_path / f"s{fits}", "--log-format", "json", *options) as running:
+            run_id = running.submit(child("exits_on_term", 0), grace_s=1)["run_id"]
+            running.until_output(run_id)
+            running.signal()
+            running.until_line("draining 1 runs")
+            (budget_s,) = (each["budget_s"] for line in running.lines if "budget_s" in (each := json.loads(line)))
+            assert (0 < budget_s < 10) if fits else budget_s == 60
+            if not fits:
+                running.signal()
+            assert running.exit_code() == 0
+        with daemon(tmp_path / f"s{fits}") as running:
+            report = running.report(run_id)
+            assert (report["status"], report["cause"], report["exit_code"]) == ("cancelled", "shutdown", 0)
+
+
+def test_ladders_that_do_not_fit_begin_at_once_and_are_named(tmp_path: Path, child: Children) -> None:
+    with daemon(tmp_path / "s", "--stop-limit", "5s") as running:
+        running.until_output(running.submit(child("exits_on_term", 0))["run_id"])
+        running.signal()
+        assert running.exit_code() == 0
+        assert any("the stop limit is 5 s: give runs a shorter grace" in line for line in running.lines)
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "ladders_s", "budget_s"),
+    [(None, 17, 60), (30, 17, 8), (200, 17, 60), (10, 17, 0), (10, 3, 5), (0, 0, 0)],
+)
+def test_the_budget(limit_s: float | None, ladders_s: float, budget_s: float) -> None:
+    assert drain_budget_s(60, limit_s, ladders_s) == budget_s
 
 
 def test_the_second_signal_cancels_and_the_third_leaves_the_runs_to_their_guards(

@@ -88,6 +88,10 @@ class Config(NamedTuple):
     on_shutdown: Annotated[
         str, Is("shutdown.on_shutdown", _POLICIES, "wait for the runs, hand them over, or cancel them")
     ] = "drain"
+    stop_limit_s: Annotated[
+        float | None,
+        Is("shutdown.stop_limit", _OPTIONAL_DURATION, "the manager kills the daemon this long after SIGTERM"),
+    ] = None
     recovery_s: Annotated[
         float, Is("startup.recovery", DURATION, "how long the daemon may take to adopt live runs", reloads=False)
     ] = 30.0

@@ -92,6 +92,17 @@ class ShutdownPolicy(NamedTuple):
     drain_s: float
 
 
+def drain_budget_s(drain_s: float, stop_limit_s: float | None, ladders_s: float) -> float:
+    """How long the drain may wait for runs, so that it and the ladders after it fit the manager's stop limit.
+
+    Runs then end by their ladders before the manager kills the daemon, and in a container everything with it. A service
+    manager that takes EXTEND_TIMEOUT_USEC needs no limit here: it moves its own.
+    """
+    if stop_limit_s is None:
+        return drain_s
+    return min(drain_s, max(0.0, stop_limit_s - ladders_s - min(_MARGIN_S, stop_limit_s / 5)))
+
+
 class Drain:
     """Shuts the daemon down, once. `signal` may be called at any moment, from the loop's signal handlers."""
 
@@ -116,12 +127,14 @@ class Drain:
         """Wait for the first signal, then shut down. Returns when no run is left to wait for."""
         await self.signalled.wait()
         self._take_signal()
-        policy = ShutdownPolicy(settings().on_shutdown, settings().drain_s)
+        budget_s = drain_budget_s(settings().drain_s, settings().stop_limit_s, self._ladders_s())
+        policy = ShutdownPolicy(settings().on_shutdown, budget_s)
         self._began = time.monotonic()
         self._enter(next_phase(self.phase, DrainEvent.SIGNAL, signals=1, policy=policy.on_shutdown))
         self._close_admission(policy)
         busy = self._scheduler.busy
         self._announce(policy, busy)
+        self._warn_of_limit(settings().stop_limit_s)
         self._scheduler.on_settled.append(self._settled)
         if self.phase is DrainPhase.DRAINING:
             await self._wait(policy, policy.drain_s)
@@ -147,6 +160,13 @@ class Drain:
             "queued": self._scheduler.waiting,
         }
         self._events.publish("service.shutdown", None, data)
+
+    def _warn_of_limit(self, stop_limit_s: float | None) -> None:
+        if stop_limit_s is not None and self.phase is not DrainPhase.LEAVING and self._ladders_s() > stop_limit_s:
+            text = (
+                f"the ladders of the runs take up to {self._ladders_s():g} s, and the stop limit is {stop_limit_s:g} s"
+            )
+            self._log.warning(f"{text}: give runs a shorter grace, or the manager a longer limit")
 
     async def _cancel(self, policy: ShutdownPolicy) -> None:
         busy = self._scheduler.busy
