@@ -47,7 +47,7 @@ STATUSES = {
 
 
 class Outcome(NamedTuple):
-    """What is known about a run. The facts behind it are there too, each None when it did not happen (yet)."""
+    """What is known about a run, with the facts behind it. A fact is None as long as it has not happened."""
 
     status: str | None
     cause: str | None
@@ -99,15 +99,16 @@ DECISIVE: dict[str, Callable[[Fact], tuple[str, str]]] = {
     "idle": lambda _fact: ("timed_out", "idle"),
     "queue_expired": lambda _fact: ("timed_out", "queue"),
     "stop_asked": lambda fact: ("cancelled", fact.detail["cause"]),
-    # The container is the command's host. One that could not be entered has run nothing.
+    # The container is the command's host. If it could not be entered, the command never ran.
     "container_lost": lambda fact: ("failed", "spawn") if fact.detail["why"] == "refused" else ("lost", "host"),
     # A process that another program started has ended, and nobody here could see how.
     "vanished": lambda _fact: ("lost", "unseen"),
     "lost": lambda fact: ("lost", fact.detail["why"]),
 }
-# Among facts of one time that no journal orders: an exit, then what the run did to itself, timers, stops, the rest.
+# The order of facts that have the same time and are in no journal: an exit first, then a failed start, spent budgets,
+# timers, stops, and losses.
 _RANK = {kind: rank for rank, kind in enumerate(DECISIVE)}
-# How far a run has come: the first line that applies. LOST settles it because nothing more will be recorded.
+# The first line that applies gives the state of a run. LOST means settled, because nothing more will be recorded.
 _STATES = (
     ("end", "settled"),
     ("lost", "settled"),
@@ -125,7 +126,7 @@ def order(fact: Fact) -> tuple[Any, ...]:
 
 
 def lost_output(facts: Iterable[Fact]) -> LostOutput | None:
-    """What could not be kept; None when all was, or was dropped as was asked for."""
+    """The output that the journal could not take; None when it took all, but for output that the spec drops."""
     kinds = {fact.kind: fact.detail for fact in facts}
     failed, drained = kinds.get("recording_failed"), kinds.get("drained")
     if failed is None or (drained is not None and not drained["dropped_bytes"]):
@@ -154,7 +155,7 @@ def _in_order(facts: Iterable[Fact]) -> list[Fact]:
 
 
 def _is_in_order(found: Sequence[Fact]) -> bool:
-    """What one journal gave is in order already, each once; comparing places is far cheaper than making the keys."""
+    """Whether the facts are in order already, each once, as those of one journal are: cheaper to check than to sort."""
     return all(a[1] <= b[1] and 0 <= a[2] < b[2] and a[0] != "lost" for a, b in pairwise(found))
 
 
@@ -179,14 +180,14 @@ def decide(facts: Iterable[Fact]) -> Outcome:
         exited=exited,
         stragglers=kinds.get("stragglers"),
         drained=kinds.get("drained"),
-        # Whoever looked last knows best: a survivor may be gone by the time of the recovery.
+        # The last TREE fact counts: a survivor that the guard recorded may be gone by the time of the recovery.
         tree=next((fact for fact in reversed(ordered) if fact.kind == "tree"), None),
         ended=kinds.get("end"),
     )
 
 
 def _rungs(ordered: list[Fact]) -> list[Fact]:
-    """The steps of the ladder that were taken; signals a caller asked for are no rungs."""
+    """The rungs of the ladder that were climbed. A signal that a caller asked for is not a rung."""
     return [fact for fact in ordered if fact.kind == "signalled" and fact.detail["rung"] >= 0]
 
 

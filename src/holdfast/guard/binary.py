@@ -11,7 +11,7 @@ _PACKAGED_GUARD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hold
 
 
 def guard_path() -> str:
-    """The path of the guard binary: HOLDFAST_GUARD, or the one inside the package."""
+    """The path of the guard binary: HOLDFAST_GUARD if it is set, else the binary inside the package."""
     return os.environ.get(GUARD) or _PACKAGED_GUARD
 
 

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class CommandLines(NamedTuple):
-    """The command lines that the guard runs outside: attach the command, enter as the agent, copy it, look, sweep."""
+    """The command lines of the container's runtime, which the guard runs on the host."""
 
-    attach: tuple[str, ...]
-    enter: tuple[str, ...]
-    copy: tuple[str, ...]
-    look: tuple[str, ...]
-    sweep: tuple[str, ...]
+    attach: tuple[str, ...]  # brings the command's stdio
+    enter: tuple[str, ...]  # starts the agent
+    copy: tuple[str, ...]  # copies the agent into the container
+    look: tuple[str, ...]  # says whether the container runs
+    sweep: tuple[str, ...]  # ends processes that carry the run's token
 
 
 def command_lines(spec: RunSpec, guard: str) -> CommandLines:
@@ -35,8 +35,8 @@ def command_lines(spec: RunSpec, guard: str) -> CommandLines:
     name, words = spec.in_container or "", shlex.split(spec.container_runtime or "")
     runtime = (_program(words[0], spec.run_id), *words[1:])
     agent = _agent_path(guard, spec.run_id)
-    # Runs of two state directories may have the same id in one container, but not the same meeting place. Others in the
-    # container can see its name; the secret behind the colon they do not know.
+    # Runs of two state directories may have the same id in one container, so the name of the meeting place has a random
+    # part. Other processes in the container can see the name, but do not know the secret behind the colon.
     meeting = f"{spec.run_id[:40]}-{os.urandom(4).hex()}:{os.urandom(16).hex()}"
     return CommandLines(
         attach=(*runtime, "exec", *_stdio_options(spec), name, agent, "inside", "attach", meeting),
@@ -48,7 +48,7 @@ def command_lines(spec: RunSpec, guard: str) -> CommandLines:
 
 
 def variables(spec: RunSpec) -> dict[str, str]:
-    """The variables set inside besides the container's own: nothing of this host's environment."""
+    """The variables that the command gets besides the container's own. None comes from this host's environment."""
     from ..values.environment import HEARTBEAT, RUN_ID, STATE_DIR
 
     ours = (HEARTBEAT, STATE_DIR)  # they name files outside the container
@@ -57,7 +57,7 @@ def variables(spec: RunSpec) -> dict[str, str]:
 
 def _stdio_options(spec: RunSpec) -> list[str]:
     if spec.pty:
-        return ["-i", "-t", "--detach-keys="]  # no key may cut the terminal off: nobody would hear the run any more
+        return ["-i", "-t", "--detach-keys="]  # no key may detach the terminal: the guard would get no more output
     return [] if spec.stdin == "null" else ["-i"]
 
 
@@ -72,7 +72,7 @@ def _program(word: str, run_id: str) -> str:
 
 
 def _agent_path(guard: str, run_id: str) -> str:
-    """The path of the agent inside: at the root, the one directory that every container has."""
+    """The path of the agent in the container. It is in the root directory, because every container has that."""
     try:
         status = os.stat(guard)
         key = (guard, status.st_ino, status.st_size, status.st_mtime_ns)

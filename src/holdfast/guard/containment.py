@@ -21,13 +21,13 @@ _FORCED = f"{FORCE_VARIABLE}=subreaper is set"
 
 
 class Containment(NamedTuple):
-    """The cgroups to use here; `why_not` says why there is none, `controls` that budgets of version 2 work."""
+    """The cgroups below which this process can make leaves for its runs."""
 
-    cgroup_base: str | None
-    memory_base: str | None
-    pids_base: str | None
-    why_not: str | None
-    controls: bool = False
+    cgroup_base: str | None  # version 2
+    memory_base: str | None  # version 1, for the memory budget
+    pids_base: str | None  # version 1, for the process budget
+    why_not: str | None  # why there is no `cgroup_base`; None when there is one
+    controls: bool = False  # whether a leaf of version 2 can keep the budgets
 
 
 class Mount(NamedTuple):
@@ -170,7 +170,7 @@ def _read(path: str) -> str:
 
 
 def _unescape(text: str) -> str:
-    """The kernel writes space, tab, newline and backslash in mountinfo as three octal digits."""
+    """Decode the escapes of mountinfo, where space, tab, newline and backslash are three octal digits."""
     if "\\" not in text:
         return text
     for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):

@@ -1,11 +1,11 @@
 """The conversation with a guard: requests and their tickets, answers, wakes, bounds, and the errors of requests.
 
 Theory of operation. Each request carries a ticket, and the guard's answer carries the same one. A wake says that the
-journal has grown; it carries no fact, so losing one changes nothing but the moment. All tickets of this process are
-different, because a guard that is used again may still answer what an earlier run asked for.
+journal has grown. It carries no fact, so a lost wake only delays the reading. All tickets of this process are
+different, because a guard that is used again may still answer a request of an earlier run.
 
-Ends. The guard closes its socket when it exits. A guard that exits with requests unread makes the next receive fail
-with ECONNRESET once; the packets it sent before are behind that, so receiving goes on to the real end of file.
+Ends. The guard closes its socket when it exits. If it exits with unread requests, the next receive fails once with
+ECONNRESET. The packets that the guard sent before come after that error, so receiving goes on to the real end of file.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ class Conversation:
         return ticket
 
     def tell(self, packet: bytes) -> bool:
-        """Send a packet that the guard does not answer; False when it did not take it.
+        """Send a packet that the guard does not answer; False when the packet cannot be sent.
 
-        Then it is gone, which its end of file tells; or it is stopped, and finds the earlier packets when it goes on.
+        Then the guard is gone, and end of file follows; or it is stopped, and reads earlier packets when it goes on.
         """
         try:
             self.socket.send(packet, MSG_DONTWAIT | MSG_NOSIGNAL)
@@ -97,7 +97,7 @@ class Conversation:
     # Hearing.
 
     def take_in(self) -> bool:
-        """Take in every packet that has arrived; False at the end of file: the guard has closed the connection."""
+        """Take in every packet that has arrived; False when the guard has closed the connection."""
         while True:
             try:
                 packet = self._receive()
@@ -109,7 +109,7 @@ class Conversation:
                 return False
             news = packets.decode(packet)
             if isinstance(news, packets.Wake):
-                self.is_armed = False  # perhaps it was another wake; arming once too often costs a packet
+                self.is_armed = False  # perhaps not a wake for output; arming once too often costs a packet
             elif news is not None and news.ticket in self._asked:
                 self._asked.discard(news.ticket)
                 self._answers[news.ticket] = news.error
@@ -126,7 +126,7 @@ class Conversation:
         return packet
 
     def take_descriptor(self) -> int:
-        """The descriptor that came with an answer, which is the caller's now; -1 when none came."""
+        """Take the descriptor that came with an answer; -1 when none came. The caller closes it."""
         descriptor, self._descriptor = self._descriptor, -1
         return descriptor
 
@@ -135,7 +135,7 @@ class Conversation:
         return ticket in self._answers
 
     def wait(self, ticket: int, until: float) -> bool:
-        """Block until the guard has answered; False when it closed the connection, or that moment has passed."""
+        """Block until the guard has answered; False when it closed the connection, or when `until` has passed."""
         poll = select.poll()
         poll.register(self.socket.fileno(), select.POLLIN)
         is_open = True
@@ -167,7 +167,7 @@ class Conversation:
     # The end.
 
     def hand_over(self) -> socket:
-        """Give the connection away, and talk to nobody from now on."""
+        """Return the socket, which the caller closes. From now on this conversation has no connection."""
         connection, self.socket = self.socket, _NOBODY
         return connection
 
@@ -190,7 +190,7 @@ def extension_refused(error: RequestError) -> RequestError:
 def settle_bound_s(spec: RunSpec, *, now: bool = False) -> float:
     """How long a run may take from the request to stop until it is settled, when its guard is well.
 
-    `now`: it was asked to go to the last rung at once.
+    `now`: the request asks the guard to go to the last rung at once.
     """
     rungs_s = 0.0 if now else sum(rung.wait_s for rung in spec.ladder)
     return rungs_s + spec.kill_wait_s + spec.drain_s + _MARGIN_S

@@ -3,9 +3,9 @@
 Theory of operation. The guard expects fixed numbers (0, 3 to 9). `posix_spawn` runs its file actions in order in the
 child. A `dup2` onto a number that is the source of a later `dup2` would destroy that source; a `dup2` of a descriptor
 onto its own number does nothing at all and leaves close-on-exec set. Neither can happen when no source is below
-FIRST_FREE, so every descriptor that is handed over is moved up there first (`_move_up`, one fcntl; in a busy program it
-is there already). All of ours are close-on-exec: the guard gets only what the actions name. What the embedding program
-made inheritable by hand, the guard closes before it starts the command.
+FIRST_FREE, so every descriptor that is handed over is moved up there first (`_move_up`, one fcntl; in a program with
+many open files it is there already). All of ours are close-on-exec: the guard gets only what the actions name. If the
+embedding program made other descriptors inheritable, the guard closes them before it starts the command.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class OpenedJournal(NamedTuple):
     """Our own reading side of a journal that a guard is about to write."""
 
     fd: int
-    trusted: int  # the journal up to here was written by us
-    beginning: bytes  # and this is it, for a journal in memory; empty for a file
+    trusted: int  # we wrote the journal up to this offset ourselves
+    beginning: bytes  # the bytes up to `trusted`, for a journal in memory; empty for a file
 
 
 class GuardDescriptors:
-    """What one launch has open: `ours` we keep on success, `theirs` are only for the guard.
+    """The open descriptors of one launch. After a success we keep `ours`; `theirs` are only for the guard.
 
     OSError from every method that opens something. SpecError: the file for stdin cannot be opened.
     """
@@ -78,12 +78,13 @@ class GuardDescriptors:
         self._share(files.journal, FD_JOURNAL)
         self._share(files.listener, FD_LISTEN)
         self._share(files.directory, FD_DIRECTORY)
-        # An open file of its own: the other one carries the launcher's lock and must be gone when the guard is.
+        # Opened again, because the open file of `files.journal` carries the launcher's lock: if we kept a descriptor of
+        # it, the lock would outlive the guard.
         journal = self._keep(os.open(os.path.join(files.path, "journal"), os.O_RDONLY | os.O_CLOEXEC))
         return OpenedJournal(journal, os.fstat(journal).st_size, b"")
 
     def open_stdin(self, spec: RunSpec, window_size: tuple[int, int] | None) -> int | None:
-        """Prepare the command's stdin; returns our own writing end when there is one."""
+        """Prepare the command's stdin; returns our own writing end, or None when we cannot write to it."""
         if spec.pty:
             return self._open_terminal(window_size)
         if spec.stdin == "pipe":
@@ -104,7 +105,7 @@ class GuardDescriptors:
         master, slave = os.openpty()
         self._keep(master)
         self._give(slave, FD_STDIN)
-        # One open file description for both holders of the master: the guard finds it non-blocking, too.
+        # We and the guard share one open file description of the master, so it is non-blocking for the guard, too.
         os.set_blocking(master, False)
         if window_size is not None:
             set_window_size(master, *window_size)
@@ -114,7 +115,7 @@ class GuardDescriptors:
     def open_heartbeat(self, files: DurableFiles | None) -> tuple[int, str]:
         """Make the file that the command touches to show that it is not idle; returns it and its path for the command.
 
-        It is in the run directory, or in memory. The one in memory has a path only through this process.
+        A durable run has the file in its directory. Otherwise it is in memory, and its path leads through this process.
         """
         if files is None:
             fd = self._keep(_memory_file("holdfast-heartbeat"))
@@ -158,12 +159,12 @@ class GuardDescriptors:
         return fd
 
     def close_ours(self) -> None:
-        """Close what we would keep: the launch has failed."""
+        """Close the descriptors that we would keep, after a failed launch."""
         while self.ours:
             os.close(self.ours.pop())
 
     def close_theirs(self) -> None:
-        """Close what was only for the guard. Twice does no harm."""
+        """Close the descriptors that were only for the guard. A second call does nothing."""
         while self.theirs:
             os.close(self.theirs.pop())
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .inherited_state import InheritedState
     from .pool import GuardPool, PooledGuard
 
-_NEXT_DESCRIPTORS = (FD_JOURNAL, FD_STDIN, FD_HEARTBEAT)  # those of its next run that a used guard gets
+_NEXT_DESCRIPTORS = (FD_JOURNAL, FD_STDIN, FD_HEARTBEAT)  # what an idle guard gets for its next run
 _ENDS_WITHIN_MS = 30_000
 _ROOM_FOR_AN_ID = " " * NEXT_RUN_ID_MAX  # where a guard that is used again shows which run it keeps
 
@@ -40,7 +40,7 @@ _HELD_SIGNALS = (1, 2, 15)  # blocked from its first instruction on: they are re
 
 
 class GuardHandle(NamedTuple):
-    """A started guard, seen from its owner, who closes all of it."""
+    """A started guard, as its owner sees it. The owner closes all descriptors."""
 
     control: socket
     journal: int
@@ -48,8 +48,8 @@ class GuardHandle(NamedTuple):
     pid: int
     input: int | None
     heartbeat: int | None
-    trusted: int  # the journal up to here was written by us
-    beginning: bytes  # and this is it, for a journal in memory
+    trusted: int  # we wrote the journal up to this offset ourselves
+    beginning: bytes  # the bytes up to `trusted`, for a journal in memory; empty for a file
     first_run: str  # the first run of this guard, which gave its cgroup the name
     inherited_state: InheritedState | None = None  # of this process, before it started a guard that can be used again
 
@@ -69,7 +69,8 @@ def launch(
     GuardError: there is no guard to start. ResourceError: no descriptors, processes or memory. In each case nothing is
     left: no descriptor, no process.
 
-    `pool`: an idle guard from there gets the run, if one can have it; otherwise the new guard can be used again.
+    With a `pool`, an idle guard of the pool gets the run if possible. Otherwise a new guard is started that can be used
+    again.
     """
     launching = _Launching(spec, files, pool)
     try:
@@ -119,13 +120,13 @@ class _Launching:
                 return GuardHandle(
                     idle.control, journal.fd, idle.pidfd, idle.pid, input_fd, heartbeat, *journal[1:], idle.first_run
                 )
-            os.ftruncate(journal.fd, journal.trusted)  # without the facts of a run that it was not to start
+            os.ftruncate(journal.fd, journal.trusted)  # removes facts that the idle guard may have written
         descriptors.put_spec(frames)
         self.control = control = descriptors.open_control()
         # Before the spawn: after it, this process may have changed.
         inherited_state = None if self.pool is None else _inherited_state()
         self._spawn()
-        descriptors.close_theirs()  # before the next descriptor is asked for, so that this one is not the one too many
+        descriptors.close_theirs()  # before `_pidfd` needs a descriptor: perhaps no other is free
         return GuardHandle(
             control,
             journal.fd,
@@ -188,15 +189,16 @@ class _Launching:
     def _end_guard(self, control: socket) -> None:
         """End a guard that nobody will look after. If none was started, there is nothing to wait for."""
         try:
-            # Interrupted in the very call, we do not know its PID, but it finds our request when it first looks.
+            # If the spawn itself was interrupted, we do not know the guard's PID. The guard still finds this request
+            # when it first looks.
             control.send(stop(0, "user", "interrupted while it was started", now=True), MSG_DONTWAIT | MSG_NOSIGNAL)
-            control.shutdown(SHUT_WR)  # it does not wait for another run then
+            control.shutdown(SHUT_WR)  # so that the guard does not wait for another run
             gone = select.poll()
             gone.register(control.fileno(), 0)  # hang-up only: what the guard says does not matter
             if not gone.poll(_ENDS_WITHIN_MS) and self.pid:
-                os.kill(self.pid, 9)  # it does not answer; it is our child and not reaped, so the number is its own
+                os.kill(self.pid, 9)  # it does not react; it is our child and not reaped, so the number is its own
         except OSError:
-            pass  # it is gone, or there was none
+            pass  # the guard is gone, or was not started
         finally:
             control.close()
         if self.pid:
@@ -220,7 +222,7 @@ def _pidfd(pid: int) -> int:
     except ProcessLookupError:
         return -1
     except OSError:
-        os.kill(pid, 9)  # our child and not reaped, as said; what it has started dies by its parent-death signal
+        os.kill(pid, 9)  # our child and not reaped, as said; the command dies by its parent-death signal
         os.waitpid(pid, 0)
         raise
 

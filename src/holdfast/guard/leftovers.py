@@ -1,10 +1,10 @@
-"""Ending what a dead guard left of its run: by the run's cgroup, or else by the run id in the environment.
+"""Killing the processes that a dead guard left, found by the run's cgroup or by the run id in their environment.
 
 The leader itself dies by its parent-death signal. The guard kills the leader's descendants; when the guard was
 SIGKILLed, its owner does. With a cgroup that is one write. Without one, the owner looks for processes whose environment
 at exec carried this run's id. It pins each by a pidfd *before* it reads the environment a second time. So the process
 that gets the signal is the process that was checked, never a stranger with the same number. A process that cleared its
-environment is not found this way, and therefore the answer is then "unknown", not "gone".
+environment is not found this way, so without a cgroup the answer is "unknown", never "gone".
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TreeEnd(NamedTuple):
 def clean_up(run_id: str, cgroup: str | None, *, first_run: str | None = None, within_s: float = 5.0) -> TreeEnd:
     """Kill what is left of a run without a guard; blocks until it is gone or `within_s` has passed. Never raises.
 
-    `first_run` is the first run of that guard, when it has kept several: the cgroup of all of them has its name.
+    `first_run`: the first run of the guard, if it has kept several runs. Their cgroup has the name of the first.
     """
     deadline = time.monotonic() + within_s
     if cgroup and os.path.basename(cgroup) == f"holdfast-{first_run or run_id}":  # never anything but our own leaf
@@ -41,7 +41,7 @@ def clean_up(run_id: str, cgroup: str | None, *, first_run: str | None = None, w
 
 
 def leaf_path(base: str | None, run_id: str) -> str | None:
-    """The path of a run's cgroup below `base`; None when there is no cgroup to be had."""
+    """The path of a run's cgroup below `base`; None without a `base`, because there are no cgroups then."""
     return None if base is None else f"{base}/holdfast-{run_id}"
 
 
@@ -68,7 +68,7 @@ def _clean_cgroup(leaf: str, deadline: float) -> TreeEnd:
 def _clean_by_token(run_id: str, deadline: float) -> TreeEnd:
     token = f"{RUN_ID}={run_id}\0".encode()
     found: tuple[int, ...] = ()
-    killed: dict[int, int] = {}  # by PID, their pidfds: a dying process has no environment any more, but is still there
+    killed: dict[int, int] = {}  # pidfds by PID: a dying process has no environment any more, but is still there
 
     def none_left() -> bool:
         nonlocal found

@@ -48,7 +48,7 @@ class PooledGuard(NamedTuple):
         if self.pidfd >= 0:
             self._reap(within_s)
             os.close(self.pidfd)
-        # A guard that was killed could not remove it. The kernel refuses when a process is inside after all.
+        # A guard that was killed could not remove its cgroup. The kernel refuses this while a process is inside.
         if (leaf := leaf_path(probe().cgroup_base, self.first_run)) is not None:
             remove_leaf(leaf)
 
@@ -56,7 +56,7 @@ class PooledGuard(NamedTuple):
         gone = select.poll()
         gone.register(self.pidfd, select.POLLIN)
         try:
-            if not gone.poll(within_s * 1000):  # it is stopped
+            if not gone.poll(within_s * 1000):  # the guard is stopped, and cannot exit by itself
                 signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
             os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED)
         except (ProcessLookupError, ChildProcessError):

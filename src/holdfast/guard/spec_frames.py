@@ -102,7 +102,7 @@ def _container_parts(spec: RunSpec) -> bytes:
     lines = command_lines(spec, guard_path())
     ladder = b"".join(_RUNG.pack(rung.signal, 0, _ns(rung.wait_s)) for rung in spec.ladder)
     inside = [
-        _part(LADDER, ladder),  # nobody climbs it in there, but every spec has one
+        _part(LADDER, ladder),  # the agent does not climb it, but every spec must have one
         _text(RUN_ID, spec.run_id),
         _list(ARGV, spec.argv),
         _part(ENV, environment_block(variables(spec))),

@@ -45,7 +45,7 @@ _unpack_frame = FRAME.unpack_from
 
 
 class Chunk(NamedTuple):
-    """A piece of output. A `late` one came after the verdict and is not part of the result."""
+    """A piece of output. A `late` chunk came after the verdict and is not part of the result."""
 
     stream: str
     data: bytes
@@ -124,7 +124,7 @@ class JournalReader:
     def hand_over(self, stream: str, take: Callable[[memoryview], object], buffer: memoryview) -> None:
         """Give `take` the bytes that `collect` would return, one buffer after the other, and forget their place.
 
-        The next bytes overwrite the buffer. For output that is collected while it grows.
+        All calls of `take` get the same buffer, so `take` copies what it keeps. This collects output while it grows.
         """
         ranges = self._ranges.pop(stream, None) or ()
         for offset, length in zip(ranges[::2], ranges[1::2], strict=True):
@@ -261,7 +261,10 @@ class JournalReader:
             self.late_bytes += length
 
     def _look_again(self, offset: int, what: str) -> bool:
-        """Read a wrong frame again; True when it is whole now: the guard was just writing it. Else note the damage."""
+        """Read a wrong frame again; True when it is whole now, because the guard was just writing it.
+
+        Otherwise note the damage and return False.
+        """
         header = os.pread(self._fd, FRAME_SIZE, offset)
         if len(header) < FRAME_SIZE:
             return False

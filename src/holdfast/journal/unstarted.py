@@ -33,23 +33,23 @@ class Ending(NamedTuple):
 
 
 def expired(limit_s: float) -> Ending:
-    """The run waited in the queue for longer than this."""
+    """The ending of a run that waited in the queue for longer than its limit."""
     return Ending("queue_expired", {"limit_ns": round(limit_s * 1e9)})
 
 
 def stopped(cause: str, reason: str) -> Ending:
-    """This process was asked to end the run before its start, and does so."""
+    """The ending of a run that this process ends before its start, on request."""
     detail = {"cause": cause, "signal": 0, "by_pid": os.getpid(), "by_uid": os.getuid(), "reason": reason or None}
     return Ending("stop_asked", detail)
 
 
 def signalled(number: int) -> Ending:
-    """This process got a signal that asks for the end of the run before its start; the sender is not known."""
+    """The ending of a run before whose start this process got a signal to stop; the sender is not known."""
     return Ending("stop_asked", {"cause": "user", "signal": number, "by_pid": 0, "by_uid": 0, "reason": None})
 
 
 def not_started(error: int) -> Ending:
-    """Every attempt to start the run failed, the last one with this errno."""
+    """The ending of a run that could not be started; the last attempt failed with this errno."""
     return Ending("spawn_failed", {"step": "setup", "error": error})
 
 

@@ -17,7 +17,7 @@ STATUS_CODE = 200
 
 
 def http_headers(outcome: Outcome, run_id: str) -> dict[str, str]:
-    """The `Holdfast-*` headers; those of the verdict are left out before there is one."""
+    """The `Holdfast-*` headers. Before the verdict, the headers that tell the verdict are left out."""
     headers = {"Holdfast-Run": run_id, "Holdfast-State": outcome.state}
     if outcome.status is not None:
         headers["Holdfast-Status"] = outcome.status

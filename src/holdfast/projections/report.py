@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class OutputSeen(NamedTuple):
-    """The bytes of output that a reader has seen so far, late ones included; reported before the DRAINED fact."""
+    """How many bytes of output a reader has seen so far, late ones included. A report uses this before DRAINED."""
 
     stdout_bytes: int
     stderr_bytes: int
@@ -92,7 +92,7 @@ def report(
 
 
 def outcome_of(reported: Mapping[str, Any]) -> Outcome:
-    """Decide the outcome again, from the evidence of a report of a daemon or in a file.
+    """Decide the outcome again from the evidence in a report, which came from a daemon or a file.
 
     The other projections need an outcome, and a client of a daemon has only the report.
     """
@@ -100,7 +100,7 @@ def outcome_of(reported: Mapping[str, Any]) -> Outcome:
 
 
 def facts_of(reported: Mapping[str, Any]) -> list[Fact]:
-    """The facts in a report of a daemon or in a file, with times that count from the beginning of the journal."""
+    """The facts in a report that came from a daemon or a file. Their times count from the beginning of the journal."""
     return [_fact(place, entry) for place, entry in enumerate(reported["evidence"])]
 
 

@@ -18,7 +18,7 @@ _NOT_EXECUTED = {"exec": "203", "interpreter": "203", "chdir": "200", "stdio": "
 
 
 class SystemdResult(NamedTuple):
-    """The three values; each is None when systemd has no word for it, or when it is unknown."""
+    """SERVICE_RESULT, EXIT_CODE and EXIT_STATUS. A value is None when it is unknown, or systemd has no word for it."""
 
     result: str | None
     exit_code: str | None

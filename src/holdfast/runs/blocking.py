@@ -68,8 +68,8 @@ def run(
         _end(live)
         raise
     finally:
-        # Only now, because the guard was exiting while we collected the output. After END nothing holds it up, and a
-        # guard that has closed its socket is exiting, too. We do not wait for a guard that did neither.
+        # Only now, because the guard was exiting while we collected the output. We wait only for a guard that is
+        # exiting: it has recorded END, or has closed its socket.
         live.reap(wait=live.ended or _wait_gone(live, 0))
         live.close()
 
@@ -102,7 +102,7 @@ class _Waiting:
                 self.serve(more)
 
     def serve(self, more: bool) -> None:
-        """Wait for the guard, and for room in the command's stdin; only look when there is `more` to deliver."""
+        """Wait until the guard sends something or stdin has room. With `more` to deliver, look without waiting."""
         live, control = self.live, self.live.control.fileno()
         events = self.poll.poll(0 if more else None if self.output else self.look_ms)
         for fd, _ in events:
@@ -114,7 +114,10 @@ class _Waiting:
             self.look()
 
     def look(self) -> None:
-        """Gather much output while the command still runs on another core. For little output nobody wakes."""
+        """Take output over while the command still runs, once there is much of it.
+
+        The guard does not wake us for output here. So we look at intervals, which grow while there is little output.
+        """
         live = self.live
         live.refresh()
         if self.gathered is None and live.reader.stdout_bytes + live.reader.stderr_bytes >= CHUNKS_BYTES:
@@ -126,13 +129,13 @@ class _Waiting:
         return self.live.result(None if self.gathered is None else self.gathered.output())
 
     def feed(self, fd: int) -> None:
-        """Write some of the input. Close it at its end, or when the command has closed its stdin, which is no error."""
+        """Write some of the input. Close stdin after the last byte, or when the command has closed it: no error."""
         live = self.live
         written = live.write_input(self.data) if self.data else None
         if written is not None:
             self.data = self.data[written:]
         if written is None or not self.data:
-            self.poll.unregister(fd)  # the number may be another file's when it is polled next
+            self.poll.unregister(fd)  # before the close: after it, another file may get this number
             live.close_input()
 
     def deliver(self, ended: bool) -> bool:
@@ -162,7 +165,7 @@ class _Waiting:
 
 
 class _Gathered:
-    """Much output, gathered while the command still runs; the journal's memory is given back meanwhile.
+    """Output taken over while the command still runs, so that the journal's memory can be given back.
 
     Touching new memory costs most here. So every byte is kept once, and is copied through one buffer.
     """
@@ -177,7 +180,7 @@ class _Gathered:
         self.size = 0
 
     def take(self) -> bool:
-        """Take over the output that the facts' reader has passed; whether there was any."""
+        """Take over the output that the facts' reader has passed; returns whether there was any."""
         live, before = self.live, self.size
         live.reader.hand_over("stdout", self.stdout.write, self.buffer)
         live.reader.hand_over("stderr", self.stderr.write, self.buffer)
@@ -192,7 +195,7 @@ class _Gathered:
 
 
 def _typed(data: bytes) -> bytes:
-    """The input as typed at a terminal: one end-of-file character ends an unfinished line, the next one the input."""
+    """Add end-of-file characters to input for a terminal: one ends an unfinished line, the next one ends the input."""
     return data + (b"\x04" if data.endswith(b"\n") else b"\x04\x04")
 
 

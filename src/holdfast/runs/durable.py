@@ -53,7 +53,7 @@ def launch_durable(
     prepared = run_directory.prepare(state, spec, beginning(spec))
     files = DurableFiles(prepared.path, prepared.journal, prepared.listener.fileno(), prepared.directory)
     try:
-        # Registered, then looked: a session that closes now either is seen here or sees this run.
+        # The directory is made before this check. So if the session closes now, we see it, or its closer sees this run.
         if spec.session is not None:
             from ..state.sessions import check_open
 
@@ -90,9 +90,10 @@ def adopt(state: StateDirectory, run_id: str) -> LiveRun:
 
 
 def recover(state: StateDirectory, run_id: str, *, guard_pid: int = 0, within_s: float = 10.0) -> bool:
-    """Finish the record of a run whose guard is gone; False when the guard lives. Waits while another reader does it.
+    """Finish the record of a run whose guard is gone; False when the guard lives.
 
-    `guard_pid`: the guard's PID, if the caller knows it: perhaps it is not on record yet. The wait is bounded.
+    While another reader finishes the record, this waits, at most `within_s`. `guard_pid` is the guard's PID if the
+    caller knows it, because it may not be on record yet.
     """
     from ..state import recovery
     from ..state.record import RunRecord
@@ -108,7 +109,7 @@ def recover(state: StateDirectory, run_id: str, *, guard_pid: int = 0, within_s:
                 if _goes_on(record, guard_pid):
                     return False
         except RunNotFoundError:
-            return True  # pruned: over, and its record gone
+            return True  # the run was pruned, so it is over
         time.sleep(0.005)  # another reader holds the lock, or the guard is dying: there is no event to wait for
 
 
@@ -126,7 +127,7 @@ def _recovery_in(state: StateDirectory) -> Callable[[LiveRun], tuple[Fact, ...]]
         if not recover(state, live.spec.run_id, guard_pid=live.guard_pid):
             remedy = "it has all the owners it can take: try again later"
             raise live.refused("goes on, but its guard has no room for us", errno.EUSERS, remedy)
-        return ()  # the journal has them
+        return ()  # the facts are in the journal
 
     return recover_lost
 
@@ -138,12 +139,12 @@ def _connect(record: RunRecord) -> socket | None:
         connected = run_directory.connect(record.path)
     except (FileNotFoundError, ConnectionRefusedError):
         return None  # the guard ended between the two looks, or does not listen yet
-    # The guard does not wake us for what it recorded before it accepted us, be it the verdict of a run that only
-    # unwinds. But its answer to this packet does: the owner reads the journal then, and has missed nothing.
+    # The guard does not wake us for facts that it recorded before it accepted us, not even for the verdict. Its answer
+    # to this packet wakes us: then we read the journal, and have missed nothing.
     try:
         connected.send(hello(), MSG_DONTWAIT | MSG_NOSIGNAL)
     except OSError:
-        pass  # it is gone meanwhile, or takes no more owners: end of file tells us
+        pass  # the guard is gone, or takes no more owners: end of file tells us
     return connected
 
 
@@ -155,7 +156,7 @@ def _goes_on(record: RunRecord, guard_pid: int) -> bool:
     # A guard that was killed still listens for a moment after its owners have seen end of file.
     started = record.outcome.started
     exiting = is_exiting(guard_pid or (0 if started is None else int(started.detail["guard_pid"])))
-    # None: it was reaped after we looked, and then nobody listens any more; or it is in another PID namespace.
+    # None: the guard was reaped after we looked, and then nobody listens any more; or it is in another PID namespace.
     return _is_listening(record) if exiting is None else not exiting
 
 

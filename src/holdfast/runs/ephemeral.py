@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..values.spec import RunSpec
 
 WINDOW_BYTES = 16 << 20  # how far a streaming consumer may fall behind before the command is made to wait
-ENDLESS = 1 << 62  # the command never waits, and yet the guard gives memory back when asked to
+ENDLESS = 1 << 62  # a window that never makes the command wait, but lets the guard give memory back
 
 
 def start_ephemeral(
@@ -27,7 +27,7 @@ def start_ephemeral(
     window_size: tuple[int, int] | None = None,
     pool: GuardPool | None = None,
 ) -> LiveRun:
-    """Start a run without a directory, under an idle guard of the pool if that fits, else under a new guard.
+    """Start a run without a directory. It gets an idle guard of the pool if one can take it, else a new guard.
 
     Fails as `launch` does; nothing is left then.
     """
@@ -47,7 +47,7 @@ def end_lost(live: LiveRun) -> tuple[Fact, ...]:
     from ..guard.leftovers import clean_up, leaf_path  # here, because guards are seldom lost
 
     started = live.outcome.started
-    # Not started: the guard may have made its cgroup all the same, and may hold the child in it.
+    # Before the start is on record, the guard may already have made its cgroup, and may hold the child in it.
     cgroup = leaf_path(probe().cgroup_base, live.first_run) if started is None else started.detail["cgroup"]
     tree = clean_up(live.spec.run_id, cgroup, first_run=live.first_run)
     at_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class IdleGuards:
     """The pool of a supervisor, thinned out while it holds more guards than are needed.
 
-    A spare guard sees its socket close and exits. The poller sees that, so nobody waits for it.
+    A spare guard sees its socket close and exits. The poller sees the exit, so no task waits for it.
     """
 
     __slots__ = ("_exiting", "_group", "_is_closing", "_poller", "_thinning", "pool")
@@ -29,7 +29,7 @@ class IdleGuards:
         self._group = group
         self._is_closing = False
         self._thinning: anyio.CancelScope | None = None
-        self._exiting: dict[int, PooledGuard] = {}  # by pidfd: closed, and not reaped yet
+        self._exiting: dict[int, PooledGuard] = {}  # by pidfd: spare guards that were told to exit
 
     def thin_out(self) -> None:
         """Begin to end the spare guards, unless that is under way or there are none."""
@@ -43,7 +43,7 @@ class IdleGuards:
                 while self.pool.has_spare:
                     await anyio.sleep(SPARE_S)
                     if self._is_closing:
-                        break  # woken before it was cancelled: `close` ends them all
+                        break  # this task woke before its cancellation; `close` ends all guards
                     for guard in self.pool.take_spare():
                         self._let_go(guard)
         finally:
@@ -64,7 +64,7 @@ class IdleGuards:
         guard.end()
 
     def stop_thinning(self) -> None:
-        """Stop watching the guards that exit, so that the poller waits for runs alone. `close` waits for them."""
+        """Stop watching the guards that exit, so that the poller waits only for runs. `close` reaps these guards."""
         self._is_closing = True
         if self._thinning is not None:
             self._thinning.cancel()

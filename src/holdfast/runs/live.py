@@ -1,6 +1,7 @@
 """One live run as its owner sees it, without an event loop: what is known of it, and what can be asked of it.
 
-`blocking` and `supervisor` wait for the control socket; this module takes in what is there and never waits.
+`blocking` and `supervisor` wait for the control socket; this module takes in what is there. Only `wait_answered`,
+`clean_up` and `reap(wait=True)` block.
 
 Theory of operation. The guard writes facts to the journal and sends small packets on the control socket: wakes ("there
 is something to read") and answers. Packets decide nothing. Whatever arrives, `on_readable` empties the socket and then
@@ -124,7 +125,7 @@ class LiveRun:
 
     @property
     def outcome(self) -> Outcome:
-        """The outcome as far as it was read."""
+        """The outcome of the facts that were read so far."""
         count = len(self.reader.facts) + len(self._observed)
         if self._outcome is None or count != self._known_facts:
             self._outcome = outcomes.decide(self.facts)
@@ -176,7 +177,7 @@ class LiveRun:
     # What can be asked.
 
     def ask_input(self) -> int:
-        """Ask the guard for the command's stdin or terminal: it is in `input` after the answer. As `ask_signal`."""
+        """Ask the guard for the command's stdin or terminal, which is in `input` after the answer. As `ask_signal`."""
         return self.conversation.ask_descriptor(packets.give_input)
 
     def ask_stop(
@@ -240,7 +241,10 @@ class LiveRun:
     # Input.
 
     def write_input(self, data: memoryview) -> int | None:
-        """Write what fits without waiting; returns how many bytes, 0 when it is full, None when nobody reads it."""
+        """Write to stdin what fits without waiting; returns how many bytes: 0 when it is full, None when it is closed.
+
+        It is closed by us, or by the command; then we close our end, too.
+        """
         if self.input < 0:
             return None
         try:

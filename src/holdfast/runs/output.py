@@ -24,13 +24,13 @@ class RunOutput:
         self._live = live = watched.live
         self._late = late
         self._reader = JournalReader(live.journal, trusted=live.trusted, run_id=live.spec.run_id)
-        self._ready: list[Chunk] = []  # the next one last
+        self._ready: list[Chunk] = []  # reversed: the next chunk is the last item
 
     def __aiter__(self) -> RunOutput:
         return self
 
     async def __anext__(self) -> Chunk:
-        """HoldfastError when the run was closed meanwhile; JournalError when it cannot be read."""
+        """The next chunk. HoldfastError: the run was closed meanwhile. JournalError: the journal cannot be read."""
         while not self._ready:
             if not await self._fill():
                 raise StopAsyncIteration

@@ -24,7 +24,7 @@ class Poller:
     __slots__ = ("_done", "_epoll", "_handlers", "_idle", "_scope")
 
     def __init__(self) -> None:
-        """ResourceError when there is no descriptor left for the set."""
+        """Make the epoll set. ResourceError: there is no descriptor left for it."""
         try:
             self._epoll = select.epoll(flags=select.EPOLL_CLOEXEC)
         except OSError as error:
@@ -100,7 +100,7 @@ class Poller:
     def _handle(self) -> None:
         handlers = self._handlers
         for ready, _ in self._epoll.poll(0):
-            # Not there: the handler of an earlier event of this batch took it out.
+            # There is no handler if the handler of an earlier event of this batch removed it.
             if (handler := handlers.get(ready)) is not None:
                 handler()
 

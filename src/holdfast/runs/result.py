@@ -59,7 +59,7 @@ class Result:
 
     @property
     def signal(self) -> int | None:
-        """The signal that the command died of, from any sender."""
+        """The signal that the command died of, from any sender; None when it exited or nobody saw it end."""
         return self.outcome.signal
 
     @property
@@ -70,7 +70,7 @@ class Result:
         return self._report
 
     def check(self) -> Result:
-        """Return this result if the run succeeded. RunError, with the result in it: it did not, or output is missing.
+        """Return this result if the run succeeded. RunError, which has the result: it failed, or output is missing.
 
         Output is missing when it could not be kept (a full disk, a limit on files), not when the spec drops it.
         """

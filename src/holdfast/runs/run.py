@@ -1,4 +1,4 @@
-"""One run of a supervisor: what is known of it, waiting for it, asking it. Made by `Supervisor` only."""
+"""One run of a supervisor: read what is known of it, wait for it, send requests to it. Only `Supervisor` makes one."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Run:
 
     @property
     def takes_input(self) -> bool:
-        """Whether it was started with a pty or a stdin pipe. This does not read the journal."""
+        """Whether the run was started with a pty or a stdin pipe. This does not read the journal."""
         return self._live.spec.pty or self._live.spec.stdin == "pipe"
 
     @property
@@ -114,7 +114,7 @@ class Run:
     # Waiting.
 
     async def wait(self) -> Outcome:
-        """Wait for the verdict, and return the outcome. The tree may still be unwinding. JournalError: as `settled`."""
+        """Wait for the verdict and return the outcome. The tree may live on for a while. JournalError as `settled`."""
         if self._live.outcome.status is not None:
             await checkpoint()
         while self._live.outcome.status is None and not self._live.ended:
@@ -122,12 +122,12 @@ class Run:
         return self._live.outcome
 
     async def settled(self) -> dict[str, Any]:
-        """Wait until the run is settled and return the final report. JournalError: it cannot be read."""
+        """Wait until the run is settled and return the final report. JournalError: the journal cannot be read."""
         await self._until_settled()
         return self.report
 
     async def result(self) -> Result:
-        """Wait until the run is settled and return outcome, output and report. JournalError: it cannot be read."""
+        """Wait until the run is settled and return outcome, output and report. JournalError as `settled`."""
         await self._until_settled()
         self._live.check_open()
         reader = self._live.reader
@@ -136,7 +136,7 @@ class Run:
         return self._live.result()
 
     async def started(self) -> None:
-        """Wait until the command was started, or never will be. JournalError: it cannot be read."""
+        """Wait until the command was started, or never will be. JournalError as `settled`."""
         await checkpoint()
         while self._live.outcome.started is None and self._live.outcome.status is None and not self._live.ended:
             await self._watched.changed()
@@ -187,14 +187,14 @@ class Run:
                 raise
 
     async def extend(self, seconds: Duration) -> None:
-        """Move the deadline by this much. RequestError: it has passed, there is none, or that is over the ceiling."""
+        """Move the deadline by this much. RequestError: it has passed, there is none, or the ceiling is lower."""
         try:
             await self._watched.done(lambda: self._live.ask_extend(seconds))
         except RequestError as error:
             raise extension_refused(error) from None
 
     async def signal(self, signal: str | int, *, tree: bool = False) -> None:
-        """Send one signal to the command, or to every process of the run; RequestError when it is over."""
+        """Send one signal to the command, or to every process of the run. RequestError: the run is over."""
         try:
             number = parse_signal(signal)
         except SpecError as error:
@@ -239,7 +239,7 @@ class Run:
                     raise
 
     async def resize(self, rows: int, columns: int) -> None:
-        """Tell the run's terminal its size; RequestError when it has none or it is gone."""
+        """Tell the run's terminal its size. RequestError: the run has no terminal, or the terminal is gone."""
         await checkpoint()
         self._live.resize(rows, columns)
 
@@ -247,14 +247,14 @@ class Run:
         """Close the descriptors of a settled run. The outcome stays. HoldfastError: the run is not settled."""
         if not self._live.ended and not self._watched.has_failed:
             raise HoldfastError("the run is not settled", run_id=self.run_id, remedy="cancel it and await settled()")
-        self._live.close_journal()  # the other ones are closed by now, or the poller has them until the guard is reaped
+        self._live.close_journal()  # the other descriptors are closed, or stay with the poller until it reaps the guard
 
     def start_task(self, task: Callable[..., Coroutine[Any, Any, None]], *arguments: object, name: str) -> None:
         """Start a task in the supervisor's task group: it outlives the caller's scope and ends with the supervisor."""
         self._watched.group.start_soon(task, *arguments, name=name)
 
     async def take_input(self) -> None:
-        """Get the command's stdin or terminal from the guard of an adopted run, if it has one."""
+        """Get the command's stdin or terminal from the guard of an adopted run, if the guard has it."""
         live = self._live
         if live.ended or live.spec.stdin != "pipe":
             return

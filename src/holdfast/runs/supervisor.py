@@ -52,9 +52,9 @@ class Supervisor:
     """
 
     def __init__(self, *, state_dir: Text | None = None, reuse_guards: bool = True) -> None:
-        """StateError when the state directory cannot be used, SpecError when it is no path.
+        """Open the state directory, if one is given. StateError: it cannot be used. SpecError: it is not a path.
 
-        `reuse_guards=False`: a new guard for every run.
+        With `reuse_guards=False`, every run gets a new guard.
         """
         self._state = None if state_dir is None else _open_state(state_dir)
         self._reuses_guards = state_dir is None and reuse_guards
@@ -68,7 +68,7 @@ class Supervisor:
         self._sweeping = anyio.CancelScope()
 
     async def __aenter__(self) -> Self:
-        """ResourceError when there is no descriptor left."""
+        """Start the supervisor's own tasks. ResourceError: there is no descriptor left."""
         if self._group is not None:
             raise HoldfastError("this supervisor was used before", remedy="make a new one for each `async with`")
         self._poller = Poller()
@@ -176,8 +176,8 @@ class Supervisor:
     async def adopt(self, run_id: str) -> Run:
         """Go on with a run of this state directory that another process started, or read one that is over.
 
-        Its output is there from the beginning; its clocks and its ladder have gone on. The end of this supervisor's
-        block does not end it. RunNotFoundError: there is no such run. JournalError: it cannot be read.
+        The run's output is there from the beginning, and its clocks have never stopped. The run does not end with this
+        supervisor's block. RunNotFoundError: there is no such run. JournalError: its journal cannot be read.
         """
         if self._poller is None or self._group is None or self._is_closing or self._state is None:
             raise HoldfastError("this supervisor cannot adopt", remedy="open it with a state_dir")

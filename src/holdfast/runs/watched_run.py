@@ -1,8 +1,8 @@
 """A live run watched by a supervisor's poller: what the guard says becomes a change that tasks can wait for.
 
-The poller calls `_on_control` when the guard has said something. That changes what is known of the run and announces
-it. A task that waits for a run looks, waits for the next change, and looks again, with nothing awaited between the look
-and the wait. So it misses no change. Because it only waits, cancelling the task leaves the run as it is.
+The poller calls `_on_control` when the guard has said something. `_on_control` updates what is known of the run and
+wakes the tasks that wait for it. Such a task looks, waits for the next change, and looks again, with nothing awaited
+between the look and the wait. So it misses no change. Cancelling the task ends only the wait; the run goes on.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class WatchedRun:
         try:
             self._poller.watch(live.control.fileno(), self._on_control)
         except OSError as error:
-            live.kill_guard()  # what it has started, if anything, dies with it
+            live.kill_guard()  # its command, if it was started, dies with it
             live.reap(wait=True)
             live.close()
             self._forget(self)
@@ -62,14 +62,17 @@ class WatchedRun:
             raise self._error
 
     async def changed(self) -> None:
-        """Wait for the next change. As `check`."""
+        """Wait for the next change. Raises as `check` does."""
         self.check()
         if self._change is None:
             self._change = anyio.Event()
         await self._change.wait()
 
     async def answered(self, ticket: int) -> None:
-        """Wait for an answer. RequestError: refused, too late (ESRCH), or none in time (ETIMEDOUT)."""
+        """Wait until the guard has done what was asked. RequestError: it refused, or did not answer (ETIMEDOUT).
+
+        RequestError also when the run is over (ESRCH).
+        """
         live = self.live
         with anyio.move_on_after(ANSWER_S):
             while not live.conversation.has_answered(ticket):
@@ -79,15 +82,15 @@ class WatchedRun:
         live.conversation.conclude(ticket)
 
     async def done(self, ask: Callable[[], int]) -> None:
-        """Ask until it is done or refused. A guard that has not let the command go yet says "no such process"."""
+        """Repeat a request until the guard does or refuses it: before the command runs, the guard answers ESRCH."""
         while True:
             self.check()
             ticket = ask()
             try:
                 return await self.answered(ticket)
             except RequestError as error:
-                # No verdict and nobody there: too early, not too late. Each round waits for the guard, which starts
-                # the command as soon as it has answered.
+                # ESRCH without a verdict means too early, not too late. Each round waits for the guard's answer, and
+                # after that the guard starts the command.
                 if error.errno != errno.ESRCH or self.live.ended or self.live.outcome.status is not None:
                     raise
 
@@ -114,7 +117,7 @@ class WatchedRun:
         self._announce()
 
     async def _clean_up(self) -> None:
-        """The guard died: end what it left, in a thread, because that walks /proc or waits for a cgroup."""
+        """End what a dead guard left. This uses a thread, because it walks /proc or waits for a cgroup."""
         with anyio.CancelScope(shield=True):
             try:
                 await anyio.to_thread.run_sync(self.live.clean_up)
@@ -124,12 +127,12 @@ class WatchedRun:
             self._announce()
 
     def _fail(self, error: Exception) -> None:
-        """The journal cannot be read: end the run unseen, and give the error to the tasks that wait for it."""
+        """Give up on a run after this error: ask its guard to end it, and raise the error in all waiting tasks."""
         self._error = error
         try:
             self.live.ask_stop("user", "its record cannot be read")
         except RequestError:
-            pass  # it is over; or it does not read, and then closing the socket tells it
+            pass  # the run is over; or the guard does not read, and sees the closed socket later
         self._leave()
 
     def _leave(self) -> None:
@@ -165,7 +168,7 @@ class WatchedRun:
             await self.changed()
 
     def abandon(self) -> None:
-        """Nothing helps. Close the socket, so that the guard, should it ever wake up, ends the run."""
+        """Give up on a guard that does not end. We close the socket, so a guard that wakes up later ends the run."""
         run_id = self.live.spec.run_id
         self._fail(HoldfastError("the guard cannot be ended", run_id=run_id, remedy="look at its process"))
         self._announce()

@@ -35,7 +35,7 @@ def open_file(path: str, mode: str = "rw", *, busy_s: float = BUSY_S) -> sqlite3
 
 
 def make_durable(connection: sqlite3.Connection) -> None:
-    """From here on a committed transaction is on disk, also after a power failure."""
+    """Make every later commit of this connection survive a power failure."""
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
 
@@ -47,7 +47,7 @@ def read_pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def check_version(file: str, version: int, latest: int) -> None:
-    """StateVersionError when a newer Holdfast has migrated this file; `file` names it in the message."""
+    """Raise StateVersionError if `version` is newer than `latest`. `file` is the file's name in the message."""
     if version > latest:
         raise StateVersionError(
             f"{file} has version {version}, this Holdfast knows {latest}",
@@ -97,7 +97,7 @@ def is_damage(error: sqlite3.Error) -> bool:
 
 
 def remedy_for(error: sqlite3.Error, otherwise: str) -> str:
-    """What a person can do about this error; `otherwise` when the error's code does not say."""
+    """What a person can do about this error; the text `otherwise` for an error code that is not in the table."""
     return _REMEDIES.get((getattr(error, "sqlite_errorcode", None) or 0) & 0xFF, otherwise)
 
 
