@@ -4,7 +4,7 @@
 
 gives an editor or a harness the five `terminal/*` methods of an ACP client. Version 2 has no terminals: its agents use
 the client's MCP servers instead, and `holdfast mcp` is such a server. `holdfast acp -- AGENT` is the proxy; it needs
-the extra only for terminals, so the name is imported at its first use.
+the extra only for terminals, so `Terminals` is imported at its first use.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class AgentInput:
         self._is_closed = False
 
     def send(self, line: bytes) -> None:
-        """Queue a line. It is dropped when the agent has closed its stdin."""
+        """Queue a line. If the agent has closed its stdin, the line is dropped."""
         self._lines.append(line)
         self._queued += len(line)
         self._announce()
@@ -37,12 +37,12 @@ class AgentInput:
             await self._change.wait()
 
     def close(self) -> None:
-        """End the agent's stdin after what is queued."""
+        """Close the agent's stdin after the queued lines are written."""
         self._is_closed = True
         self._announce()
 
     async def run(self) -> None:
-        """Write lines until `close`, or until the agent has closed its stdin."""
+        """Write queued lines until `close`, then close the agent's stdin."""
         while True:
             while self._lines:
                 data = self._lines.popleft()

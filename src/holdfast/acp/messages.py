@@ -21,7 +21,7 @@ class AcpMessage(NamedTuple):
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """The result of an answer; None when the answer is an error."""
+        """The result of an answer, empty when it is no object; None when the answer is an error."""
         if "error" in self.body:
             return None
         result = self.body.get("result")
@@ -29,13 +29,13 @@ class AcpMessage(NamedTuple):
 
     @property
     def session_id(self) -> str | None:
-        """The session that the message names."""
+        """The session that the message names; None when it names none."""
         session_id = self.params.get("sessionId")
         return session_id if isinstance(session_id, str) else None
 
 
 def parse(line: bytes) -> AcpMessage | None:
-    """The message of a line; None for anything else, which the proxy passes on as it is."""
+    """Parse a line. None when it is not a JSON object: the proxy passes such a line on as it is."""
     try:
         body = json.loads(line)
     except (ValueError, RecursionError):

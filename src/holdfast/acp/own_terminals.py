@@ -23,7 +23,7 @@ INTERNAL_ERROR = -32603
 
 
 class OwnTerminals:
-    """Answers requests of the agent. `serve` has to run, in a task that outlives the requests."""
+    """Answers the agent's `terminal/*` requests. The caller runs `serve` in a task that outlives the requests."""
 
     def __init__(self, state_dir: str | None, options: SpecOptions, send: Callable[[bytes], None]) -> None:
         self._state_dir = state_dir

@@ -1,4 +1,4 @@
-"""ACP proxy (`holdfast acp`): between an editor and its agent, and the agent is a run.
+"""ACP proxy (`holdfast acp`): passes messages between an editor and its agent, which is a run.
 
 Theory of operation. Lines pass through unchanged, in both directions; the proxy parses them only to know which requests
 are open. It writes lines of its own in four cases:
@@ -49,11 +49,11 @@ _FLUSH_S = 2.0
 
 
 class AcpSettings(NamedTuple):
-    """What the proxy keeps to, besides the spec of the agent's run."""
+    """The settings of the proxy, besides the spec of the agent's run."""
 
     prompt_timeout_s: float | None
     idle_timeout_s: float | None
-    terminals: str  # auto: when the editor has none; always; never
+    terminals: str  # when Holdfast gives the terminals: auto (if the editor has none), always or never
     state_dir: str | None
 
 
@@ -74,15 +74,15 @@ class AcpProxy:
         self._gives_terminals = False
         self._version = 1
         self._open: dict[str, str] = {}  # the editor's requests that have no answer: key to method
-        self._answered: set[str] = set()  # answered by us: the agent's own answer is dropped
+        self._answered: set[str] = set()  # keys of requests that we answered: the agent's own answer is dropped
         self._clocks = anyio.Event()
         self._drained = anyio.Event()
         self._has_requests = anyio.Event()
 
     async def converse(self) -> Outcome:
-        """Pass messages on until the agent has ended, and answer what is open then; the outcome of the agent's run.
+        """Pass messages on until the agent has ended, answer the open requests, and return the run's outcome.
 
-        A group with a HoldfastError: the run cannot be read. The editor then sees the end of our output.
+        An exception group with a HoldfastError: the run cannot be read. The editor then sees the end of our output.
         """
         async with anyio.create_task_group() as tasks:
             for task in (self._agent.run, self._read_agent, self._read_editor, self._keep_time, self._take_signals):
@@ -92,7 +92,7 @@ class AcpProxy:
             with anyio.move_on_after(_REST_S):
                 await self._drained.wait()
             if outcome.cause == "spawn":
-                with anyio.move_on_after(_REST_S):  # the editor's first request is on its way: it gets the reason
+                with anyio.move_on_after(_REST_S):  # the first request may still come, and must get the reason
                     await self._has_requests.wait()
             await self._answer_all(outcome)
             self.terminals.close()
@@ -159,7 +159,7 @@ class AcpProxy:
         return line
 
     def _offers_terminals(self, initialize: AcpMessage) -> bool:
-        """Whether Holdfast gives the terminals. Then `initialize` says so. Version 2 has none."""
+        """Whether Holdfast gives the terminals. Then `initialize` says so. Version 2 has no terminals."""
         if self._policy == "never" or initialize.params.get("protocolVersion") != 1:
             return False
         given = initialize.params.get("clientCapabilities")
@@ -188,7 +188,7 @@ class AcpProxy:
         self._drained.set()
 
     def _see_agent(self, line: bytes) -> bytes | None:
-        """Take note of a line of the agent, and return what the editor gets; None: nothing."""
+        """Take note of a line of the agent, and return the line for the editor; None when the editor gets nothing."""
         message = messages.parse(line)
         if message is None:
             return line + b"\n"
@@ -208,7 +208,10 @@ class AcpProxy:
         return line + b"\n"
 
     def _see_answer(self, message: AcpMessage, key: str, line: bytes) -> bytes | None:
-        """The agent answered a request of the editor."""
+        """Take note of the agent's answer to the editor, and return the line for the editor.
+
+        None when the proxy has answered the request already.
+        """
         if key in self._answered:
             self._answered.discard(key)
             return None
@@ -222,13 +225,17 @@ class AcpProxy:
             turn.is_accepted = True
         elif turn is not None:
             self._turns.close(turn)
-            # The editor's cancel and an answer: the agent's own word, `cancelled` or the end it had come to before.
+            # If the editor cancelled and the agent answers with a result, the editor gets the agent's own words:
+            # `cancelled`, or the end that the turn reached before the cancel.
             if turn.ending is not None and not (turn.ending.kind == "stop_asked" and result is not None):
                 return self._ended(turn)
         return line + b"\n"
 
     def _see_update(self, message: AcpMessage) -> bytes | None:
-        """Version 2: an idle session ends its turns. Returns the update to pass on when it is not the agent's own."""
+        """Version 2: end the turns of a session that is now idle.
+
+        Returns the update that the editor gets in place of the agent's own; None when it gets the agent's own.
+        """
         update = message.params.get("update")
         if not isinstance(update, dict) or (update.get("sessionUpdate"), update.get("state")) != (
             "state_update",
@@ -279,7 +286,7 @@ class AcpProxy:
         return ended_turn(turn, turn.outcome(self._started), self._run.run_id, self._version)
 
     async def _answer_all(self, outcome: Outcome) -> None:
-        """The agent is gone: answer every request and end every turn that is open."""
+        """Answer every open request and end every open turn, because the agent is gone."""
         for turn in list(self._turns.open.values()):
             self._turns.close(turn)
             self._open.pop(turn.key, None)
@@ -320,7 +327,7 @@ def log(text: str) -> None:
 
 
 async def serve(spec: RunSpec, settings: AcpSettings) -> Outcome:
-    """Start the agent and be its proxy on stdin and stdout; the outcome of its run, when it is settled."""
+    """Start the agent, be its proxy on stdin and stdout, and return the outcome of the agent's settled run."""
     editor, errors = LineWriter(1), LineWriter(2)
     try:
         async with anyio.create_task_group() as tasks:
@@ -339,7 +346,10 @@ async def serve(spec: RunSpec, settings: AcpSettings) -> Outcome:
 
 
 def main(spec: RunSpec, settings: AcpSettings) -> Outcome:
-    """The program; the outcome of the agent's run. HoldfastError: the agent was not started, or cannot be read."""
+    """Run the program and return the outcome of the agent's run.
+
+    HoldfastError: the agent was not started, or its run cannot be read.
+    """
     sys.stdout = sys.stderr  # a stray print must not get into the protocol
     try:
         return anyio.run(serve, spec, settings)

@@ -45,14 +45,14 @@ class AcpTerminal:
             self.drained.set()
 
     async def settle(self) -> None:
-        """After the verdict: wait a moment for the rest of the output, once. Only late output can take longer."""
+        """Wait a moment, once, for the rest of the output after the verdict. Only late output can take longer."""
         if not self._has_waited:
             with anyio.move_on_after(_SETTLE_S):
                 await self.drained.wait()
             self._has_waited = True
 
     async def until_begun(self) -> None:
-        """Wait until the command itself runs, or never will."""
+        """Wait until the command itself runs, or until the verdict says that the run is over."""
         while self.run.status is None and not _is_past_exec(self.run):
             with anyio.move_on_after(_EXEC_S):  # there is an event only for an exec that failed
                 await self.run.wait()

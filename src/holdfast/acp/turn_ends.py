@@ -1,4 +1,4 @@
-"""How an open request or turn ends when the agent did not end it: the lines for the editor, as projections of outcomes.
+"""Lines that end an open request or turn for the editor when the agent did not: projections of outcomes.
 
 Version 1 answers the prompt; version 2 reports `idle` with a stop reason once the prompt was accepted. A turn that the
 editor cancelled ends as `cancelled`, whatever became of the agent. An agent that ended by itself in the middle of a
@@ -23,7 +23,7 @@ VERSION_2 = 2
 
 
 def ended_turn(turn: Turn, outcome: Outcome, run_id: str, version: int) -> bytes:
-    """The end of a turn that is ending, by the outcome of the turn."""
+    """The line that ends a turn which is ending, made from the outcome of the turn."""
     if turn.is_accepted:
         return idle_update(turn.session_id, acp_v2_stop(outcome, run_id))
     if version >= VERSION_2:
@@ -33,7 +33,7 @@ def ended_turn(turn: Turn, outcome: Outcome, run_id: str, version: int) -> bytes
 
 
 def abandoned_turn(turn: Turn, outcome: Outcome, run_id: str) -> bytes:
-    """The end of a turn whose agent ended without ending it, by the outcome of the agent's run."""
+    """The line that ends a turn whose agent is gone, made from the outcome of the agent's run."""
     if turn.is_accepted:
         return idle_update(turn.session_id, {"stopReason": "error", "_meta": detail(outcome, run_id)})
     return messages.answer(turn.key, error=rpc_error(outcome, run_id))
@@ -48,6 +48,9 @@ def idle_update(session_id: str, stop: dict[str, Any], update: dict[str, Any] | 
 
 
 def rpc_error(outcome: Outcome, run_id: str) -> dict[str, Any]:
-    """The error that answers a request whose agent is gone: the outcome, which is a result where a run is asked for."""
+    """The error that answers an open request, made from an outcome.
+
+    An outcome that JSON-RPC shows as a result is an error here, because the request itself has no result.
+    """
     told = json_rpc(outcome, run_id)
     return told.error or {"code": INTERNAL_ERROR, "message": sentence(outcome), "data": told.result}

@@ -1,13 +1,13 @@
-"""Turns of ACP: the prompts that are under way, their clocks, and how each one ends. Pure: the proxy acts.
+"""Turns of ACP: which prompts are under way, when their time is over, and how they end. Pure: the proxy acts.
 
 Theory of operation. A turn begins with `session/prompt`. In version 1 the answer to that request ends it. In version 2
 the answer only accepts the prompt, and a `state_update` with state `idle` ends the turns of the session.
 
 A turn has two clocks: the prompt timeout runs from the prompt, the idle timeout from the agent's last sign of life in
 this session. The idle clock rests while the agent itself waits for an answer, such as a permission that a person gives.
-When a clock runs out, or the editor cancels, the turn is *ending*: the first reason decides, later ones join it. The
-agent is told (`session/cancel`) and has the grace to end the turn by itself. After the grace the turn is overdue: the
-proxy ends it for the agent, and then ends the agent, which does not listen.
+When a clock runs out, or the editor cancels, the turn is *ending*: the first reason decides, and later reasons change
+nothing. The agent is told (`session/cancel`) and has the grace to end the turn by itself. After the grace the turn is
+overdue: the proxy ends the turn for the agent, and then ends the agent, because it does not listen.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class Turn:
         self.asking: set[str] = set()  # requests of the agent that the editor, or we, have not answered
 
     def end_with(self, fact: Fact, overdue_at: float) -> bool:
-        """The turn is to end for this reason; False when it is ending already."""
+        """Mark the turn as ending for this reason; False, without a change, when it is ending already."""
         if self.ending is not None:
             return False
         self.ending, self.overdue_at = fact, overdue_at
         return True
 
     def outcome(self, started: Fact | None) -> Outcome:
-        """The outcome of a turn that is ending. `started` is the start of its agent."""
+        """The outcome of a turn that is ending. `started` is the fact that its agent has started."""
         assert self.ending is not None
         return decide([fact for fact in (started, self.ending) if fact is not None])
 
@@ -61,7 +61,7 @@ class Turns:
         self.open: dict[str, Turn] = {}
 
     def begin(self, key: str, session_id: str, now: float) -> None:
-        """A prompt was sent."""
+        """Begin a turn: the editor has sent a prompt."""
         self.open[key] = Turn(key, session_id, now)
 
     def of_session(self, session_id: str | None) -> list[Turn]:
@@ -69,39 +69,39 @@ class Turns:
         return [turn for turn in self.open.values() if turn.session_id == session_id]
 
     def close(self, turn: Turn) -> None:
-        """The turn is over."""
+        """Remove a turn that is over."""
         self.open.pop(turn.key, None)
 
     def active(self, session_id: str | None, now: float) -> None:
-        """The agent gave a sign of life in this session."""
+        """Restart the idle clock of this session's turns: the agent gave a sign of life."""
         for turn in self.of_session(session_id):
             turn.active_at = now
 
     def asked(self, session_id: str | None, key: str) -> None:
-        """The agent asks something in this session, and waits for the answer."""
+        """Stop the idle clock of this session's turns: the agent asks something, and waits for the answer."""
         for turn in self.of_session(session_id):
             turn.asking.add(key)
 
     def answered(self, key: str, now: float) -> None:
-        """The agent's request was answered: it goes on."""
+        """Note that a request of the agent was answered, and restart the idle clock of its turns."""
         for turn in self.open.values():
             if key in turn.asking:
                 turn.asking.discard(key)
                 turn.active_at = now
 
     def cancel(self, session_id: str | None, now: float) -> None:
-        """The editor cancels the turns of a session."""
+        """Mark the turns of a session as ending: the editor cancels them."""
         for turn in self.of_session(session_id):
-            asked = {"signal": 0, "by_pid": 0, "by_uid": 0}  # nobody of this machine: it came by the protocol
+            asked = {"signal": 0, "by_pid": 0, "by_uid": 0}  # no process asked: the request came by the protocol
             fact = make_fact("stop_asked", _clock_ns(), cause="user", reason="session/cancel", **asked)
             turn.end_with(fact, now + self._grace_s)
 
     def next_due(self) -> float:
-        """When the next clock runs out."""
+        """When the next clock or grace runs out; NEVER when none runs."""
         return min((min(turn.overdue_at, self._expires_at(turn)[0]) for turn in self.open.values()), default=NEVER)
 
     def expire(self, now: float) -> list[Turn]:
-        """Turns whose time has run out now: they are ending from here on."""
+        """Mark the turns whose time has run out as ending, and return them."""
         expired = []
         for turn in self.open.values():
             at, kind, limit_s = self._expires_at(turn)
@@ -115,7 +115,7 @@ class Turns:
         return [turn for turn in self.open.values() if turn.overdue_at <= now]
 
     def _expires_at(self, turn: Turn) -> tuple[float, str, float]:
-        """When the first of the two clocks runs out, which one it is, and its limit."""
+        """When the first of the two clocks runs out, its kind, and its limit; NEVER for a turn that is ending."""
         if turn.ending is not None:
             return NEVER, "deadline", NEVER
         deadline_s, idle_s = self._prompt_timeout_s or NEVER, self._idle_timeout_s or NEVER

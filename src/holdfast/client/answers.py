@@ -1,6 +1,6 @@
 """The daemon's answers as values: events, pages of runs, and reports.
 
-A report is the dict that `Result.report` gives, too.
+A report is the same dict as `Result.report`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Records = list[dict[str, Any]]
 
 
 class Event(NamedTuple):
-    """Something that happened. A stream can go on after `id`; an event without one cannot be asked for again."""
+    """Something that happened. A new stream can begin after the event with this `id`; not when the `id` is None."""
 
     id: str | None
     type: str
@@ -21,7 +21,7 @@ class Event(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Some of the runs, newest first. `cursor` asks for the next page; None after the last one."""
+    """Some of the runs, newest first. `cursor` asks for the next page; it is None on the last page."""
 
     runs: list[Report]
     cursor: str | None

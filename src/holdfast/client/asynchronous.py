@@ -64,7 +64,7 @@ class AsyncClient:
         return calls.page_of(await self._ask(calls.listing(filters, cursor, limit)))
 
     async def list_all(self, **filters: Unpack[RunFilters]) -> Reports:
-        """All runs, asked for page by page."""
+        """All runs that match the filters, fetched page by page."""
         return await self._drive(calls.all_pages(filters))
 
     async def wait(
@@ -75,8 +75,8 @@ class AsyncClient:
         until: Until = "verdict",
         reconnect_s: float = 60.0,
     ) -> Report:
-        """The report at the verdict, or when the time is over, as from `Client.wait`."""
-        await self.get(run_id)  # a daemon that is not there now is not waited for
+        """The report at the verdict, or as it is when the time is over, as from `Client.wait`."""
+        await self.get(run_id)  # raises at once when there is no daemon now: only a restart is waited for
         patience = Patience(reconnect_s)
         patience.worked()
         return await self._drive(calls.waiting(run_id, until, timeout), patience)
@@ -184,7 +184,7 @@ class AsyncClient:
         await self.close()
 
     async def _rest(self, run_id: str, stream: Stream, offset: int, *, late: bool) -> bytes | None:
-        """The rest of the output after a stream has ended; None when the daemon ended it and the run goes on."""
+        """The rest of the output after a stream has ended; None when the run goes on: the daemon ended the stream."""
         report = await self.get(run_id)
         if report["state"] != "settled" and report["status"] is not None:
             report = await self.settled(run_id)

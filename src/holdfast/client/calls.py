@@ -42,7 +42,7 @@ class ClientCall(NamedTuple):
 
 
 class RunFilters(TypedDict, total=False):
-    """Which runs to list. A run must have all of several labels, and any one of several values of the others."""
+    """Which runs to list. A run must have every given label and, for each other filter, one of the given values."""
 
     state: str | Iterable[str]
     status: str | Iterable[str]
@@ -56,7 +56,7 @@ class RunFilters(TypedDict, total=False):
 
 
 class EventFilters(TypedDict, total=False):
-    """Which events to send. `output`: also `run.output`, with the bytes; `late`: also after the verdict."""
+    """Which events to send. `output` adds `run.output` with the bytes; `late` adds output after the verdict."""
 
     types: str | Iterable[str]
     run_id: str
@@ -94,7 +94,7 @@ def page_of(answer: dict[str, Any]) -> Page:
 
 
 def all_pages(filters: RunFilters) -> Generator[ClientCall, dict[str, Any], list[Report]]:
-    """Get page after page; returns the runs of all."""
+    """Get page after page, and return the runs of all pages."""
     found: list[Report] = []
     cursor: str | None = None
     while True:
@@ -146,7 +146,7 @@ def output(run_id: str, stream: Stream, offset: int, *, follow: bool, late: bool
 
 
 def events(wanted: EventFilters, last_id: str | None) -> ClientCall:
-    """Open the stream of events behind this one."""
+    """Open the stream of events after the event `last_id`, or from now on."""
     params: dict[str, Any] = {name: _word(value) if value is True else value for name, value in wanted.items() if value}
     if not isinstance(types := params.get("types", ""), str):
         params["types"] = ",".join(types)

@@ -18,7 +18,7 @@ _LONGEST_ADDRESS = 107  # bytes that fit in a socket's address
 
 
 class Endpoint(NamedTuple):
-    """An address as an HTTP library needs it. `close` it: a long socket path needs an open directory."""
+    """An address as an HTTP library needs it. Call `close`: for a long socket path it holds an open directory."""
 
     base_url: str
     socket: str | None
@@ -63,7 +63,7 @@ class Endpoint(NamedTuple):
         return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
 
     def close(self) -> None:
-        """Close the directory."""
+        """Close the directory, if one is open."""
         if self.directory >= 0:
             os.close(self.directory)
 

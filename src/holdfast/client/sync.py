@@ -65,7 +65,7 @@ class Client:
         return calls.page_of(self._ask(calls.listing(filters, cursor, limit)))
 
     def list_all(self, **filters: Unpack[RunFilters]) -> Reports:
-        """All runs, asked for page by page."""
+        """All runs that match the filters, fetched page by page."""
         return self._drive(calls.all_pages(filters))
 
     def wait(
@@ -75,7 +75,7 @@ class Client:
 
         When the daemon restarts, this waits for it to come back, for `reconnect_s` at most.
         """
-        self.get(run_id)  # a daemon that is not there now is not waited for
+        self.get(run_id)  # raises at once when there is no daemon now: only a restart is waited for
         patience = Patience(reconnect_s)
         patience.worked()
         return self._drive(calls.waiting(run_id, until, timeout), patience)
@@ -186,7 +186,7 @@ class Client:
         self.close()
 
     def _rest(self, run_id: str, stream: Stream, offset: int, *, late: bool) -> bytes | None:
-        """The rest of the output after a stream has ended; None when the daemon ended it and the run goes on."""
+        """The rest of the output after a stream has ended; None when the run goes on: the daemon ended the stream."""
         report = self.get(run_id)
         if report["state"] != "settled" and report["status"] is not None:
             report = self.settled(run_id)

@@ -71,7 +71,7 @@ def answer_of(response: httpx2.Response) -> Any:
 
 
 def check(response: httpx2.Response) -> None:
-    """Raise the error that a complete answer stands for, if it is one."""
+    """Raise the error that a complete answer stands for; return when the answer is no error."""
     if response.status_code >= 300:
         raise error_of(response.status_code, response.content, response.headers)
 
@@ -88,7 +88,7 @@ def stream_ended(endpoint: Endpoint) -> DaemonUnreachableError:
 
 
 def may_repeat(call: ClientCall, error: httpx2.TransportError, attempt: int) -> bool:
-    """Whether to send a call a second time: it does no harm, and the daemon may have closed an idle connection."""
+    """Whether to send a failed call once more: if that does no harm, and an idle connection may have been closed."""
     return attempt == 0 and call.repeats and not isinstance(error, (httpx2.TimeoutException, httpx2.ConnectError))
 
 
@@ -102,11 +102,11 @@ class Patience:
         self._pause_s = _FIRST_PAUSE_S
 
     def worked(self) -> None:
-        """The stream is open, or something arrived on it."""
+        """Note that the stream is open, or that something arrived on it."""
         self._ever, self._since, self._pause_s = True, None, _FIRST_PAUSE_S
 
     def pause(self, error: HoldfastError) -> float:
-        """How long to wait before the next attempt. Raises `error` when there is none."""
+        """How long to wait before the next attempt. Raises `error` when there is no next attempt."""
         now = time.monotonic()
         self._since = now if self._since is None else self._since
         if not self._ever or now - self._since >= self._total_s:

@@ -26,7 +26,7 @@ PLACEHOLDER = "{prompt}"
 ARGUMENT, STDIN, TEMPLATE = PROMPTS = ("argument", "stdin", "template")
 TEXT_ANSWER, LAST_LINE, JSON_ANSWER = "text", "last_line", "json:"
 _OWN = ("command", "prompt", "answer", "description", "priority", "queue_timeout")
-# The daemon sets these itself, and a terminal would mix control characters into the answer.
+# Options that an agent cannot have: the daemon sets them, and `pty` would mix control characters into the answer.
 _NOT_SET = ("stdin", "pty", "labels", "name", "run_id", "parent")
 _LIMITS = {option.name: option for option in OPTIONS if HTTP in option.surfaces and option.name not in _NOT_SET}
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
@@ -34,7 +34,7 @@ _LONGEST_NAME = 64
 
 
 class Agent(NamedTuple):
-    """One agent. `options` are fields of a posted run by their posted names; `priority` and the queue's among them."""
+    """One agent. `options` are fields of its posted runs by their posted names, the fields of the queue included."""
 
     name: str
     command: tuple[str, ...]
@@ -44,7 +44,7 @@ class Agent(NamedTuple):
     options: Mapping[str, Any]
 
     def __repr__(self) -> str:
-        # The generated one would print values of the environment, and reprs end up in logs.
+        # The generated repr would show values of the environment, and reprs end up in logs.
         return f"Agent({self.name!r})"
 
 
@@ -110,7 +110,7 @@ def _line(value: Any, field: str) -> str:
 
 
 def _limits(table: dict[str, Any], field: str, command: tuple[str, ...]) -> dict[str, Any]:
-    """The limits as a posted run has them: checked as those of every run, with units in their names."""
+    """The limits by their posted names, checked like the options of every run. SpecError names the wrong field."""
     given = {name: value for name, value in table.items() if name in _LIMITS}
     try:
         spec = make_spec(command, **given)

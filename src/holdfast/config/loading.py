@@ -1,4 +1,4 @@
-"""The settings in force and the source of each: a flag wins over a variable, the file, and the default, in this order.
+"""The settings in force and the source of each: a flag, else a variable, else the file, else the default.
 
 One file is read: the named one, else `STATE/config.toml`, else `$XDG_CONFIG_HOME/holdfast/config.toml`. All mistakes
 are collected, so that a person can correct them in one go.
@@ -24,7 +24,7 @@ FILE_NAME = "config.toml"
 
 
 class SettingSource(NamedTuple):
-    """The source of a value: `flag`, `variable`, `file` or `default`, and the name or place of it."""
+    """The source of a value: its `kind` (`flag`, `variable`, `file` or `default`), and its name or place."""
 
     kind: str
     where: str | None = None
@@ -68,8 +68,7 @@ def load_config(
 ) -> Effective:
     """Read the settings in force. ConfigError names file, line and setting, and has all mistakes.
 
-    `flags` is `Parsed.values` of a command line. `path` names a file that must exist; without it, the usual places are
-    searched.
+    `flags` is `CommandLine.values`. `path` names a file that must exist; without it, the usual places are searched.
     """
     inputs = Inputs(flags or {}, os.environ if environ is None else environ, path, state_dir)
     file = _file(inputs)
@@ -175,7 +174,7 @@ def _from_toml(setting: Setting, file: TomlFile, value: Any) -> tuple[Any, Setti
 
 
 def _place(file: TomlFile, path: tuple[str, ...], below: str) -> tuple[str, ...]:
-    """The path of the wrong key; of the nearest table around it when the key is missing."""
+    """The path of the wrong key; when the key is missing, the path of the nearest table around it."""
     if not below or file.line((*path, below)) is not None:  # a key with dots in it
         return (*path, below) if below else path
     words = tuple(below.split("."))

@@ -44,7 +44,7 @@ _POLICIES = words("drain", "handoff", "cancel")
 
 
 class Config(NamedTuple):
-    """The settings of a daemon. Seconds and bytes; None switches off."""
+    """The settings of a daemon. Times are in seconds and sizes in bytes; None switches a setting off."""
 
     # Defaults of a run's options.
     default_timeout_s: Annotated[float | None, Is("defaults.timeout", _OPTIONAL_DURATION, "end a run after this")] = (
@@ -67,7 +67,7 @@ class Config(NamedTuple):
         int | None, Is("defaults.max_output", _OPTIONAL_SIZE, "end a run when it writes more")
     ] = None
 
-    # Admission: how many runs, and for how long they may wait.
+    # Admission: how many runs may run and be queued, and how long a run may stay queued.
     max_runs: Annotated[int, Is("limits.max_runs", AT_LEAST_ONE, "how many runs at once; the rest is queued")] = 16
     queue_limit: Annotated[int, Is("limits.queue_limit", COUNT, "how many runs may be queued; above that, 429")] = 1000
     queue_timeout_s: Annotated[

@@ -44,7 +44,7 @@ class TomlFile:
             raise self._not_toml(error) from None
 
     def line(self, path: tuple[str, ...]) -> int | None:
-        """The line on which this key, or this table, first appears."""
+        """The line on which this key, or this table, first appears; None when the file does not have it."""
         if self._lines is None:
             self._lines = _lines_of(self.text)
         return self._lines.get(path)

@@ -29,7 +29,7 @@ _STOPPING = ProblemKind(503, "draining", "The server is stopping")
 
 
 class HttpTransport:
-    """Listens as soon as it is made. HoldfastError: the address cannot be used. StateError: the token cannot."""
+    """Listens as soon as it is made. HoldfastError: the address is not usable. StateError: the token is not usable."""
 
     def __init__(self, address: tuple[str, int], state: StateDirectory) -> None:
         self._host = address[0]
@@ -76,7 +76,7 @@ class _EndedAnswers:
     """Ends every answer properly when the server stops.
 
     Waiting calls are answered by the tools. The other open requests are streams that a client listens to, which would
-    never end, or requests that have not arrived completely. uvicorn would cancel those in the middle of an answer.
+    never end, or requests that have not arrived completely. uvicorn would cancel both in the middle of an answer.
     """
 
     def __init__(self, app: ASGIApp) -> None:

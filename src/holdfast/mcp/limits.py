@@ -48,7 +48,7 @@ class ServerLimits(NamedTuple):
         return real
 
     def timeout(self, asked_s: float | None) -> float:
-        """The timeout of a run: the longest allowed one when none was asked for. LimitError: it is too long."""
+        """The timeout of a run: the longest allowed one when none was asked for. LimitError: `asked_s` is longer."""
         if asked_s is not None and asked_s > self.max_timeout_s:
             longest = format_duration(self.max_timeout_s)
             remedy = f"ask for at most {self.max_timeout_s:g} ({longest}), or split the work"
@@ -56,7 +56,7 @@ class ServerLimits(NamedTuple):
         return self.max_timeout_s if asked_s is None else asked_s
 
     def admit(self, live: int) -> None:
-        """LimitError when there are too many live runs for another one."""
+        """Check that another run may start. LimitError: there are too many live runs."""
         if live >= self.max_runs:
             remedy = "wait for one or cancel one; `list` shows them"
             raise LimitError(f"{live} runs are live, and this server allows {self.max_runs}", remedy=remedy)

@@ -1,4 +1,4 @@
-"""Message relay between a client and the server that knows which tool calls have no answer yet.
+"""Message relay between a client and the server: it knows which tool calls have no answer yet.
 
 The `mcp` library forgets a request before its answer is on the wire, and drops unsent answers when its input ends. So
 before we end the input ourselves, we wait until the relay has sent every answer.

@@ -62,13 +62,13 @@ class McpRuns:
 
     @property
     def parting(self) -> str | None:
-        """What happens to live runs when the server is stopping, as text; None while it is not."""
+        """What happens to live runs when the server is stopping, as text; None while the server serves."""
         if not self._stopping:
             return None
         return "goes on without it" if self._lifetime == "detached" else "ends with it"
 
     def end_waits(self) -> None:
-        """The server is stopping: answer waiting calls with what is known now, and start no more runs."""
+        """Answer waiting calls with what is known now, and start no more runs: the server is stopping."""
         self._stopping = True
         for scope in self._waits:
             scope.cancel()

@@ -1,4 +1,4 @@
-"""MCP server: a supervisor, its tools and a transport; it and its runs end at end of file or at a signal."""
+"""MCP server: a supervisor, its tools and a transport. At end of file or at a signal the server and its runs end."""
 
 from __future__ import annotations
 

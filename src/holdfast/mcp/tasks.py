@@ -84,7 +84,7 @@ class TasksExtension(Extension):
             raise _unknown(error) from error
 
     async def update(self, ctx: ServerRequestContext[Any, Any], params: TaskParams) -> HandlerResult:
-        """Acknowledge: a run asks no questions. The tool `send_input` gives a run input."""
+        """Acknowledge the update and do nothing: a run asks no questions. The tool `send_input` gives a run input."""
         require_client_extension(ctx, IDENTIFIER)
         try:
             async with self._runs.find(params.task_id):
@@ -115,7 +115,7 @@ def _task(run: Run) -> dict[str, Any]:
         "statusMessage": sentence(outcome),
         "createdAt": created,
         "lastUpdatedAt": updated,
-        "ttlMs": None,  # a task lives as long as the run: until it is pruned
+        "ttlMs": None,  # a task lives as long as its run, which lives until it is pruned
         "pollIntervalMs": _POLL_MS,
         "_meta": {"holdfast": detail(outcome, run.run_id)},
     }

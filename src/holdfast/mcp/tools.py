@@ -193,7 +193,7 @@ class McpTools:
             return list_answer(*await self._runs.page(live=which == "live", limit=limit, cursor=cursor))
 
     async def _feed(self, run: Run, data: bytes, *, eof: bool) -> bool:
-        """Write to the run's stdin; False: it is closed. HoldfastError: it is full and the command does not read.
+        """Write to the run's stdin; False when it is closed. HoldfastError: it is full, and the command does not read.
 
         RequestError: the run was started without a stdin to write to.
         """

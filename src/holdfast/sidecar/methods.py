@@ -32,7 +32,7 @@ def spec_options(params: Params) -> SpecOptions:
 
 
 class SidecarMethods:
-    """The methods by name. `kept` opens the supervisor of runs in the state directory; `ephemeral` keeps none."""
+    """The methods by name. `kept` opens the supervisor of kept runs; `ephemeral` is the supervisor of the others."""
 
     def __init__(
         self, runs: SidecarRuns, ephemeral: Supervisor, kept: Callable[[], Awaitable[Supervisor]], state_dir: str | None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MOST_OVER = 1000
 MOST_UNREAD = 64
 MOST_CREDIT = 1 << 53  # JavaScript counts exactly up to here
-_PIECE = 48 << 10  # of output in one line: 64 KiB as base64
+_PIECE = 48 << 10  # bytes of output in one line, which are 64 KiB as base64
 
 
 class OutputCredit:
@@ -69,7 +69,7 @@ class SidecarRun:
         self.run = run
         self.is_over = False
         self.is_subscribed = False
-        self.delivered = anyio.Event()  # or thrown away
+        self.delivered = anyio.Event()  # set when the output is delivered or dropped
         self._credit = OutputCredit()
 
     async def deliver(self, writer: LineWriter, *, late: bool) -> None:

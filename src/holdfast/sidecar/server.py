@@ -111,7 +111,7 @@ class SidecarServer:
             log(str(error))
 
     async def _watch_host(self, input_fd: int) -> None:
-        """Stop reading when the host is gone or will never write again, also while a line waits for it to read."""
+        """Stop reading when the host is gone or will never write again, even while our lines wait for the host."""
         async with anyio.create_task_group() as either:
 
             async def no_reader() -> None:
@@ -158,7 +158,7 @@ class SidecarServer:
                 await self._answer(await self._do(call))
 
     def _may_wait(self, call: RpcCall | InvalidCall) -> TypeGuard[RpcCall]:
-        """Whether this call gets a task of its own: it may wait, and there are not too many."""
+        """Whether this call gets a task of its own: its method may wait, and not too many calls wait already."""
         if not isinstance(call, RpcCall) or call.method not in self._methods.at_once:
             return False
         return self._calls < _ROOM.get(call.method, MOST_CALLS)
@@ -202,7 +202,7 @@ class SidecarServer:
             await self._writer.send(protocol.encode(answer))
 
     async def _do(self, call: RpcCall | InvalidCall, *, has_task: bool = False) -> dict[str, Any] | None:
-        """Do a call; its answer, or None for a notification."""
+        """Do a call and return its answer; None when no answer is due now, as for a notification."""
         if isinstance(call, InvalidCall):
             return protocol.failure(call.id, call.error)
         try:
@@ -265,7 +265,7 @@ async def _take_signals(server: SidecarServer) -> None:
 
 
 def main(state_dir: str | None) -> int:
-    """The whole program; the exit code. Warnings go to stderr, which is usually the host's log."""
+    """Run the whole program and return the exit code. Warnings go to stderr, which is usually the host's log."""
     sys.stdout = sys.stderr  # a stray print must not get into the protocol
     anyio.run(serve, state_dir)
     return 0
