@@ -25,6 +25,7 @@ _STOPPING_S, _STOPPED_S, _BETWEEN_S = 6.0, 0.002, 0.004
 # shows at one stop of twenty (Go's forkExec), not of thousands: supervisord gets stuck once in some 27 cells.
 _STOPS = 150
 
+_SIGNALS = {"terminate": signal.SIGTERM, "interrupt": signal.SIGINT}
 _STOPS_LEFT = iter(range(_STOPS))
 
 
@@ -40,11 +41,11 @@ class Interference:
         match self.kind:
             case "freeze":
                 self._stack.enter_context(Freezer()).freeze(self._in_position())
-            case "kill" | "terminate" | "kill-in-grace":
+            case "kill" | "terminate" | "interrupt" | "kill-in-grace":
                 self._in_position()
                 if self.kind == "kill-in-grace":
                     time.sleep(_INTO_GRACE_S)
-                os.kill(supervisor, signal.SIGTERM if self.kind == "terminate" else signal.SIGKILL)
+                os.kill(supervisor, _SIGNALS.get(self.kind, signal.SIGKILL))
             case "stop-and-continue":
                 _stop_and_continue(adapter, answered)
 

@@ -118,11 +118,11 @@ def left(leaf: Leaf, apart: frozenset[str], within_s: float) -> list[Member]:
 
 
 def wait_for_program(leaf: Leaf, program: str, within_s: float) -> int | None:
-    """The process that runs the program, once it ignores or catches SIGTERM: then it is in position."""
+    """The process that runs the program, once it minds SIGTERM or catches SIGINT: then it is in position."""
     end = time.monotonic() + within_s
     while time.monotonic() < end:
         for member in leaf.members():
-            if member.program == program and _minds_sigterm(member.pid):
+            if member.program == program and _minds_a_signal(member.pid):
                 return member.pid
         time.sleep(_LOOK_S)
     return None
@@ -156,9 +156,10 @@ def _member(pid: int) -> Member | None:
         return Member(pid, "", "(gone before it could be asked)")
 
 
-def _minds_sigterm(pid: int) -> bool:
-    bit = 1 << (signal.SIGTERM - 1)
-    return any(int(mask, 16) & bit for mask in _status(pid, "SigIgn:", "SigCgt:"))
+def _minds_a_signal(pid: int) -> bool:
+    term, interrupt = 1 << (signal.SIGTERM - 1), 1 << (signal.SIGINT - 1)
+    ignored = any(int(mask, 16) & term for mask in _status(pid, "SigIgn:"))
+    return ignored or any(int(mask, 16) & (term | interrupt) for mask in _status(pid, "SigCgt:"))
 
 
 def peak_kib(pid: int) -> int:

@@ -28,6 +28,7 @@ REASONS = {
     "grace": "kills at once, without a grace",
     "cwd": "starts it where it is itself",
     "thread": "waits in the thread that starts",
+    "signals": "passes no signal on to the command",
     "freezer": "no version 1 freezer on this machine",
 }
 _NO_BUDGETS = frozenset({"idle", "memory", "pty"})
@@ -144,32 +145,32 @@ def _lacks(*also: str) -> frozenset[str]:
     return _NO_BUDGETS | frozenset(also)
 
 
-_BLOCKING = ("cancel", "loop", "thread")
+_BLOCKING = ("cancel", "loop", "thread", "signals")  # what a signal does is the program's own affair
 PEERS: tuple[Peer, ...] = (
     Peer("holdfast run", "Holdfast", "the command line", "holdfast_cli", frozenset({"loop"}), _package("holdfast")),
-    Peer("holdfast.run", "Holdfast", "the blocking library", "holdfast_run", frozenset(_BLOCKING),
+    Peer("holdfast.run", "Holdfast", "the blocking library", "holdfast_run", frozenset(_BLOCKING) - {"signals"},
          _package("holdfast")),
-    Peer("Supervisor", "Holdfast", "the asynchronous library", "holdfast_async", frozenset({"thread"}),
+    Peer("Supervisor", "Holdfast", "the asynchronous library", "holdfast_async", frozenset({"signals", "thread"}),
          _package("holdfast")),
     Peer("subprocess.run", "Python", "timeout=", "subprocess_run", _lacks("grace", *_BLOCKING), _python),
     Peer("psutil", "Python", "its recipe to end a tree: SIGTERM to all that are listed, wait, SIGKILL", "psutil_tree",
          _lacks(*_BLOCKING), _package("psutil")),
     Peer("asyncio", "Python", "a session of its own, killpg with SIGTERM then SIGKILL, and at the end",
-         "asyncio_group", _lacks("thread"), _python),
+         "asyncio_group", _lacks("signals", "thread"), _python),
     Peer("anyio", "Python", "a session of its own, scopes, killpg with SIGTERM then SIGKILL, and at the end",
-         "anyio_group", _lacks("thread"), _package("anyio")),
+         "anyio_group", _lacks("signals", "thread"), _package("anyio")),
     Peer("trio", "Python", "run_process in a session of its own, deliver_cancel with killpg, and at the end",
-         "trio_group", _lacks("thread"), _package("trio")),
+         "trio_group", _lacks("signals", "thread"), _package("trio")),
     Peer("timeout -k", "Shell", "output redirected to files; the caller's clock tells 124 from 124",
          "coreutils_timeout", _lacks("cancel", "cwd", "loop"), _tool("timeout", "--version")),
     Peer("bubblewrap", "Shell", "--unshare-pid --die-with-parent; SIGTERM to the group, SIGKILL to its init",
-         "bubblewrap", _lacks("cancel", "loop"), _bubblewrap),
+         "bubblewrap", _lacks("cancel", "loop", "signals"), _bubblewrap),
     Peer("child_process", "Node", "detached, kill(-pid) with SIGTERM then SIGKILL, streams destroyed, and at the end",
-         "child_process.mjs", _lacks("thread"), _tool("node", "--version")),
-    Peer("execa", "Node", "timeout, forceKillAfterDelay, cancelSignal, cleanup", "execa.mjs", _lacks("thread"),
-         _node_package("execa")),
+         "child_process.mjs", _lacks("signals", "thread"), _tool("node", "--version")),
+    Peer("execa", "Node", "timeout, forceKillAfterDelay, cancelSignal, cleanup", "execa.mjs",
+         _lacks("signals", "thread"), _node_package("execa")),
     Peer("Go os/exec", "Go", "context, Setpgid, Cancel with kill(-pid), WaitDelay, kill(-pid) at the end", "go",
-         _lacks("loop", "thread"), _go),
+         _lacks("loop", "signals", "thread"), _go),
     Peer("supervisord", "Daemons", "stopasgroup, killasgroup, stopwaitsecs; the caller keeps the time", "supervisord",
          _lacks("input", *_BLOCKING), _supervisor),
     Peer("pm2", "Daemons",

@@ -201,6 +201,7 @@ enum spec_flag {
     SPEC_WAKE_OUTPUT = 1 << 10,    /* the owner wants to be woken when there is output */
     SPEC_CGROUP_CONTROLS = 1 << 11, /* the v2 leaf has memory and pids controllers: set the budgets there */
     SPEC_AGAIN = 1 << 12,           /* when the tree is gone, wait for PACKET_NEXT instead of exiting */
+    SPEC_GRACE_LADDER = 1 << 13,    /* the ladder is made from the grace alone: SIGTERM, the grace, SIGKILL */
 };
 
 struct spec_options {

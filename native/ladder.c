@@ -1,7 +1,20 @@
 /* ladder: how a run's tree is ended: graceful signals first, SIGKILL last */
 #include "ladder.h"
 
+#include <signal.h>
+
 #include "phases.h"
+
+void ladder_begin_with(struct run *run, int number) {
+    struct spec *spec = &run->spec;
+    if ((spec->options.flags & SPEC_GRACE_LADDER) == 0 || spec->rungs != 2 || (number != SIGINT && number != SIGHUP))
+        return;
+    const uint64_t grace = spec->ladder[0].wait_ns;
+    spec->ladder[2] = spec->ladder[1];
+    spec->ladder[1] = (struct spec_rung){.signal = SIGTERM, .wait_ns = grace - grace / 2};
+    spec->ladder[0] = (struct spec_rung){.signal = number, .wait_ns = grace / 2};
+    spec->rungs = 3;
+}
 
 void ladder_skip_to_last(struct run *run) {
     if (run->rung < run->spec.rungs)

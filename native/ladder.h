@@ -14,6 +14,11 @@ struct run;
 /* Climbs the next rung. Does nothing after the last one. */
 void ladder_climb(struct run *run);
 /* The next rung to climb is the last one. */
+/*
+ * Makes the signal that asks for the end, SIGINT or SIGHUP, the first rung, as if the command had got it itself. That
+ * signal gets the first half of the grace, SIGTERM the other half. A ladder that the user gave stays as it is.
+ */
+void ladder_begin_with(struct run *run, int signal);
 void ladder_skip_to_last(struct run *run);
 void ladder_repeat_last(struct run *run);
 /* Sends nothing: only waits, as the last rung does, for what has been killed already. */

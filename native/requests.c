@@ -62,6 +62,8 @@ int run_stop(struct run *run, const struct stop *stop) {
         return ESRCH;
     struct fact_stop_asked asked = {(int32_t)stop->cause, stop->signal, stop->by_pid, (int32_t)stop->by_uid};
     journal_fact_text(&run->journal, FACT_STOP_ASKED, &asked, sizeof asked, stop->reason, stop->reason_length);
+    if (act == ACT_BEGIN)
+        ladder_begin_with(run, stop->signal);
     run->parent_asked = run->parent_asked || asker == ASKER_PARENT;
     run->person_asked = run->person_asked || asker == ASKER_PERSON;
     do_act(run, act);

@@ -1,4 +1,4 @@
-/* exits_on_term [CODE [FILE]]: its SIGTERM handler makes FILE, says "bye" and exits with CODE (0). */
+/* exits_on_term [CODE [FILE [SIGNAL]]]: its handler of SIGNAL (SIGTERM) makes FILE, says "bye" and exits with CODE (0). */
 #include "child.h"
 
 static int code;
@@ -18,7 +18,7 @@ int main(int argc, char **argv)
     mortal();
     code = (int)number(argc, argv, 1, 0);
     mark = argc > 2 ? argv[2] : NULL;
-    on(SIGTERM, leave);
+    on((int)number(argc, argv, 3, SIGTERM), leave);
     say("ready pid=%d", getpid());
     wait_for_ever();
 }

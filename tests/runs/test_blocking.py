@@ -176,13 +176,13 @@ def test_ctrl_c_leaves_the_run_its_grace(child: Children, tmp_path: Path) -> Non
     mark = tmp_path / "saved"
     watching = Watching(lambda _: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
-        holdfast.run(child("exits_on_term", 0, mark), on_output=watching, grace=60)
+        holdfast.run(child("exits_on_term", 0, mark, int(signal.SIGINT)), on_output=watching, grace=60)
     assert mark.exists()
 
 
 def test_a_second_ctrl_c_kills() -> None:
     watching = Watching(lambda _: signal.raise_signal(signal.SIGINT))
-    script = "trap 'kill -INT $0' TERM; echo ready pid=$$; while :; do sleep 0.05; done"
+    script = "trap 'kill -INT $0' INT; echo ready pid=$$; while :; do sleep 0.05; done"
     with pytest.raises(KeyboardInterrupt):
         holdfast.run(["sh", "-c", script, str(os.getpid())], on_output=watching, grace=600)
     assert is_gone(watching.names["pid"])

@@ -15,6 +15,7 @@ from ..journal.facts import MARK
 from ..values.environment import HEARTBEAT, child_environment, environment_block
 from ..values.environment import RUN_ID as RUN_ID_VARIABLE
 from ..values.fast_imports import TYPE_CHECKING, NamedTuple
+from ..values.ladder import GraceLadder
 from ..values.spec import shared_fields
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ IDLE = {"output": 1 << 7, "cpu": 1 << 8, "heartbeat": 1 << 9}
 WAKE_OUTPUT = 1 << 10
 CGROUP_CONTROLS = 1 << 11
 AGAIN = 1 << 12
+GRACE_LADDER = 1 << 13
 
 STRAGGLERS = {"kill": 1, "wait": 2, "leave": 3}
 
@@ -61,7 +63,9 @@ def encode_spec(
     """
     global _known_parts
     known = _known_parts  # read once: another thread may replace it
-    key = (shared_fields(spec), containment, wake_output, window_bytes, listens, again, os.getpid())
+    # Two ladders of different types may be equal.
+    asked = (shared_fields(spec), type(spec.ladder))
+    key = (asked, containment, wake_output, window_bytes, listens, again, os.getpid())
     if known is None or known[0] != key:
         flags = _flags(spec, containment, wake_output, listens) | (AGAIN if again else 0)
         known = _known_parts = (key, _unnamed_parts(spec, containment, flags, window_bytes))
@@ -149,6 +153,7 @@ def _flags(spec: RunSpec, containment: Containment, wake_output: bool, listens: 
     flags |= KEEP_INPUT if keeps_input(spec) else 0
     flags |= OUTPUT_DROPS if spec.on_max_output == "drop" else 0
     flags |= NESTED if spec.parent is not None else 0
+    flags |= GRACE_LADDER if isinstance(spec.ladder, GraceLadder) else 0
     flags |= OWNED if spec.lifetime == "owner" else 0
     flags |= WAKE_OUTPUT if wake_output else 0
     flags |= CGROUP_CONTROLS if containment.controls else 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..journal.reader import JournalReader
 from ..values.errors import JournalError, RequestError, SpecError
+from ..values.fast_imports import signal
 from ..values.spec_cache import new_spec
 from .ephemeral import start_ephemeral
 from .live import CHUNKS_BYTES
@@ -41,7 +42,8 @@ def run(
 
     `input` is written to the command's stdin, which is then closed. `on_output` gets each piece of output as it comes;
     the pieces are not kept, so memory stays bounded, and the command waits while `on_output` is slow. The options are
-    those of `make_spec`. An exception while waiting, KeyboardInterrupt included, kills the run and is raised again.
+    those of `make_spec`. An exception while waiting, KeyboardInterrupt included, ends the run by its ladder and is
+    raised again. A second KeyboardInterrupt kills the run.
 
     SpecError: the options are wrong. ResourceError, GuardError: the run was not started, and nothing is left of it.
     """
@@ -64,8 +66,8 @@ def run(
         waiting = _Waiting(live, input, on_output)
         waiting.until_settled()
         return waiting.result()
-    except BaseException:
-        _end(live)
+    except BaseException as error:
+        _end(live, int(signal.SIGINT) if isinstance(error, KeyboardInterrupt) else 0)
         raise
     finally:
         # Only now, because the guard was exiting while we collected the output. We wait only for a guard that is
@@ -199,7 +201,7 @@ def _typed(data: bytes) -> bytes:
     return data + (b"\x04" if data.endswith(b"\n") else b"\x04\x04")
 
 
-def _end(live: LiveRun) -> None:
+def _end(live: LiveRun, number: int) -> None:
     """End a run whose caller raises, and wait until its guard is gone: the run has its grace. The wait is bounded.
 
     Interrupted again, by a second Ctrl-C, it kills the run.
@@ -207,9 +209,9 @@ def _end(live: LiveRun) -> None:
     if live.ended:
         return
     try:
-        _end_within(live, now=False)
+        _end_within(live, number, now=False)
     except BaseException:
-        _end_within(live, now=True)
+        _end_within(live, number, now=True)
         raise
     try:
         live.hear_guard()
@@ -217,9 +219,9 @@ def _end(live: LiveRun) -> None:
         pass  # perhaps this is the error that the caller gets
 
 
-def _end_within(live: LiveRun, *, now: bool) -> None:
+def _end_within(live: LiveRun, number: int, *, now: bool) -> None:
     try:
-        live.ask_stop("user", "the caller was interrupted", now=now)
+        live.ask_stop("user", "the caller was interrupted", now=now, signal=number)
     except RequestError:
         pass  # the guard is gone, or stopped: the wait below tells
     if not _wait_gone(live, live.settle_bound_s()):

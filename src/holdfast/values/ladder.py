@@ -56,8 +56,18 @@ def format_ladder(ladder: Iterable[Rung]) -> str:
     )
 
 
-def default_ladder(grace_s: float) -> tuple[Rung, ...]:
-    return (Rung(int(_signal.SIGTERM), grace_s), Rung(int(_signal.SIGKILL), 0.0))
+class GraceLadder(tuple[Rung, ...]):
+    """The ladder of a run that was given none: SIGTERM, the grace, SIGKILL.
+
+    The signal that asks for the end, SIGINT or SIGHUP, comes before SIGTERM and shares its grace. A ladder that was
+    given has its rungs and no others, also when they are the same as here. So the type tells the two apart.
+    """
+
+    __slots__ = ()
+
+
+def default_ladder(grace_s: float) -> GraceLadder:
+    return GraceLadder((Rung(int(_signal.SIGTERM), grace_s), Rung(int(_signal.SIGKILL), 0.0)))
 
 
 def _text_rung(text: str, grace_s: float) -> tuple[str, Duration]:

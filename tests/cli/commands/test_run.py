@@ -487,13 +487,41 @@ def running(*options: str, command: list[str], **popen: Any) -> subprocess.Popen
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
 def test_one_signal_asks(child: Children, number: int, code: int, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    process = running("--late", "--report", str(report), command=child("exits_on_term"))
+    mark = tmp_path / "mark"
+    process = running("--late", "--report", str(report), command=child("exits_on_term", 0, mark, number))
     process.send_signal(number)
     ended, stdout, stderr = finish(process)
-    assert (ended, stdout[-4:]) == (code, b"bye\n")
-    assert f"cancelled by {signal.Signals(number).name}; SIGTERM; run ".encode() in stderr
+    assert (ended, stdout[-4:], mark.exists()) == (code, b"bye\n", True), "the command got that signal and no other"
+    name = signal.Signals(number).name
+    assert f"cancelled by {name}; {name}; run ".encode() in stderr
     told = json.loads(report.read_text())
     assert (told["status"], told["cause"], told["escalated"]) == ("cancelled", "user", False)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_signal_shares_the_grace_with_sigterm(child: Children, number: int, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    process = running("--grace", "1s", "--report", str(report), command=child("reports_signals"))
+    process.send_signal(number)
+    finish(process)
+    rungs = [fact for fact in json.loads(report.read_text())["evidence"] if fact["fact"] == "signalled"]
+    assert [fact["signal"] for fact in rungs][:3] == [number, signal.SIGTERM, signal.SIGKILL]
+    first, second, third = (fact["at_s"] for fact in rungs[:3])
+    assert 0.45 < second - first < 0.9
+    assert 0.95 < third - first < 1.9, "and together they have the grace"
+
+
+@pytest.mark.parametrize("ladder", ["TERM:10s,KILL", "USR1:10s,KILL"])
+def test_a_given_ladder_has_its_own_first_rung(child: Children, ladder: str, tmp_path: Path) -> None:
+    """Also when it is the one that would have been made."""
+    report = tmp_path / "report.json"
+    number = signal.Signals[f"SIG{ladder.split(':')[0]}"]
+    command = child("exits_on_term", 0, tmp_path / "mark", int(number))
+    process = running("--ladder", ladder, "--report", str(report), command=command)
+    process.send_signal(signal.SIGINT)
+    assert finish(process)[0] == 130
+    rungs = [fact["signal"] for fact in json.loads(report.read_text())["evidence"] if fact["fact"] == "signalled"]
+    assert rungs == [number]
 
 
 def test_a_second_signal_kills(child: Children, tmp_path: Path) -> None:
@@ -501,12 +529,12 @@ def test_a_second_signal_kills(child: Children, tmp_path: Path) -> None:
     process = running("--late", "--grace", "10m", "--report", str(report), command=child("reports_signals"))
     process.send_signal(signal.SIGINT)
     assert process.stdout is not None
-    read_until(process.stdout.fileno(), b"got 15")
+    read_until(process.stdout.fileno(), b"got 2")
     press(process, signal.SIGINT)
     assert finish(process)[0] == 130
     told = json.loads(report.read_text())
     assert (told["status"], told["escalated"], told["tree"]) == ("cancelled", True, "gone")
-    assert [fact["signal"] for fact in told["evidence"] if fact["fact"] == "signalled"][:2] == [15, 9]
+    assert [fact["signal"] for fact in told["evidence"] if fact["fact"] == "signalled"][:2] == [2, 9]
 
 
 def test_the_echo_of_a_signal_does_not_kill(child: Children) -> None:

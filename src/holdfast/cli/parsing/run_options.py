@@ -21,7 +21,7 @@ OPTIONS = (
     Option("--idle-counts", "KINDS", "what counts as activity: output,cpu,heartbeat (default output)"),
     Option("--warn-before", "DURATION", "send a warning signal this long before the timeout"),
     Option("--warn-signal", "SIGNAL", "the warning signal (default USR1)"),
-    Option("--grace", "DURATION", "the time from SIGTERM to SIGKILL (default 10s)"),
+    Option("--grace", "DURATION", "the time from the first signal to SIGKILL (default 10s)"),
     Option("--ladder", "RUNGS", "the signals that end the run, such as INT:2s,TERM:8s,KILL"),
     Option("--drain", "DURATION", "read output for at most this long after the end (default 2s)"),
     Option("--drain-idle", "DURATION", "stop reading after this long without output (default 250ms)"),
