@@ -46,10 +46,10 @@ class Connection(HttpToolsProtocol):
     """The protocol class for uvicorn: pass it as `http=Connection`."""
 
     _head_timer: asyncio.TimerHandle | None = None
-    _pending = 0  # bytes since the last complete item: a head, a piece of a body, a request
+    _pending = 0  # bytes received since the last complete head, piece of a body, or request
     _is_past_head = False
-    _is_refused = False  # everything that still arrives is ignored
-    _asked: tuple[RequestResponseCycle, ...] = ()  # requests; the first unanswered one is being handled
+    _is_refused = False  # after a refusal, all further bytes are ignored
+    _asked: tuple[RequestResponseCycle, ...] = ()  # in order of arrival; uvicorn handles the first unanswered request
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Close the connection at once when the peer is another user than ours or root."""
@@ -90,7 +90,7 @@ class Connection(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """A request begins. ValueError, which the parser turns into a refusal: not exactly one Host, or an upgrade."""
+        """Take a complete head. ValueError, which the parser makes a refusal: not exactly one Host, or an upgrade."""
         hosts = sum(name == b"host" for name, _ in self.headers)
         if hosts > 1 or (hosts == 0 and self.parser.get_http_version() != "1.0"):
             raise ValueError("a request needs exactly one Host header")
@@ -102,12 +102,12 @@ class Connection(HttpToolsProtocol):
         self._asked = (*self._unanswered(), self.cycle)
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body arrived."""
+        """Take a piece of the body."""
         self._pending = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is complete: the next bytes are a head."""
+        """End a complete request: the next bytes are a head."""
         self._pending, self._is_past_head = 0, False
         super().on_message_complete()
 
@@ -128,7 +128,7 @@ class Connection(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are not HTTP with problem JSON, and close.
 
-        When they follow a complete request, that request is answered first, and then the connection is closed.
+        If the bytes follow a complete request, that request is answered, and then the connection is closed.
         """
         self._is_refused = True
         unanswered = self._unanswered()
@@ -169,7 +169,7 @@ class Connection(HttpToolsProtocol):
         self._head_timer = None
         if self.transport.is_closing():
             return
-        # A client that sent nothing gets no answer: it would take it for the answer to its next request.
+        # A client that sent nothing gets no answer: it would read a 408 as the answer to its next request.
         if self._pending and not self.transport.get_write_buffer_size():
             self._is_refused = True
             detail = f"the head of the request was not complete after {self._head_s:g} s"

@@ -133,7 +133,7 @@ def problem_of_os_error(error: OSError) -> ProblemError:
 
 
 def retry_after(kind: ProblemKind, seconds: float = RETRY_S) -> dict[str, str]:
-    """The Retry-After header, in whole seconds, for problems that pass by themselves; else no header."""
+    """The Retry-After header, in whole seconds, for problems that pass by themselves; else empty."""
     return {"Retry-After": str(max(1, ceil(seconds)))} if kind.status in (429, 503) else {}
 
 

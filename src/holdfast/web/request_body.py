@@ -1,8 +1,8 @@
 """Request body: read within a size limit and a time limit, then decoded into the type of its route.
 
-The limits hold whatever Content-Length says: a value that is too large is believed, any other is not needed. When a
-request is refused before its body was read, the server takes in a little more of it, answers, and closes the
-connection (`leave_unread`).
+The limits hold whatever Content-Length says: a length above the limit is refused at once, and a smaller one is not
+trusted. When a request is refused before its body was read, the server takes in a little more of it, answers, and
+closes the connection (`leave_unread`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The connection of a request, as its ASGI scope describes it: which socket it came by, and how to cut it.
+"""The connection of a request, from its ASGI scope: whether it is a Unix socket, and how to cut it.
 
-`connection.py` adds the two entries; a server with another protocol class has neither of them.
+`connection.py` adds the entries ABORT and CROWDED; a server with another protocol class has neither of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 ABORT = "holdfast.abort"  # in `scope["state"]`: a function that cuts the connection and drops unsent data
-CROWDED = "holdfast.crowded"  # in `scope["state"]`: whether the connection was one too many
+CROWDED = "holdfast.crowded"  # in `scope["state"]`: True when there were too many connections already
 
 
 def is_unix(scope: Scope) -> bool:

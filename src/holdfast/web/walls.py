@@ -62,18 +62,18 @@ class TokenPolicy(NamedTuple):
         self.check_token(headers)
 
     def check_host(self, headers: Mapping[str, str]) -> None:
-        """ProblemError 403 when Host is a name that another site may have."""
+        """Check the Host header. ProblemError 403: it is a name that another site may have."""
         if not self._is_ours(headers.get("host", "")):
             raise ProblemError(FORBIDDEN, "the Host header does not name this server", remedy=_HOST_REMEDY)
 
     def check_origin(self, headers: Mapping[str, str]) -> None:
-        """ProblemError 403 when a page of another site asks."""
+        """Check the Origin header. ProblemError 403: a page of another site asks."""
         origin = headers.get("origin")
         if origin is not None and not self._is_same(origin, headers.get("host", "")):
             raise ProblemError(FORBIDDEN, "a page of another site may not ask", remedy=_ORIGIN_REMEDY)
 
     def check_token(self, headers: Mapping[str, str]) -> None:
-        """ProblemError 401 when there is no token, or a wrong one."""
+        """Check the token. ProblemError 401: there is no token, or it is wrong."""
         authorization = headers.get("authorization", "")
         scheme, _, given = authorization.partition(" ")
         # As bytes: compare_digest refuses text outside ASCII, and a header may hold any byte.
@@ -100,7 +100,7 @@ class Walls:
     def __init__(
         self, app: ASGIApp, policy: Policy, respond: Callable[[Scope, ProblemError], Response] | None = None
     ) -> None:
-        """`respond` says a refusal in the words of the path; without it, as problem JSON."""
+        """`respond` makes the response to a refused request; without it, the response is problem JSON."""
         self._app = app
         self._policy = policy
         self._respond = respond or (lambda _scope, error: respond_with(error))

@@ -61,10 +61,14 @@ class AgentRuns:
     async def submit(
         self, name: str, prompt: str, *, door: str, labels: Mapping[str, str], key: str | None, url: str | None = None
     ) -> dict[str, Any]:
-        """Queue a run of the agent; its report. Fails as Service.submit; UnknownAgentError; SpecError: the prompt."""
+        """Queue a run of the agent and return its report.
+
+        UnknownAgentError: there is no such agent. SpecError: the prompt is wrong. Other errors as in `Service.submit`.
+        """
         agent = self.agent(name)
         argv = argv_of(agent, prompt)
-        # The same key with the same prompt is the same run, also when the prompt is in a file that is named after it.
+        # The same key with the same prompt gives the same run id, and so the same prompt file: a repeated request
+        # is the same run.
         run_id = new_run_id() if key is None else _id_of_key(door, key, prompt)
         told = {**labels, AGENT: name, RULE: agent.answer, DOOR: door}
         fields: dict[str, Any] = {**agent.options, "argv": argv, "name": name, "run_id": run_id, "labels": told}
@@ -83,7 +87,7 @@ class AgentRuns:
         return report
 
     async def report(self, run_id: str) -> dict[str, Any]:
-        """The report of an agent's run. RunNotFoundError: there is none, or it is a run of no agent."""
+        """The report of an agent's run. RunNotFoundError: there is no such run, or it is not a run of an agent."""
         try:
             found = await self.service.report(check_run_id(run_id))
         except HoldfastError as error:
@@ -95,7 +99,7 @@ class AgentRuns:
         return found
 
     async def decided(self, run_id: str, timeout_s: float = LONGEST_WAIT_S) -> dict[str, Any]:
-        """The report when the verdict is there and the answer is complete; the report as it is when the daemon stops.
+        """The report when there is a verdict and the answer is complete; before that, when the daemon stops.
 
         A run that was stopped has all of its answer at the verdict. A command that exited may still have output in its
         pipes, so its answer is complete when the run is settled.
@@ -107,7 +111,7 @@ class AgentRuns:
 
     @staticmethod
     def rule_of(report: Mapping[str, Any]) -> str:
-        """The rule that the run's answer was asked for with."""
+        """The rule for the run's answer, as it was configured when the run was queued."""
         found: str = report["labels"].get(RULE, TEXT_ANSWER)
         return found
 
@@ -138,7 +142,7 @@ class AgentRuns:
                             yield chunk.data
                 if not more or reader.ended:
                     return
-                # False: nothing more will be written, but what was written until then must still be read.
+                # `more` is False when nothing more will be written. The bytes written before that must still be read.
                 more = await self.service.output_wait(run_id, reader.position)
         finally:
             os.close(fd)

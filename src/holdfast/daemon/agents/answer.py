@@ -1,4 +1,4 @@
-"""Answer of an agent: what its command wrote to stdout before the verdict, by the rule of the configuration.
+"""Answer of an agent: made from the command's stdout before the verdict, by the rule of the configuration.
 
 The rule changes the text and never the outcome. When the rule does not fit what was written, the answer is the whole
 text, and `problem` says why.
@@ -22,14 +22,14 @@ _Utf8Decoder = getincrementaldecoder("utf-8")
 
 
 class AgentAnswer(NamedTuple):
-    """The text, and why it is not what the rule asks for; None when it is."""
+    """The text of an answer. `problem` says why the text does not follow the rule; None when it does."""
 
     text: str
     problem: str | None = None
 
 
 def answer_by(rule: str, written: str) -> AgentAnswer:
-    """The answer in what the command wrote."""
+    """The answer that the rule makes from the command's output."""
     if rule == LAST_LINE:
         lines = [line for line in written.splitlines() if line.strip()]
         return AgentAnswer(lines[-1].strip() if lines else "")
@@ -44,7 +44,10 @@ def is_streamed(rule: str) -> bool:
 
 
 def _json_answer(path: str, written: str) -> AgentAnswer:
-    """The value at the path in the JSON document, else in the document on the last line."""
+    """The value at the path in the JSON output, or in the JSON of its last line.
+
+    Without such a value, the answer is the whole output with a `problem`.
+    """
     try:
         found = _document(written)
     except (msgspec.DecodeError, RecursionError):
@@ -67,7 +70,10 @@ def _document(written: str) -> Any:
 
 
 async def text_of(chunks: AsyncGenerator[bytes]) -> AsyncGenerator[str]:
-    """The chunks as text, one by one: the same pieces whenever the same output is read."""
+    """Decode output as text, one piece for each chunk; the same output always gives the same pieces.
+
+    Bytes that are not UTF-8 are replaced, and the text ends after LARGEST bytes.
+    """
     decoder, size = _Utf8Decoder("replace"), 0
     async with aclosing(chunks):
         async for chunk in chunks:

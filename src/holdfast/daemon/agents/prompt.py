@@ -1,7 +1,7 @@
 """Prompt of an agent: the argument vector that carries it.
 
-A client gives the prompt and nothing else. So a prompt must never become an option of the command: one that begins with
-`-` gets a space in front, unless the command has said `--` before it.
+A client gives the prompt and nothing else. So a prompt must never become an option of the command: a prompt that begins
+with `-` gets a space in front, unless the command has `--` before it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ FIELD = "prompt"
 
 
 def argv_of(agent: Agent, prompt: str) -> list[str]:
-    """The command with the prompt in it; the command alone when the prompt goes to stdin. SpecError names `prompt`."""
+    """The command with the prompt in it; the command alone when the prompt goes to stdin.
+
+    SpecError: the prompt is empty, too long for an argument, or has a NUL character.
+    """
     if not prompt.strip():
         raise SpecError("the prompt is empty", field=FIELD, remedy="send some text")
     if agent.prompt not in (ARGUMENT, TEMPLATE):

@@ -31,7 +31,7 @@ class PromptFiles:
         return os.path.join(self._path, run_id)
 
     def write(self, run_id: str, prompt: str) -> bool:
-        """Write the prompt; False: this run has one already, which stays. StateError: it cannot be written."""
+        """Write the prompt; False when the run has a prompt already, which stays. StateError: it cannot be written."""
         try:
             os.makedirs(self._path, 0o700, exist_ok=True)
             fd = os.open(self.path_of(run_id), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -52,10 +52,10 @@ class PromptFiles:
         try:
             os.unlink(self.path_of(run_id))
         except OSError:
-            pass  # most runs have none; what cannot be removed now is tried again at the next start
+            pass  # most runs have no prompt file; `sweep` removes a leftover file at the next start
 
     def forget(self, run: ScheduledRun) -> None:
-        """The run is settled: nobody reads its prompt any more."""
+        """Remove the prompt of a settled run: nobody reads it any more."""
         self.remove(run.run_id)
 
     def sweep(self, is_wanted: Callable[[str], bool]) -> None:

@@ -135,11 +135,11 @@ async def _http(_request: Request, error: Exception) -> Response:
 
 
 async def _gone(_request: Request, _error: Exception) -> Response:
-    """The client disconnected: nobody reads this answer."""
+    """The answer for a client that has disconnected: nobody reads it."""
     return respond(ProblemError(problems.MALFORMED, "the client disconnected"))
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """A defect of ours: the log gets the text of the error, the client does not."""
+    """The answer to a defect of ours. The log gets the text of the error, the client does not."""
     _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return respond(ProblemError(problems.INTERNAL, remedy="the daemon's log has the details"))

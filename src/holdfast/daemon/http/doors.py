@@ -1,4 +1,4 @@
-"""Doors of the agents: other protocols on the daemon's listeners, and a refusal in the words of each."""
+"""Doors of the agents: the routes of other protocols, and refusals in the form of each protocol."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def doors_of(agents: AgentRuns, bounds: BodyBounds) -> list[BaseRoute]:
 
 
 def refuse(scope: Scope, error: ProblemError) -> Response:
-    """The answer to a request that the walls refuse."""
+    """The answer to a request that the walls refuse, in the form of its door; problem JSON outside the doors."""
     if scope["path"].startswith(f"{openai.PATH}/"):
         return openai_errors.respond_in_words(error)
     if scope["path"].startswith(f"{a2a.PATH}/"):

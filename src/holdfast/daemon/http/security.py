@@ -36,7 +36,7 @@ class Security(NamedTuple):
     def check(self, scope: Scope, headers: Mapping[str, str]) -> None:
         """Let the request pass, or raise ProblemError: 403 for a wrong Host or Origin, 401 for a wrong token."""
         local = is_unix(scope)
-        # A browser reaches the Unix socket through a tunnel: its page may be of any site, with a name that leads here.
+        # A browser may reach the Unix socket through a tunnel, with a page of any site whose name leads here.
         if not local or "sec-fetch-site" in headers:
             self.tcp.check_host(headers)
         self.tcp.check_origin(headers)

@@ -1,7 +1,7 @@
 """Errors of A2A: every refusal as a JSON-RPC error with the code and the reason that clients of A2A know.
 
-A mistake in the call is answered with the HTTP status 200, as JSON-RPC has it. What a proxy or a retry has to see (no
-token, a full queue, a daemon that drains) keeps its HTTP status and its Retry-After.
+A mistake in the call is answered with the HTTP status 200, as JSON-RPC has it. A refusal that a proxy or a retry has to
+see (no token, a full queue, a daemon that drains) keeps its HTTP status and its Retry-After.
 """
 
 from __future__ import annotations

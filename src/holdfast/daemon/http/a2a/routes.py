@@ -1,6 +1,6 @@
 """Routes of the A2A door: the card of each agent, and the calls that send, show, cancel and follow its tasks.
 
-A task goes on when its client leaves. It takes one message, and no more after that.
+A task goes on when its client leaves. A task takes exactly one message.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class A2aDoor:
             raise A2aError(UNSUPPORTED, "the task is over: get it instead")
         return DoorStream(events_of(self._runs, report["run_id"], call.id))
 
-    # What they share.
+    # Shared by the methods.
 
     async def _submitted(self, request: Request, asked: SendMessage) -> dict[str, Any]:
         message, target = asked.message, asked.configuration.task_push_notification_config

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def events_of(runs: AgentRuns, run_id: str, call_id: str | int | None) -> AsyncGenerator[bytes]:
-    """The answers to the call, as they are sent, until the run is settled. The daemon may stop before that."""
+    """Yield the answers to the call as server-sent events, until the run is settled or the daemon stops."""
     async with aclosing(_updates(runs, run_id)) as updates:
         async for update in updates:
             yield event({"jsonrpc": "2.0", "id": call_id, "result": update})
@@ -37,7 +37,7 @@ async def _updates(runs: AgentRuns, run_id: str) -> AsyncGenerator[dict[str, Any
                 is_open = True
     report = await runs.service.wait(run_id, until="settled", timeout_s=1e9)
     if report["status"] is None:
-        return  # the daemon stops: the client subscribes again to the next one
+        return  # the daemon stops: the client subscribes again at the next daemon
     answer = await runs.answer(report)
     if not is_open and answer.text:
         yield artifact_update(report, answer.text, append=False, last=True)

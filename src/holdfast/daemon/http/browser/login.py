@@ -123,7 +123,7 @@ class Code(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Login(msgspec.Struct):
-    """How the client is known. With a `session`, every action sends `csrf` in the header Holdfast-CSRF."""
+    """How the daemon knows the client. With a `session`, every action sends `csrf` in the header Holdfast-CSRF."""
 
     by: Literal["session", "token", "socket"]
     csrf: str | None
@@ -157,7 +157,7 @@ async def exchange(call: OperationCall) -> Response:
 
 
 async def who(call: OperationCall) -> Response:
-    """Tell the page how it is known, before it asks for anything else."""
+    """Tell the page how the daemon knows it, before the page asks for anything else."""
     logins, request = logins_of(call), call.request
     if is_unix(request.scope):
         return answer(Login("socket", None))

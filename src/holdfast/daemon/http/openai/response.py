@@ -26,14 +26,14 @@ def response_id(run_id: str) -> str:
 
 
 def run_of(found: str) -> str:
-    """The run that the id of a response stands for."""
+    """The run id in the id of a response: the id without its prefix. Whether there is such a run is not checked."""
     return found.removeprefix(PREFIX)
 
 
 def response_of(
     report: Mapping[str, Any], answer: AgentAnswer | None = None, upto: str | None = None
 ) -> dict[str, Any]:
-    """The response for this report; `upto` leaves out what happened after this fact, as an earlier event showed it."""
+    """The response for this report. With `upto`, its status is that right after this fact, as in an earlier event."""
     outcome = _outcome(report, upto)
     run_id, labels = report["run_id"], report["labels"]
     projected = responses(outcome, run_id)

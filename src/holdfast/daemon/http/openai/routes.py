@@ -1,7 +1,7 @@
 """Routes of the OpenAI door: models are agents; create, retrieve, cancel and stream responses.
 
-A response that was not asked for in the background ends with its connection, as that API has it: the client that leaves
-cancels the run. A background response goes on without its client.
+A response without `background` ends with its connection, as that API has it: a client that leaves cancels the run. A
+background response goes on without its client.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class OpenAiDoor:
         return await self._shown(report)
 
     async def cancel(self, request: Request) -> Response:
-        """Ask the run to end. A run that has its verdict keeps it, and keeps its grace."""
+        """Ask the run to end. A run that has its verdict keeps its outcome and its grace."""
         report = await self._runs.report(run_of(request.path_params["response"]))
         if report["status"] is None:
             report = await self._runs.service.cancel(report["run_id"], reason="cancelled as a response")

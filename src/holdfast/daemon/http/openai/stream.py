@@ -1,8 +1,8 @@
 """Stream of the Responses API: the events of one response, made from the run's record.
 
 Each event has a number, and a client that lost the stream goes on after the last number it has. The numbers need no
-memory: an event follows from a fact or from a piece of output in the journal, so the record that is read again, also by
-the next daemon, gives the same events.
+memory: an event follows from a fact or from a piece of output in the journal, so the same record gives the same events
+every time, even when the next daemon reads it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from ...agents.agent_runs import AgentRuns
 
 STARTED = "started"
-_QUEUED = ""  # a fact that never happens: the response before all facts
+_QUEUED = ""  # no fact has this kind: `response_of` then shows the response before all facts
 _LAST = {"completed": "response.completed", "failed": "response.failed", "cancelled": "response.failed"}
 
 
 async def events_of(runs: AgentRuns, run_id: str, after: int = -1) -> AsyncGenerator[bytes]:
-    """The events after this number, as they are sent, until the run is settled. The daemon may stop before that."""
+    """Yield the server-sent events after this number, until the run is settled or the daemon stops."""
     numbers = count()
     async with aclosing(_events(runs, run_id)) as events:
         async for made in events:
@@ -54,7 +54,7 @@ async def _events(runs: AgentRuns, run_id: str) -> AsyncGenerator[dict[str, Any]
                 yield _delta(run_id, piece)
     report = await runs.service.wait(run_id, until="settled", timeout_s=1e9)
     if report["status"] is None:
-        return  # the daemon stops: the client goes on with the next one
+        return  # the daemon stops: the client goes on at the next daemon
     answer = await runs.answer(report)
     if not is_open and answer.text:
         for made in (*_opened(run_id), _delta(run_id, answer.text)):

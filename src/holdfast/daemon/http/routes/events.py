@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from ...events.subscription import Subscription
     from ...service.service import Service
 
-_HELLO = (
-    b"retry: 1000\n: events\nid: %d\n\n"  # the id lets a client resume that loses the stream before its first event
-)
+_HELLO = b"retry: 1000\n: events\nid: %d\n\n"  # with the id, a client can resume even without a first event
 _LINGER_S = 1.0  # how long a client may take to read the end of the stream
 _KNOWN = ("after", "run_id", "session", "types", "output", "late")
 _SWITCH = {"1": True, "true": True, "0": False, "false": False}
@@ -136,7 +134,7 @@ async def _watch(receive: Receive, subscription: Subscription) -> None:
 
 
 def _cutter(scope: Scope) -> Callable[[], None]:
-    """A function that cuts the connection after `_LINGER_S`; harmless when it is closed by then."""
+    """A function that cuts the connection after `_LINGER_S`; harmless when the connection is closed by then."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     abort: Callable[[], object] = scope.get("state", {}).get(ABORT) or (task.cancel if task else lambda: None)
 

@@ -79,7 +79,7 @@ def _headers(start: int, end: int | None, *, complete: bool) -> dict[str, str]:
 
 
 class OutputRange(msgspec.Struct, frozen=True):
-    """The range to send: `end` None is up to the end of the run."""
+    """The range to send; when `end` is None, the range lasts to the end of the run."""
 
     service: Service
     run_id: str
@@ -154,14 +154,14 @@ class OutputStream(Response):
                 yield pieces
             if not (self._follow and more) or self._has_all(reader) or reader.reader.ended:
                 return
-            # False: nothing more will be written, but what was written until then must still be read.
+            # `more` is False when nothing more will be written. The bytes written before that must still be read.
             more = await asked.service.output_wait(asked.run_id, reader.reader.position)
 
     def _has_all(self, reader: RangeReader) -> bool:
         return reader.is_fenced or (self._asked.end is not None and reader.offset >= self._asked.end)
 
     async def _until_started(self) -> None:
-        """Wait until the run leaves the queue; a run that ends in the queue has a journal, too."""
+        """Wait until the run has a journal, which a run that ends in the queue gets, too; or until the daemon stops."""
         asked = self._asked
         while self._fd < 0 and await asked.service.output_wait(asked.run_id, 0):
             self._fd = asked.service.journal(asked.run_id)

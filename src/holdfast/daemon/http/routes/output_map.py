@@ -1,4 +1,4 @@
-"""Output map: finds the place in a journal of an offset in the output, with a sparse index of its frames.
+"""Output map: a sparse index of a journal's frames, to find where an offset of the output is in the journal.
 
 What an offset means. A client chooses one stream or both, with late output or without. The chosen output is a sequence
 of bytes that only grows at its end, and an offset counts in that sequence. So an offset stays valid while the run goes
@@ -116,7 +116,7 @@ class OutputMap:
 
     def mark_before(self, choice: OutputChoice, offset: int) -> tuple[int, int]:
         """The last mark at or before `offset`: its place in the journal, and how many chosen bytes come before it."""
-        # The event loop calls this, so it does not take the lock: `extend` holds it while it scans a large journal.
+        # The event loop calls this, so it must not wait for the lock, which `extend` holds during a long scan.
         # A row is complete when its last column is there.
         marks = self._reader.marks
         rows = range(len(marks[-1]))
@@ -159,7 +159,7 @@ class OutputPiece(NamedTuple):
 
 
 class RangeReader:
-    """Reads the chosen output from an offset to the end of the journal; can be called again when that has grown."""
+    """Reads the chosen output from an offset to the end of the journal; call `read` again when it has grown."""
 
     def __init__(self, fd: int, run_id: str, choice: OutputChoice, place: tuple[int, int]) -> None:
         self.reader = JournalReader(fd, run_id=run_id)
@@ -188,6 +188,6 @@ class RangeReader:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether only late output can still come, and the choice leaves that out."""
+        """Whether only late output can still come, and the choice leaves late output out."""
         wanted = {stream for stream in STREAMS if self._choice.stream in ("all", stream)}
         return not self._choice.late and wanted <= self._fenced

@@ -26,7 +26,7 @@ STREAM = "text/event-stream"
 
 
 class RunNow(msgspec.Struct):
-    """Resource use of a live run; null where it is unknown. `idle_at`: when the idle timeout passes in silence."""
+    """Resource use of a live run; null where it is unknown. `idle_at`: when the idle timeout ends a silent run."""
 
     run_id: str
     state: str

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 
 class RunSpec(msgspec.Struct):
-    """The spec of a run, by the public names of its fields; never a value of its environment."""
+    """The spec of a run, by the public names of its fields, without the values of its environment."""
 
     run_id: str
     spec: dict[str, Any]
 
 
 async def create(call: OperationCall) -> Response:
-    """Submit a run: 201 with its report; 200 with the report of the run that the key was used for before."""
+    """Submit a run: 201 with its report, or 200 with the report of the earlier run that has the same key."""
     key = idempotency_key(call.request)
     found, created = await call.service.submit(call.body, idempotency_key=key)
     location = {"Location": f"/v1/runs/{found['run_id']}"}
@@ -88,7 +88,10 @@ def _recorded(fd: int, run_id: str) -> dict[str, Any]:
 
 
 async def wait(call: OperationCall) -> Response:
-    """Wait; the report at the verdict (or when settled), or when the time is up: `status` or `state` tells which."""
+    """Wait until the run has its verdict (or is settled) or the time is up, and answer with the report.
+
+    `status` (or `state`) in the report tells whether the time was enough.
+    """
     query: WaitQuery = call.query
     waiting = call.service.wait(call.run_id, until=query.until, timeout_s=query.timeout_s)
     return _report(await call.while_connected(waiting))

@@ -126,7 +126,7 @@ class OutputSearch:
         self.found: list[Match] = []
 
     def through(self, fd: int, start: int, most: int, most_bytes: int | None) -> tuple[list[Match], int | None]:
-        """The matches, and the offset to continue at; None at the end."""
+        """The first `most` matches, and the offset to continue at; None when nothing is left to search."""
         reader = RangeReader(fd, self._run_id, _ALL, self._known.mark_before(_ALL, start))
         end = time.monotonic() + BUDGET_S
         while (pieces := reader.read(start, None)) is not None:
@@ -142,7 +142,7 @@ class OutputSearch:
         return self.found[:most], self._rest(most)
 
     def _rest(self, most: int) -> int | None:
-        """The offset of the first match beyond the limit."""
+        """The offset of the first match beyond the limit; None when there is no such match."""
         return min((one.offset for one in self.found[most:]), default=None)
 
     def _take(self, piece: Any) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 _SLICES = 120
-_LOOKS = 4000  # how many output frames are looked at; of more, every n-th
+_LOOKS = 4000  # about how many output frames are read; of a longer journal, only every n-th frame
 
 
 class Moment(msgspec.Struct):
@@ -64,7 +64,7 @@ class _OutputPlaces(JournalReader):
 
 
 async def show(call: OperationCall) -> Response:
-    """The timeline so far."""
+    """The timeline so far; empty for a run without a journal."""
     fd = call.service.journal(call.run_id)
     if fd < 0:
         return answer(Timeline(call.run_id, [], [], None))
@@ -88,7 +88,7 @@ def _since(begin_ns: int) -> float:
 
 
 def _activity(fd: int, reader: _OutputPlaces, begin_ns: int) -> list[Activity]:
-    """Bytes per slice of time. With very many frames only every n-th is read; it counts for the frames after it."""
+    """Bytes per slice of time. With very many frames only every n-th is read; its time is used for those after it."""
     step = max(1, len(reader.places) // _LOOKS)
     seen: list[tuple[float, int, bool]] = []
     for first in range(0, len(reader.places), step):

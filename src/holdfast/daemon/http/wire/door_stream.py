@@ -1,7 +1,7 @@
-"""Server-sent events of a door: sent as they are made, ended when the client leaves.
+"""Stream of a door: sends server-sent events as they are made, until they end or the client leaves.
 
-A comment is sent when nothing else was for a while, so that no proxy takes a silent agent for a dead connection. A
-client that reads nothing for a while is cut off. The run never notices either.
+After a silence the stream sends a comment, so that no proxy takes a silent agent for a dead connection. A client that
+reads nothing for a while is cut off. The run notices neither.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COMMENT = b": \n\n"
 
 
 def event(data: Any, type_: str | None = None) -> bytes:
-    """One event as it is sent."""
+    """One server-sent event as bytes."""
     head = b"" if type_ is None else b"event: %s\n" % type_.encode()
     return b"%sdata: %s\n\n" % (head, msgspec.json.encode(data))
 
@@ -43,7 +43,7 @@ class DoorStream(Response):
         self._on_leave = on_leave
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events."""
+        """Send the events until they end or the client leaves."""
         sending = asyncio.ensure_future(self._send_all(scope, send))
         leaving = asyncio.ensure_future(_left(receive))
         try:

@@ -42,7 +42,7 @@ class OperationCall(NamedTuple):
         return found
 
     async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do the work, but stop when the client disconnects: nobody would read the answer. ClientDisconnect then."""
+        """Do the work. ClientDisconnect: the client is gone and the work is stopped: nobody would read the answer."""
         doing = asyncio.ensure_future(work)
         gone = asyncio.ensure_future(_disconnected(self.request))
         try:

@@ -95,7 +95,7 @@ class Report(msgspec.Struct, kw_only=True):
 
 
 def to_report(found: dict[str, Any]) -> Report:
-    """The report as a wire type. A report with wrong types becomes one with a `problem`, and never breaks a list."""
+    """The report as a wire type. A report with wrong types becomes an empty one with a `problem`; no list breaks."""
     try:
         return msgspec.convert(found, Report)
     except msgspec.ValidationError as error:
@@ -250,7 +250,7 @@ class Health(msgspec.Struct):
 
 
 class Delivery(msgspec.Struct):
-    """A webhook delivery: waiting for the verdict, pending, delivered or failed. The rest of its URL may be secret."""
+    """A webhook delivery. Of its URL only the `origin` is shown, because the rest may be secret."""
 
     delivery_id: str
     state: str
