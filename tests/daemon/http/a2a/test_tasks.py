@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -15,14 +15,15 @@ from a2a.types import a2a_pb2 as a2a
 from a2a.utils import errors
 from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
 
-from ....support.agents import TurnedAgent, listening, token_of, turned, url_of, write_agents
+from ....support.agents import listening, token_of, url_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from a2a.client import Client
 
+    from ....support.agents import TurnedAgent
     from ....support.daemons import Daemon
     from ....support.hooks import Hook
 
@@ -71,17 +72,6 @@ def detail_of(task: a2a.Task) -> dict[str, Any]:
 
 async def in_thread(function: Any, *arguments: Any) -> Any:
     return await anyio.to_thread.run_sync(function, *arguments)
-
-
-@pytest.fixture
-def waiting(tmp_path: Path) -> Iterator[TurnedAgent]:
-    yield from turned(tmp_path)
-
-
-@pytest.fixture
-def state_dir(tmp_path: Path, waiting: TurnedAgent) -> Path:
-    write_agents(tmp_path / "state", waiting=waiting.table)
-    return tmp_path / "state"
 
 
 async def test_a_message_becomes_a_task_with_an_answer(state_dir: Path) -> None:
@@ -177,8 +167,8 @@ async def test_a_stream_and_a_second_reader(state_dir: Path, waiting: TurnedAgen
 async def test_a_task_goes_on_without_its_client_and_after_a_restart(state_dir: Path, waiting: TurnedAgent) -> None:
     with listening(state_dir, "--on-shutdown", "handoff") as running:
         async with client_of(running, "waiting") as client:
-            stream = client.send_message(message("x"))
-            task_id = (await anext(stream)).task.id
+            async with aclosing(client.send_message(message("x"))) as stream:  # type: ignore[type-var]
+                task_id = (await anext(stream)).task.id
             waiting.say("one")
             await in_thread(running.until_output, task_id, b"one")
             running.signal()

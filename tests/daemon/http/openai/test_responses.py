@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import openai
 import pytest
 
-from ....support.agents import TurnedAgent, listening, token_of, turned, url_of, write_agents
+from ....support.agents import listening, token_of, url_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from openai.types.responses import Response, ResponseStreamEvent
 
+    from ....support.agents import TurnedAgent
     from ....support.daemons import Daemon
 
 
@@ -30,17 +30,6 @@ def run_of(response: Response) -> str:
 
 def types(events: list[ResponseStreamEvent]) -> list[str]:
     return [event.type for event in events]
-
-
-@pytest.fixture
-def waiting(tmp_path: Path) -> Iterator[TurnedAgent]:
-    yield from turned(tmp_path)
-
-
-@pytest.fixture
-def state_dir(tmp_path: Path, waiting: TurnedAgent) -> Path:
-    write_agents(tmp_path / "state", waiting=waiting.table)
-    return tmp_path / "state"
 
 
 def test_an_answer_and_how_the_run_ended(state_dir: Path) -> None:
