@@ -26,6 +26,8 @@ from holdfast.projections.responses import responses, shell_outcome
 from holdfast.projections.systemd import systemd
 
 REVIEWED = Path(__file__).with_name("reviewed.txt")
+SEEN = Path(__file__).with_name("seen.txt")
+RESPONSES = "Responses (shell)"
 DOCS = Path(__file__).parents[2] / "docs" / "projections.md"
 RUN_ID = "run-1"
 USAGE = {"user_us": 0, "system_us": 0, "max_rss_kib": 0}
@@ -119,7 +121,7 @@ SURFACES: dict[str, Callable[[Outcome], str]] = {
     "ACP v1 stop": lambda outcome: _answer(acp_v1_stop(outcome, RUN_ID), lambda result: str(result["stopReason"])),
     "ACP v2 stop": lambda outcome: str(acp_v2_stop(outcome, RUN_ID)["stopReason"]),
     "A2A": lambda outcome: a2a_state(outcome).removeprefix("TASK_STATE_"),
-    "Responses (shell)": lambda outcome: f"{responses(outcome, RUN_ID)['status']} ({_shell(outcome)})",
+    RESPONSES: lambda outcome: f"{responses(outcome, RUN_ID)['status']} ({_shell(outcome)})",
     "systemd": _systemd,
     "OTel": lambda outcome: str(otel(outcome, RUN_ID).attributes[RESULT]),
 }
@@ -141,10 +143,26 @@ def aligned(table: list[tuple[str, ...]]) -> str:
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
+def read(path: Path) -> list[tuple[str, ...]]:
+    """The rows of a table in a file."""
+    lines = path.read_text().splitlines()
+    return [tuple(cell.strip() for cell in line.split("|")) for line in lines if line and not line.startswith("#")]
+
+
 def reviewed() -> list[tuple[str, ...]]:
     """The table that people agreed to."""
-    lines = REVIEWED.read_text().splitlines()
-    return [tuple(cell.strip() for cell in line.split("|")) for line in lines if line and not line.startswith("#")]
+    return read(REVIEWED)
+
+
+def seen() -> dict[str, dict[str, str]]:
+    """The cells that real runs showed, by line and column. `seen.py` writes them."""
+    header, *lines = read(SEEN)
+    return {line[0]: dict(zip(header[1:], line[1:], strict=True)) for line in lines}
+
+
+def shown_part(column: str, cell: str) -> str:
+    """The part of a reviewed cell that a door shows: a response has no shell call."""
+    return cell.partition(" (")[0] if column == RESPONSES else cell
 
 
 _PAGE = """\
@@ -152,8 +170,12 @@ _PAGE = """\
 
 Every surface is a pure function of the one outcome ([`src/holdfast/projections/`](../src/holdfast/projections/), a file
 each); none keeps a status of its own. Where a surface loses detail, its metadata carries `status, cause, exit_code,
-signal, escalated, run_id`. `python -m tests.projections.table --docs` makes this page from
-`tests/projections/reviewed.txt`; a test checks every line.
+signal, escalated, run_id`.
+
+A line that is marked as seen was brought about by a real run of a daemon's [agent](agents.md). In such a line the cells
+of {columns} are what clients of these surfaces were told, after a restart of the daemon where the run had ended. The
+other cells are the projections' own, of an outcome made from facts. People agreed to every cell; tests compare them.
+`python -m tests.projections.seen` plays the runs, and `python -m tests.projections.table --docs` makes this page.
 
 {table}
 Details that are not obvious:
@@ -184,8 +206,21 @@ A program that has only a report, from the daemon or a file, gets the outcome fr
 def page() -> str:
     """The text of docs/projections.md."""
     header, *lines = reviewed()
-    rule = tuple("---" for _ in header)
-    return _PAGE.format(table="".join(f"| {' | '.join(row)} |\n" for row in (header, rule, *lines)))
+    told = seen()
+    rows = [(*header, "seen"), tuple("---" for _ in (*header, "")), *(_row(header, line, told) for line in lines)]
+    columns = [column for column in header if column in next(iter(told.values()))]
+    text = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return _PAGE.format(table=text, columns=f"{', '.join(columns[:-1])} and {columns[-1]}")
+
+
+def _row(header: tuple[str, ...], line: tuple[str, ...], told: dict[str, dict[str, str]]) -> tuple[str, ...]:
+    """The line with what was seen in the place of what was agreed to."""
+    cells = told.get(line[0], {})
+    found = [
+        cells[column] + cell.removeprefix(shown_part(column, cell)) if column in cells else cell
+        for column, cell in zip(header, line, strict=True)
+    ]
+    return (*found, "yes" if cells else "")
 
 
 if __name__ == "__main__":

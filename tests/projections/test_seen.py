@@ -1,0 +1,47 @@
+"""The doors, asked about real runs: they say what is recorded, and what is recorded is what people agreed to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from . import table
+from .seen import DOORS, seen_by_doors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+AGREED = {line[0]: dict(zip(table.reviewed()[0], line, strict=True)) for line in table.reviewed()[1:]}
+
+
+@pytest.mark.timeout(300)
+def test_the_doors_say_what_is_recorded(tmp_path: Path) -> None:
+    assert seen_by_doors(tmp_path) == table.read(table.SEEN), "run: python -m tests.projections.seen"
+
+
+def test_what_was_seen_is_what_was_agreed() -> None:
+    told = table.seen()
+    for line, cells in told.items():
+        assert cells == {column: table.shown_part(column, AGREED[line][column]) for column in DOORS}, line
+    # The lines without a scene: `scenes.py` says why.
+    assert AGREED.keys() - told.keys() == {
+        "signal 11, core dumped",
+        "user by SIGINT, exit 0 late",
+        "oom",
+        "stopped: parent",
+        "stopped: owner",
+        "stopped: superseded",
+        "limit: memory",
+        "not spawned: setup",
+        "not spawned: fork",
+        "not spawned: stdio",
+        "lost: host",
+        "vanished",
+    }
+
+
+def test_control_a_late_exit_0_is_not_told_as_a_success_by_any_door() -> None:
+    told = table.seen()
+    late, success = told["deadline, exit 0 late"], told["exit 0"]
+    assert all(late[column] != success[column] for column in DOORS)
