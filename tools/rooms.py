@@ -21,6 +21,7 @@ ROOMS: dict[str, str] = {
     "projections": "values journal outcome",
     "wording": "values journal outcome",
     "streams": "",
+    "service_manager": "",
     # One run: the guard beside it, what is on disk, and the library around both.
     "guard": "values journal",
     "proc": "values outcome",
@@ -51,7 +52,7 @@ ROOMS: dict[str, str] = {
     "daemon.http.a2a": "values projections config web daemon.agents daemon.http.wire",
     "daemon.http": "values web daemon.service daemon.agents daemon.http.wire daemon.http.routes "
     "daemon.http.browser daemon.http.openai daemon.http.a2a",
-    "daemon": "values journal state state.index state.upkeep runs config web daemon.process "
+    "daemon": "values service_manager journal state state.index state.upkeep runs config web daemon.process "
     "daemon.store daemon.events daemon.webhooks daemon.engines daemon.queue daemon.service "
     "daemon.agents daemon.http.browser daemon.http",
     # The other doors.

@@ -14,12 +14,12 @@ from holdfast.config import Config
 from holdfast.daemon import recovery
 from holdfast.daemon.parts import DaemonInputs, Parts, open_parts
 from holdfast.daemon.process.log import Log
-from holdfast.daemon.process.notifier import Notifier
 from holdfast.daemon.queue import run_records, scheduler
 from holdfast.daemon.queue.admission import keys_of
 from holdfast.daemon.queue.scheduled_run import ScheduledRun
 from holdfast.daemon.queue.submission import Submission
 from holdfast.daemon.store.store import statements
+from holdfast.service_manager.notifier import Notifier
 from holdfast.state.directory import StateDirectory
 from holdfast.state.index.summary import Filters
 from holdfast.state.upkeep.aborted_start import discard_if_never_ran

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..config import Config
+    from ..service_manager.notifier import Notifier
     from .events.event_log import EventLog
     from .process.log import Log
-    from .process.notifier import Notifier
     from .queue.intake import Intake
     from .queue.scheduled_run import ScheduledRun
     from .queue.scheduler import Scheduler

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from ..config import Config
+    from ..service_manager.notifier import Notifier
     from ..state.directory import StateDirectory
     from .process.log import Log
-    from .process.notifier import Notifier
 
 FILE = "daemon.sqlite"
 

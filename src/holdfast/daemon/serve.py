@@ -18,6 +18,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from ..config import reload
+from ..service_manager.notifier import Notifier
 from ..state import owner_lock
 from ..state.directory import StateDirectory
 from ..state.token import load_token
@@ -27,7 +28,6 @@ from .listener import Listener
 from .parts import DaemonInputs, open_parts
 from .process.background_tasks import BackgroundTasks
 from .process.log import Log, LogForwarder
-from .process.notifier import Notifier
 from .process.signals import Signals
 from .queue.admission import limits_of
 
