@@ -64,7 +64,7 @@ ROOMS: dict[str, str] = {
     "top": "values journal projections wording state state.index client",
     # The command line.
     "cli.parsing": "values state config",
-    "cli.printing": "values projections wording state cli.parsing",
+    "cli.printing": "values service_manager journal outcome projections wording state cli.parsing",
     "cli.terminal": "values journal state runs cli.printing",
     "cli.lookup": "values projections state state.index runs client cli.parsing cli.printing",
     "cli.following": "values journal outcome projections wording state state.index runs client cli.parsing "

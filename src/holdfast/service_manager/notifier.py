@@ -29,6 +29,10 @@ class Notifier:
         """Set the status line that people see (`systemctl status`)."""
         self._send(f"STATUS={status}")
 
+    def ended(self, status: str, exit_status: int) -> None:
+        """The program is about to end with this exit status. systemd only shows the two, it decides nothing by them."""
+        self._send(f"STATUS={status}", f"EXIT_STATUS={exit_status}")
+
     def reloading(self) -> None:
         """The daemon reads its settings again; `ready` follows."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")

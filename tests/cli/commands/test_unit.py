@@ -110,3 +110,27 @@ def test_mistakes() -> None:
     assert "--user and --system were both given" in one_line(holdfast("unit", "--user", "--system"))
     assert "unit takes no 'x'" in one_line(holdfast("unit", "x"))
     assert "--max-runs 'x' is not a whole number" in one_line(holdfast("unit", "--max-runs", "x"))
+
+
+LINE = ["run", "--timeout", "5m", "--grace", "20s", "--", "sh", "-c", 'echo "$HOME" 50%; exit']
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_unit_for_a_command(kind: str, tmp_path: Path) -> None:
+    text = unit(kind, *LINE)
+    found = service(text)
+    assert found["ExecStart"].endswith('run --timeout 5m --grace 20s -- sh -c "echo \\"$$HOME\\" 50%%; exit"')
+    assert found["KillMode"] == "mixed", "the ladder is holdfast's"
+    assert int(found["TimeoutStopSec"]) > 20 + 5 + 2
+    assert found["SuccessExitStatus"] == "130 143", "to systemd a requested stop is a success; a timeout (124) is not"
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("allowed: no systemd-analyze here")
+    path = tmp_path / "command.service"
+    path.write_text(text)
+    assert verify(path, kind) == ""
+
+
+def test_a_unit_for_a_command_that_is_wrong() -> None:
+    assert "no command was given" in one_line(holdfast("unit", "run", "--timeout", "5m"))
+    assert "timeout" in one_line(holdfast("unit", "run", "--timeout", "soon", "true"))
+    assert "takes no 'walk'" in one_line(holdfast("unit", "walk"))

@@ -9,6 +9,7 @@ import time
 
 from ...outcome import decide, lost_output
 from ...projections.exit_code import OWN_FAILURE, exit_code
+from ...values.environment import RUN_ID
 from ...values.fast_imports import TYPE_CHECKING
 from ...values.signals import STOPS
 from ...values.spec import public_spec
@@ -104,6 +105,8 @@ class _ForegroundCommand:
         self.report = report
         self.quiet = given.has("--quiet")
         self.late = given.has("--late")
+        # Inside a run the socket is that of an outer program's manager, which would not take our word.
+        self.has_manager = "NOTIFY_SOCKET" in os.environ and RUN_ID not in os.environ
 
     def run(self) -> int:
         early = self.signals.take()
@@ -111,12 +114,24 @@ class _ForegroundCommand:
             return self._never_start(stops[0])
         live, state = self._start()
         try:
+            if self.has_manager:
+                self._tell_manager()
             foreground = self._stay(live, state, early)
             code = self._tell(live, foreground, kept=state is not None)
+            if self.has_manager:
+                self._tell_manager(live.outcome, code)
             return code if self.report is None else self._write_report(live.report(), code, kept=state is not None)
         finally:
             live.reap(wait=live.ended)
             live.close()
+
+    def _tell_manager(self, outcome: Outcome | None = None, code: int = 0) -> None:
+        from ..printing.service_status import tell_ended, tell_started
+
+        if outcome is None:
+            tell_started(self.spec.run_id)
+        else:
+            tell_ended(outcome, self.spec.run_id, code)
 
     def _start(self) -> StartedRun:
         if not self.spec.pty:

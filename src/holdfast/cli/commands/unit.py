@@ -14,13 +14,12 @@ These lines need a reason. The administrator decides the rest.
 from __future__ import annotations
 
 import math
-import os
-import sys
 from typing import TYPE_CHECKING
 
 from ..parsing.command import Command, no_words, put
 from ..parsing.daemon_options import effective, setting_options, setting_words
-from ..parsing.options import Option, UsageError
+from ..parsing.options import Option, UsageError, parse
+from ..printing.run_unit import command_line, run_unit_text, user_identity
 
 if TYPE_CHECKING:
     from ...config import Config
@@ -88,10 +87,13 @@ WantedBy={target}
 
 
 def act(given: CommandLine) -> int:
-    no_words(given, "unit")
     if given.has("--user") and given.has("--system"):
         raise UsageError("--user and --system were both given", remedy="leave one of them out")
     system = given.has("--system")
+    if given.words[:1] == ["run"]:
+        put(run_unit_text(given.words[1:], system=system))
+        return 0
+    no_words(given, "unit")
     if system and not given.has("--state-dir"):
         given.values["--state-dir"] = [_SYSTEM_STATE]
     put(unit_text(given, effective(given).config, system=system))
@@ -105,7 +107,7 @@ def unit_text(given: CommandLine, config: Config, *, system: bool) -> str:
         head=_SYSTEM_HEAD if system else _USER_HEAD,
         after="After=network.target\n" if system else "",
         start=_command(given),
-        identity=_system_identity(given) if system else _user_identity(),
+        identity=_system_identity(given) if system else user_identity(),
         drain=config.drain_s,
         stop=math.ceil(stop_s),
         begin=math.ceil(config.recovery_s + _MARGIN_S),
@@ -115,15 +117,7 @@ def unit_text(given: CommandLine, config: Config, *, system: bool) -> str:
 
 
 def _command(given: CommandLine) -> str:
-    words = [*_program(), "serve", *setting_words(given, without=("--user", "--system"))]
-    return " ".join(_quoted(word) for word in words)
-
-
-def _program() -> list[str]:
-    own = os.path.abspath(sys.argv[0])
-    if os.path.basename(own) == "holdfast" and os.access(own, os.X_OK):
-        return [own]
-    return [sys.executable, "-P", "-m", "holdfast.cli.main"]
+    return command_line(["serve", *setting_words(given, without=("--user", "--system"))])
 
 
 def _system_identity(given: CommandLine) -> str:
@@ -133,23 +127,20 @@ def _system_identity(given: CommandLine) -> str:
     return "\n".join([*lines, "WorkingDirectory=~"]) + "\n"
 
 
-def _user_identity() -> str:
-    path = os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin")
-    why = "# The directories of your commands: a service does not read your shell's profile."
-    return f"{why}\nEnvironment={_quoted(f'PATH={path}', variables=False)}\n"
+class UnitCommand(Command):
+    """As `Command`, but the words after `run` are a command line of `holdfast run`."""
+
+    def run(self, arguments: list[str]) -> int:
+        """As `Command.run`."""
+        before = parse(self.table, arguments)
+        if before.words[:1] == ["run"] and not before.has("--help"):
+            return act(before)
+        return super().run(arguments)
 
 
-def _quoted(word: str, *, variables: bool = True) -> str:
-    """Quote a word for systemd: escape backslashes, % (a specifier) and, in commands, $ (a variable)."""
-    text = word.replace("\\", "\\\\").replace("%", "%%")
-    text = text.replace("$", "$$") if variables else text
-    plain = text and not any(character.isspace() or character in "\"';" for character in text)
-    return text if plain else '"' + text.replace('"', '\\"') + '"'
-
-
-COMMAND = Command(
-    "unit [--user|--system] [OPTIONS]",
-    "Print a systemd unit for the daemon.",
+COMMAND = UnitCommand(
+    "unit [--user|--system] [OPTIONS | run [OPTIONS] [--] COMMAND [ARG]...]",
+    "Print a systemd unit for the daemon, or for a command under `holdfast run`.",
     (
         Option("--user", None, "for your own service manager (the default)"),
         Option("--system", None, "for the system, with a user of its own"),
