@@ -108,18 +108,14 @@ static void foreign_child_changed(struct run *run, pid_t pid, int wait_status, c
     (void)usage;
 }
 
+static int signal_process(struct run *run, int number) {
+    return (int)syscall(SYS_pidfd_send_signal, run->foreign.process, number, NULL, 0);
+}
+
 static int foreign_signal(struct run *run, int number, enum signal_scope scope) {
-    struct reach reach = {0};
-    if (scope == SCOPE_TREE)
-        reach = tree_signal(number);
-    else if (run->foreign.process < 0)
+    if (scope == SCOPE_LEADER && run->foreign.process < 0)
         return ESRCH;
-    else if (syscall(SYS_pidfd_send_signal, run->foreign.process, number, NULL, 0) == 0)
-        reach.reached = 1;
-    else
-        reach.refused = 1;
-    host_record_signalled(run, number, -1, reach);
-    return reach.reached == 0 && reach.refused > 0 ? EPERM : 0;
+    return host_signal_by(run, number, scope, signal_process);
 }
 
 const struct location foreign_location = {

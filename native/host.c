@@ -136,13 +136,13 @@ bool host_is_reachable(const struct run *run) {
     return true;
 }
 
-void host_record_signalled(struct run *run, int number, int rung, struct reach reach) {
+static void record_signalled(struct run *run, int number, int rung, struct reach reach) {
     struct fact_signalled signalled = {number, rung, reach.reached, reach.refused};
     journal_fact(&run->journal, FACT_SIGNALLED, &signalled, sizeof signalled);
 }
 
 void host_ask(struct run *run, int number, size_t rung) {
-    host_record_signalled(run, number, (int)rung, tree_ask(number));
+    record_signalled(run, number, (int)rung, tree_ask(number));
 }
 
 static void collect(void *run) { run_collect(run); }
@@ -151,7 +151,7 @@ void host_kill(struct run *run) {
     struct reach reach = {.reached = cgroup_kill(&run->cgroup)};
     if (reach.reached < 0)
         reach = tree_kill(collect, run);
-    host_record_signalled(run, SIGKILL, (int)run->spec.rungs - 1, reach);
+    record_signalled(run, SIGKILL, (int)run->spec.rungs - 1, reach);
 }
 
 uint64_t host_kill_again(struct run *run) {
@@ -170,16 +170,22 @@ int host_survivors(const struct run *run, char *text, size_t size, size_t *lengt
     return tree_survivors(text, size, length);
 }
 
-static int host_signal(struct run *run, int number, enum signal_scope scope) {
+int host_signal_by(struct run *run, int number, enum signal_scope scope, int (*to_one)(struct run *run, int signal)) {
     struct reach reach = {0};
     if (scope == SCOPE_TREE)
         reach = tree_signal(number);
-    else if (kill(run->leader, number) == 0)
+    else if (to_one(run, number) == 0)
         reach.reached = 1;
     else
         reach.refused = 1;
-    host_record_signalled(run, number, -1, reach);
+    record_signalled(run, number, -1, reach);
     return reach.reached == 0 && reach.refused > 0 ? EPERM : 0;
+}
+
+static int signal_leader(struct run *run, int number) { return kill(run->leader, number); }
+
+static int host_signal(struct run *run, int number, enum signal_scope scope) {
+    return host_signal_by(run, number, scope, signal_leader);
 }
 
 void host_warn(struct run *run, int number) {

@@ -16,7 +16,8 @@ uint64_t host_kill_again(struct run *run);
 void host_give_up(struct run *run);
 int host_survivors(const struct run *run, char *text, size_t size, size_t *length);
 void host_warn(struct run *run, int signal);
-void host_record_signalled(struct run *run, int signal, int rung, struct reach reach);
+/* One signal on request: to every process, or by `to_one`, which returns 0 or -1 with errno. */
+int host_signal_by(struct run *run, int signal, enum signal_scope scope, int (*to_one)(struct run *run, int signal));
 
 extern const struct location host_location;
 

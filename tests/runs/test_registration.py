@@ -158,6 +158,19 @@ def test_it_ends_when_its_owner_is_killed() -> None:
         assert process.wait(30) == -signal.SIGTERM
 
 
+async def test_a_killed_guard_leaves_it_alone_and_claims_nothing() -> None:
+    """It carries no token of the run, so that nothing finds it. Decision 17 names this as the cost."""
+    with foreign(*waits()) as process:
+        ready(process)
+        async with Supervisor() as supervisor:
+            run = await supervisor.register(process.pid)
+            await run.signal(signal.SIGCONT)  # its answer says that the guard has begun
+            os.kill(run.guard_pid, signal.SIGKILL)
+            report = await run.settled()
+        assert (report["status"], report["cause"], report["tree"]) == ("lost", "guard", "unknown")
+        assert process.poll() is None
+
+
 async def test_a_number_that_went_to_another_process_is_refused_by_the_guard() -> None:
     with foreign(*waits()) as process:
         ready(process)
