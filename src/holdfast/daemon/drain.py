@@ -119,7 +119,7 @@ class Drain:
         self._began = 0.0
 
     def signal(self, times: int = 1) -> None:
-        """SIGTERM or SIGINT arrived."""
+        """Count a SIGTERM or SIGINT that has arrived, or several."""
         self._signals += times
         self.signalled.set()
 
@@ -223,7 +223,10 @@ class Drain:
 
 
 async def _ask_all(runs: list[ScheduledRun], log: Log) -> None:
-    """Ask the runs to end in this order, each after the one before has taken it, for a bounded time."""
+    """Ask the runs to end, in this order. Each run is asked after the run before it has taken its request.
+
+    This order has a bounded time. When the time is over, the rest are asked at once.
+    """
     in_order_until = time.monotonic() + _IN_ORDER_S
     asked = []
     for scheduled in runs:
@@ -234,7 +237,7 @@ async def _ask_all(runs: list[ScheduledRun], log: Log) -> None:
 
 async def _ask(scheduled: ScheduledRun, log: Log) -> None:
     if scheduled.run is None or scheduled.verdict.is_set():
-        return  # on its way already
+        return  # the run is already ending
     try:
         await scheduled.run.cancel(REASON, cause="shutdown")
     except HoldfastError as error:

@@ -50,7 +50,7 @@ class OutputFeed:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def begin(self, scheduled: ScheduledRun) -> None:
-        """A run was started: a client that listens already gets all of its output."""
+        """Feed the output of a run that has just started, from its beginning, if a client listens already."""
         self._feed(scheduled, from_begin=True)
 
     async def _look(self) -> None:

@@ -96,27 +96,27 @@ class Recovery:
         end = asyncio.get_running_loop().time() + config.recovery_s
         cut_short = asyncio.ensure_future(unless.wait())
         while self._tasks and not cut_short.done() and (left := end - asyncio.get_running_loop().time()) > 0:
-            # Waits for one at a time, because a task may begin others.
+            # We wait for one task at a time, because a task may begin others.
             await asyncio.wait([*self._tasks, cut_short], timeout=left, return_when=asyncio.FIRST_COMPLETED)
         cut_short.cancel()
         return RecoveryResult(self._queued, self._followed, self._too_old, len(self._tasks))
 
     async def stop(self) -> None:
-        """Leave the rest to the next daemon."""
+        """Stop the tasks that still run. The next daemon does the rest."""
         await self._tasks.stop()
 
     # Runs that were queued.
 
     async def _rows(self, rows: list[QueueRow], active: set[str]) -> None:
-        """Sort the queued runs into started and not started, then look at all other runs.
+        """Queue the rows of runs that never ran, begin to follow those that did, and only then begin `_others`.
 
-        In this order, because the look finishes the record of every run whose guard is gone: a run that was only about
-        to start would become `lost`.
+        `_others` finishes the record of every run whose guard is gone. If it came first, a run that was only about to
+        start would become `lost`.
         """
         looks = (asyncio.to_thread(discard_if_never_ran, self._state, row.run_id) for row in rows)
         for row, never_ran in zip(rows, await asyncio.gather(*looks, return_exceptions=True), strict=True):
             if isinstance(never_ran, BaseException):
-                # Neither started nor given up: its row stays for the next daemon.
+                # The run is neither started nor given up: its row stays for the next daemon.
                 self._log.warning(f"what is left of it cannot be read: {never_ran}", run_id=row.run_id)
             elif never_ran:
                 self._queue(row)
@@ -158,12 +158,12 @@ class Recovery:
         self._tasks.begin(_settled(scheduled))
 
     async def _move(self, row: QueueRow) -> None:
-        """The run was started: move its row and follow it."""
+        """Move the row of a run that was started from `queue` to `active`, and follow the run."""
         key = None
         try:
             submission = msgspec.json.decode(row.submission, type=Submission)
             key = submission.concurrency_key
-            # The last daemon may not have published this. The event log ignores it if it did.
+            # The last daemon may not have published this event. If it has, the event log ignores the second one.
             spec = submission.spec(row.run_id, format_timestamp(row.queued_ns))
             self._scheduler.announce_queued(ScheduledRun(row.run_id, keys_of(key, None, None), spec=spec))
         except (msgspec.MsgspecError, HoldfastError) as error:

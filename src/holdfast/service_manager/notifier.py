@@ -22,7 +22,7 @@ class Notifier:
         self.watchdog_s = _watchdog_s(environ)
 
     def ready(self, status: str) -> None:
-        """The daemon is ready to serve."""
+        """Notify that the daemon is ready to serve."""
         self._send("READY=1", f"STATUS={status}")
 
     def status(self, status: str) -> None:
@@ -34,11 +34,11 @@ class Notifier:
         self._send(f"STATUS={status}", f"EXIT_STATUS={exit_status}")
 
     def reloading(self) -> None:
-        """The daemon reads its settings again; `ready` follows."""
+        """Notify that the daemon reads its settings again; `ready` follows."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self, status: str, takes_s: float) -> None:
-        """The daemon is shutting down and may take this long from now; the service manager moves its own limit."""
+        """Notify that the shutdown has begun and may take this long; the service manager then moves its own limit."""
         self._send("STOPPING=1", f"STATUS={status}", f"EXTEND_TIMEOUT_USEC={round(takes_s * 1e6)}")
 
     def watchdog(self) -> None:

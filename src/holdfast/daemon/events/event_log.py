@@ -85,7 +85,7 @@ class EventLog:
         self._pruned_at = 0.0
 
     async def start(self) -> None:
-        """Remove events that are too old, and find the last id. StateError."""
+        """Remove events that are too old, and find the last id. StateError: the store cannot be used."""
         await self.prune()
         self._pruned_at = time.monotonic()
         _, self.last_id = await self._store.read(_bounds)
@@ -158,7 +158,7 @@ class EventLog:
     def output(
         self, run_id: str, session: str | None, stream: str, offset: int, data: bytes, *, late: bool = False
     ) -> None:
-        """A run wrote these bytes, `offset` bytes into that stream. Not stored; left out when a round has too many."""
+        """Give out bytes that a run wrote at this offset of a stream. They are not stored. A full round drops them."""
         if not self._live or self._round_output + len(data) > _OUTPUT_AT_ONCE:
             return
         self._round_output += len(data)
@@ -259,11 +259,11 @@ class EventLog:
         self._live.add(subscription)
 
     def leave(self, subscription: Subscription) -> None:
-        """This subscription reads from the store again."""
+        """Give this subscription no more live events: it reads from the store again."""
         self._live.discard(subscription)
 
     def forget(self, subscription: Subscription) -> None:
-        """This subscription has ended."""
+        """Forget a subscription that has ended."""
         self._live.discard(subscription)
         self._open.discard(subscription)
 

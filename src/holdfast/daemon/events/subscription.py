@@ -79,7 +79,10 @@ class Subscription:
     # Called by the log. Nothing here waits.
 
     def offer(self, event: LoggedEvent) -> None:
-        """Put the event into the buffer if it matches and fits. One that does not fit is read from the store later."""
+        """Put the event into the buffer if it matches and fits.
+
+        A stored event that does not fit is read from the store later. An event without an id is then left out.
+        """
         if not self.event_filter.matches(event):
             return
         kept, size = len(self._buffer) + 1, self._buffered + len(event.frame)

@@ -116,7 +116,7 @@ class Intake:
         taken: asyncio.Future[IntakeResult] = asyncio.get_running_loop().create_future()
 
         def written(put_at: int | str, error: Exception | None) -> None:
-            # This runs even if the client has gone away: that takes nothing back.
+            # This runs even if the client has gone away: its run stays queued.
             try:
                 found = self._written(scheduled, outer, complete, put_at, error)
             except Exception as failure:  # noqa: BLE001 - it is the answer to this post
@@ -162,7 +162,7 @@ class Intake:
     def _write(
         self, connection: sqlite3.Connection, submission: Submission, row: dict[str, Any], use: dict[str, Any] | None
     ) -> int | str:
-        """Returns the place in the queue, or the id of the run for which the key was used."""
+        """Write the rows of a post. Returns the run's place in the queue, or the id of the run that has the key."""
         if use is not None:
             if (used := queue_rows.run_of_key(connection, use["key"], use["digest"])) is not None:
                 return used
@@ -172,7 +172,7 @@ class Intake:
         return queue_rows.put(connection, row)
 
     async def _arrived(self, run_id: str) -> str:
-        """Return the id when the run, whose row is written, is in the queue too."""
+        """Wait until the run, whose row is written, is also in the scheduler's queue; returns its id."""
         if run_id in self._incoming:
             await self._incoming[run_id].wait()
         return run_id

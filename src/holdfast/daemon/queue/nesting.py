@@ -38,7 +38,7 @@ class Nesting:
         self._inner: dict[str, dict[str, ScheduledRun]] = {}  # the runs that end with each outer run
 
     async def outer(self, parent: str | None) -> ScheduledRun | None:
-        """The outer run; None: `parent` is no run here. RequestError: it is over. SpecError: it is not an id."""
+        """The run that `parent` names; None: there is none here. RequestError: it is over. SpecError: not an id."""
         if parent is None:
             return None
         try:
@@ -52,7 +52,7 @@ class Nesting:
         return found
 
     def contain(self, scheduled: ScheduledRun, outer: ScheduledRun | None) -> None:
-        """From now on this run ends with the outer run; at once if the outer run has its verdict."""
+        """End this run when the outer run has its verdict: now, if it has one already. Does nothing without `outer`."""
         if outer is None or outer is scheduled or scheduled.settled.is_set():
             return
         if outer.verdict.is_set():
@@ -79,12 +79,12 @@ class Nesting:
             return
 
     def decided(self, outer: ScheduledRun) -> None:
-        """A run has its verdict: end the runs inside it."""
+        """End the runs inside a run that has its verdict."""
         for scheduled in self._inner.pop(outer.run_id, {}).values():
             self._end(scheduled, outer.run_id)
 
     def forget(self, scheduled: ScheduledRun) -> None:
-        """A run is settled: it need not be ended with its parent any more."""
+        """Forget a run that is settled: it need not be ended with its parent any more."""
         if scheduled.outer is not None and (others := self._inner.get(scheduled.outer)) is not None:
             others.pop(scheduled.run_id, None)
             if not others:

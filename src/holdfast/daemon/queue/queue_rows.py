@@ -51,7 +51,7 @@ def put(connection: sqlite3.Connection, row: Mapping[str, Any]) -> int:
 
 
 def move_to_active(row: ActiveRow) -> Callable[[sqlite3.Connection], None]:
-    """The run was started: its row moves from `queue` to `active`, in one transaction."""
+    """Move the row of a started run from `queue` to `active`, in one transaction."""
     values = row._asdict()
 
     def move(connection: sqlite3.Connection) -> None:
@@ -62,7 +62,7 @@ def move_to_active(row: ActiveRow) -> Callable[[sqlite3.Connection], None]:
 
 
 def remove(run_id: str) -> Callable[[sqlite3.Connection], None]:
-    """The run is over: delete its rows."""
+    """Delete the rows of a run that is over."""
 
     def delete(connection: sqlite3.Connection) -> None:
         connection.execute(_SQL["drop"], {"run_id": run_id})
@@ -72,7 +72,7 @@ def remove(run_id: str) -> Callable[[sqlite3.Connection], None]:
 
 
 def run_of_key(connection: sqlite3.Connection, key: str, digest: str) -> str | None:
-    """The run this idempotency key was used for; None: it was not. IdempotencyConflictError: for another spec."""
+    """The run that has this idempotency key; None: the key is new. IdempotencyConflictError: the spec is another."""
     found = connection.execute(_SQL["key"], {"key": key}).fetchone()
     if found is None:
         return None

@@ -46,7 +46,7 @@ class RunRecords:
 
     async def end_unstarted(self, spec: RunSpec, ending: Ending) -> None:
         """Write the record of a run that is never started; returns when it is on disk."""
-        # Its row stays until then: a crash now leaves it queued, and the next daemon ends it again or starts it.
+        # The row stays until then: after a crash now the run is still queued, and the next daemon ends or starts it.
         await self._until_done("its end cannot be recorded", spec.run_id, lambda: record(self._state, spec, ending))
 
     async def report(self, run_id: str) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class RunRecords:
 
 
 def record(state: StateDirectory, spec: RunSpec, ending: Ending) -> None:
-    """Write the record; nothing to do when it is there already. StateError: it cannot be written, and nothing is."""
+    """Write the record, unless the run has one already. StateError: it cannot be written."""
     try:
         prepared = run_directory.prepare(state, spec, journal_of(spec, ending))
     except RunExistsError:

@@ -1,4 +1,4 @@
-"""One run as the daemon follows it: queued, live, or just ended. Its facts decide its state; this only waits."""
+"""One run as the daemon follows it: queued, live, or just ended. The facts of the run decide its state."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ScheduledRun:
         return float("inf") if started is None else started.at_ns
 
     def end(self, report: dict[str, Any]) -> None:
-        """The run is over, and this is its last report."""
+        """Keep the last report of a run that is over, and set its three events."""
         self.final = report
         for event in (self.begun, self.verdict, self.settled):
             event.set()

@@ -82,14 +82,14 @@ class Scheduler:
             )
 
     def end_in_queue(self, run_id: str, ending: Ending) -> bool:
-        """End a queued run without starting it; False: it was started, or is not here."""
+        """End a queued run without starting it; False: the run was started, is over, or is not known here."""
         scheduled = self.runs.get(run_id)
         if scheduled is None or scheduled.run is not None or scheduled.final is not None:
             return False
         if self._admission.withdraw(run_id) is not None:
             self._tasks.begin(self._end_in_queue(scheduled, ending))
         elif scheduled.ending is None:
-            scheduled.ending = ending  # it is being started or ended right now, and the task that does it checks this
+            scheduled.ending = ending  # a task is just starting or ending the run, and checks this
         return True
 
     def open(self) -> None:
@@ -122,7 +122,7 @@ class Scheduler:
             self._admission.enqueue(waiting)
             return
         try:
-            # It awaits nothing before the start: no stop can come between the checks above and the start.
+            # The engine awaits nothing before the start: no stop can come between the checks above and the start.
             run = await self._engine.start(scheduled.spec)
         except SessionClosedError:
             await self._end_in_queue(scheduled, unstarted.stopped("session", "its session was closed while it waited"))
@@ -130,7 +130,7 @@ class Scheduler:
             if not self._records.has(scheduled.run_id):
                 self._not_started(scheduled, waiting, error)  # another process is making it right now
                 return
-            # Another process took the id since this run was queued. That run is theirs, and both have the same id.
+            # Another process took the id after this run was queued. So the id names the run of that process.
             self._log.warning(f"the run was not started: {error}", run_id=scheduled.run_id)
             self._end(scheduled, await self._records.report(scheduled.run_id))
         except (HoldfastError, OSError) as error:
@@ -207,7 +207,7 @@ class Scheduler:
         self.start_queued()
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do this in the background until the scheduler stops."""
+        """Do this work in the background. `stop` cancels it."""
         self._tasks.begin(work)
 
     # Live runs.
@@ -267,7 +267,7 @@ class Scheduler:
             self._tell_verdict(scheduled)
 
     def _end(self, scheduled: ScheduledRun, report: dict[str, Any]) -> None:
-        """The run is over: answer its waiters, free its slot, publish its events, delete its rows; in this order."""
+        """Finish a run that is over: answer its waiters, free its slot, publish its events, then delete its rows."""
         was_decided = scheduled.verdict.is_set()
         scheduled.forget_expiry()
         scheduled.end(report)
@@ -312,7 +312,10 @@ class Scheduler:
             told(scheduled)
 
     def _publish(self, type_: str, scheduled: ScheduledRun, report: dict[str, Any]) -> None:
-        """The event log keeps the order of these calls, reports its failures, and ignores an event it has already."""
+        """Publish an event about a run of this daemon. A run that another process started gets no events.
+
+        The event log keeps the order of these calls, reports its own failures, and ignores an event that it has stored.
+        """
         if scheduled.managed:
             self._events.publish(type_, scheduled.run_id, {"report": report})
 

@@ -1,4 +1,4 @@
-"""Sessions as the daemon sees them: those on disk, and the queued runs that belong to them."""
+"""Sessions as the daemon sees them: the sessions on disk, and their queued runs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ class DaemonSessions:
         ]
 
     async def close(self, name: str, *, reason: str = "", now: bool = False) -> dict[str, Any]:
-        """Close it and end its runs: `session, confirmed, survivors, unknown` (ids), `problems`. SpecError."""
+        """Close a session and end its runs; returns `session, confirmed, survivors, unknown` (ids), `problems`.
+
+        SpecError: the name is not a session's name.
+        """
         # Mark, then list: a run that is submitted now sees the mark, or is seen below; a run that is being started
         # sees the mark, or has a directory. state/sessions.py uses the same order.
         await asyncio.to_thread(sessions.mark_closed, self._state, name, reason)

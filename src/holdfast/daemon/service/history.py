@@ -50,11 +50,15 @@ class History:
     async def page(
         self, filters: Filters, waiting: Iterable[RunSummary], states: tuple[str, ...], cursor: str | None, limit: int
     ) -> tuple[list[dict[str, Any]], str | None]:
-        """A page of all runs, newest first; `waiting` are the queued ones. SpecError: that is no cursor."""
+        """A page of all runs, newest first, and the cursor of the next page; None on the last page.
+
+        `waiting` are the queued runs. SpecError: the cursor is not one of ours.
+        """
         after = None if cursor is None else parse_cursor(cursor)
 
         def find() -> tuple[list[dict[str, Any]], str | None]:
-            # A run with a directory is not queued any more. It is checked first, so that the index below has it.
+            # A run with a directory is not queued any more. We check this before the refresh, so that the refresh finds
+            # every run that is left out here.
             found = {entry.run_id: entry for entry in waiting if not self.state.has(entry.run_id)}
             found |= {entry.run_id: entry for entry in self._index.refresh()}  # started meanwhile: not queued any more
             wanted = [entry for entry in found.values() if filters.matches(entry) and _is_after(entry, after)]

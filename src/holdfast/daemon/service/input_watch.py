@@ -2,8 +2,8 @@
 
 The watch looks only at runs with a pty or a stdin pipe, once a second, while a client listens to run.waiting. It looks
 at a bounded number of runs in one round; with more runs, each has its turn later. A look takes about 0.2 ms, so a round
-is cut into short steps. A change from one look to the next is published as run.waiting. It is not stored: a client that
-comes later asks for the runs, and that looks at them.
+is cut into short steps. A change from one look to the next is published as run.waiting. The event is not stored: a
+client that comes later asks for the list of runs, and the daemon looks again for the answer.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class InputWatch:
 
     def __init__(self, events: EventLog) -> None:
         self._events = events
-        self._runs: dict[str, _InputRun] = {}  # the run whose look is longest ago first
+        self._runs: dict[str, _InputRun] = {}  # the run that was looked at longest ago comes first
         self._asked_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
 
@@ -101,7 +101,7 @@ class InputWatch:
 
 
 def _stdin(scheduled: ScheduledRun) -> Stdin:
-    """The stdin of the run. NOBODY if its record cannot be read; the scheduler logs that error."""
+    """The stdin of the run; NO_STDIN if its record cannot be read, which the scheduler logs."""
     try:
         return NO_STDIN if scheduled.run is None else scheduled.run.input
     except HoldfastError:

@@ -42,7 +42,7 @@ class OpenWaits:
         return not self.ended
 
     def end(self) -> None:
-        """The daemon stops: open streams and long polls have to end."""
+        """End all open streams and long polls, because the daemon stops."""
         self._stopped.set()
         for task in self._tasks:
             task.cancel()

@@ -67,7 +67,7 @@ class RunFinder:
         ]
 
     async def find(self, run_id: str) -> ScheduledRun | None:
-        """The run if it is queued or live; None: it is over. RunNotFoundError.
+        """The run if it is queued or live; None: it is over. RunNotFoundError: there is no such run.
 
         A live run that another process started is adopted first.
         """
@@ -106,7 +106,7 @@ class RunFinder:
         self._history.refresh_soon()
 
     def forget(self, run_id: str) -> None:
-        """The run was removed from the state directory."""
+        """Forget the report of a run that was removed from the state directory."""
         self._recent.pop(run_id, None)
 
 

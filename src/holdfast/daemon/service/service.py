@@ -105,7 +105,10 @@ class Service:
     async def list(
         self, filters: Filters, *, states: tuple[str, ...] = (), cursor: str | None = None, limit: int = 50
     ) -> tuple[Reports, str | None]:
-        """A page of the runs, newest first, and the cursor of the next. SpecError: that is no cursor."""
+        """A page of the runs, newest first, and the cursor of the next page; None on the last page.
+
+        SpecError: the cursor is not one of ours.
+        """
         return await self._history.page(filters, self._finder.queued(), states, cursor, limit)
 
     async def ended_between(self, since_ns: int, until_ns: int) -> tuple[Sequence[Any], bool]:
@@ -127,7 +130,7 @@ class Service:
         return self._finder.journal(run_id)
 
     async def usage(self) -> Reports:
-        """What each live run uses now: processes, CPU, memory, output. StateError."""
+        """What each live run uses now: processes, CPU, memory, output. StateError: the state cannot be read."""
         return await asyncio.to_thread(self._sampler.look)
 
     # Waiting.
@@ -135,7 +138,10 @@ class Service:
     async def wait(
         self, run_id: str, *, until: Literal["verdict", "settled"] = "verdict", timeout_s: float = 30.0
     ) -> Report:
-        """The report when that is reached, when the time is up, or when the daemon stops. Fails as `report`."""
+        """Wait for the verdict or the end, until the time is up or the daemon stops, and return the report then.
+
+        Fails as `report`.
+        """
         scheduled = await self._finder.find(run_id)
         if scheduled is None:
             return await self.report(run_id)
@@ -145,7 +151,10 @@ class Service:
         return scheduled.report
 
     async def started(self, run_id: str) -> Report:
-        """The report when the command has started or never will, or when the daemon stops. Fails as `report`."""
+        """Wait until the command has started or never will, or the daemon stops; then return the report.
+
+        Fails as `report`.
+        """
         tracked = await self._finder.find(run_id)
         if tracked is None:
             return await self.report(run_id)
@@ -155,9 +164,9 @@ class Service:
         return tracked.report
 
     async def output_wait(self, run_id: str, position: int) -> bool:
-        """Return when there may be more in the journal beyond `position` (JournalReader.position), or it is settled.
+        """Wait until the journal may have more beyond `position` (JournalReader.position), or the run is settled.
 
-        False: there is no more to come, now or ever. Read once more after that.
+        False: no more output will come, or the daemon stops. The caller reads once more after that.
         """
         scheduled = await self._finder.find(run_id)
         if scheduled is None or self._waits.ended:
@@ -211,7 +220,7 @@ class Service:
         return scheduled.report
 
     async def resize(self, run_id: str, rows: int, columns: int) -> Report:
-        """Tell the run's terminal its size. RequestError: it has none."""
+        """Tell the run's terminal its size. RequestError: the run has no terminal."""
         scheduled, run = await self._live(run_id)
         await run.resize(rows, columns)
         return scheduled.report
@@ -233,7 +242,7 @@ class Service:
         return await self._sessions.show()
 
     async def close_session(self, name: str, *, reason: str = "", now: bool = False) -> Report:
-        """Close it and end its runs: `session, confirmed, survivors, unknown` (ids), `problems`. SpecError."""
+        """Close a session and end its runs, as `DaemonSessions.close`."""
         return await self._sessions.close(name, reason=reason, now=now)
 
     # The daemon itself.

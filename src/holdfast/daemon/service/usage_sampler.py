@@ -67,7 +67,7 @@ class UsageSampler:
         self._last: tuple[float, list[dict[str, Any]]] | None = None
 
     def look(self) -> list[dict[str, Any]]:
-        """One entry for each live run. A run that cannot be read is left out. StateError."""
+        """One entry for each live run. A run that cannot be read is left out. StateError: no run can be listed."""
         with self._lock:
             now = time.monotonic()
             if self._last is None or now - self._last[0] >= _AGAIN_S:

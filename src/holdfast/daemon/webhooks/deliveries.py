@@ -105,7 +105,7 @@ class Deliveries:
 
     @staticmethod
     def check(url: str) -> None:
-        """SpecError: this URL cannot be posted to."""
+        """Check the URL of a webhook. SpecError: it cannot be posted to."""
         origin_of(url)
 
     @staticmethod
@@ -114,7 +114,7 @@ class Deliveries:
         connection.execute(_SQL["expect"], {"run_id": run_id, "url": url, "origin": origin_of(url)})
 
     def write(self, connection: sqlite3.Connection, run_id: str, report: Mapping[str, Any]) -> bool:
-        """Set the body, in the transaction of the run.verdict event. False: there is no row that still waits for it."""
+        """Set the body, in the transaction of the run.verdict event. False: no delivery of the run waits for it."""
         if connection.execute(_SQL["is_waiting"], {"run_id": run_id}).fetchone() is None:
             return False  # most runs have no webhook
         now = self._clock.time()
@@ -126,16 +126,16 @@ class Deliveries:
         return True
 
     def committed(self) -> None:
-        """The transaction of `write` was committed: there is something to post."""
+        """Wake the task that posts, after the transaction of `write` was committed."""
         self._changed.set()
 
     def undone(self) -> None:
-        """The transaction of `write` failed: `recover` has to find the verdict."""
+        """Have `recover` find the verdict later, after the transaction of `write` failed."""
         self._owes = True
         self._changed.set()
 
     async def verdict(self, run_id: str, report: Mapping[str, Any]) -> None:
-        """Set the body of a delivery whose event is not published now. StateError."""
+        """Set the body of a delivery in a transaction without an event. StateError: it cannot be stored."""
         await self._store.write(lambda connection: self.write(connection, run_id, report))
         self.committed()
 
@@ -162,7 +162,10 @@ class Deliveries:
         self._worker = asyncio.create_task(self._work(), name="deliveries")
 
     async def stop(self, *, last_tries_s: float = _LAST_TRIES_S) -> None:
-        """Let tries that have begun end within this time, and leave the rest to the next daemon."""
+        """Stop posting. First begin every try that is due now, then give all begun tries this much time to end.
+
+        Tries that do not end in time are cancelled, and the next daemon repeats them. With 0 no new try begins.
+        """
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.wait([self._worker])
@@ -183,7 +186,10 @@ class Deliveries:
             await self._clock.wait(self._changed, await self._look())
 
     async def _look(self) -> float | None:
-        """Begin what is due; returns in how many seconds to look again, if nothing changes before."""
+        """Begin every try that is due, and prune and recover if needed. Returns in how many seconds to look again.
+
+        None: look again only after a change.
+        """
         try:
             if self._clock.time() > self._pruned_at + _PRUNE_EVERY_S:
                 self._pruned_at = self._clock.time()

@@ -60,7 +60,7 @@ class Poster:
         self._client: httpx2.AsyncClient | None = None
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> str | None:
-        """Post it. None: the receiver answered 2xx. Otherwise the reason of the failure, without the URL."""
+        """Post a delivery once. Returns None when the receiver answered 2xx, else why it failed, without the URL."""
         client = self._client or self._connect()
         try:
             async with (
