@@ -76,7 +76,7 @@ def _quick_check(path: str) -> str | None:
 
 
 def _compare(state: StateDirectory) -> FindingAndRepair:
-    # Runs begin and end meanwhile: only a difference that two looks find is reported.
+    # Runs begin and end meanwhile. So only a difference that both looks find is reported.
     first = _out_of_step(state)
     missing, surplus = (once & again for once, again in zip(first, _out_of_step(state), strict=True))
     if not missing and not surplus:

@@ -105,7 +105,7 @@ def _survivors(record: RunRecord, left: Sequence[Orphan]) -> Iterator[FindingAnd
 def _lives(survivor: dict[str, Any], record: RunRecord) -> bool | None:
     if survivor["start_ticks"]:
         return is_alive(ProcessIdentity(survivor["pid"], survivor["start_ticks"], _boot(record)))
-    # Its start time is not on record: it is the same process as long as it carries the run's token.
+    # Without a start time on record, the process counts as the survivor for as long as it carries the run's token.
     return token_of(survivor["pid"]) == record.run_id
 
 

@@ -34,7 +34,7 @@ _MACHINES: dict[str, dict[str, tuple[int, ...]]] = {
     },
 }
 _CALLS = {number: call for call, numbers in _MACHINES.get(os.uname().machine, {}).items() for number in numbers}
-# Where a security module such as Yama hides the call, the kernel function it sleeps in may still be shown.
+# Where a security module such as Yama hides the call, the kernel may still show the function in which a thread sleeps.
 _FUNCTIONS = {
     "read": ("anon_pipe_read", "pipe_read", "pipe_wait_readable", "n_tty_read", "wait_woken", "tty_read"),
     "child": ("do_wait", "kernel_wait4", "kernel_waitid"),
@@ -72,7 +72,10 @@ class BlockedProcess:
 
     @property
     def is_in_foreground(self) -> bool:
-        """Whether its terminal would give it input: it is in the foreground, or has no controlling terminal."""
+        """Whether the process is in the foreground of its terminal; True when it has no controlling terminal.
+
+        A terminal gives no input to a process in the background.
+        """
         group, _session, terminal, foreground = map(int, self.stat.rpartition(b")")[2].split()[2:6])
         return terminal == 0 or group == foreground
 

@@ -5,10 +5,9 @@ moment only, and has three values:
 
 - True: the command's main thread sleeps in a read of its input; or it polls its input and nothing else that could make
   it go on; or it waits for a child that does so, as a shell does. A timeout of the poll does not matter.
-- False: the command does something else. Also when there is no such input, the input is closed or was replaced, or the
-  command is stopped.
-- None: unknown. The command polls other things as well (a socket may bring the answer that it really waits for), or
-  another of its threads reads the input; or the kernel hides it from this user; or it is inside a container.
+- False: the command does something else, or is stopped; or it has no such input, or its input is closed or replaced.
+- None: unknown. The command polls other things as well (a socket may bring the answer that it really waits for);
+  another of its threads reads the input; the kernel hides the command from this user; or it is inside a container.
 
 We look at the leader only if it is the process on record, by PID and start time.
 """
@@ -35,7 +34,7 @@ _POLLS = ("poll", "select", "epoll")
 
 
 class Stdin(NamedTuple):
-    """A run's stdin (`pty`, `pipe`, `none` or `unknown`) and the leader that reads it; None when it is not live."""
+    """A run's stdin (`pty`, `pipe`, `none` or `unknown`) and the leader that reads it, None when it is not live."""
 
     kind: str
     leader: ProcessIdentity | None

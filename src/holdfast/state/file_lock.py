@@ -61,7 +61,7 @@ class _HeldLock:
         while not self._try():
             stopped = next((pid for pid in holders(self._fd) if is_stopped(pid)), None)
             now = time.monotonic()
-            # Each look counts for a moment at most: this process may itself have been stopped since the last one.
+            # Each look counts for a moment at most: this process may itself have been stopped since the last look.
             stopped_s = 0.0 if stopped is None else stopped_s + min(now - looked, _MOMENT_S)
             looked = now
             if stopped is not None and stopped_s >= STOPPED_S:

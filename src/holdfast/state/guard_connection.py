@@ -48,7 +48,7 @@ class GuardConnection:
             raise state_error(error, state.run_path(run_id), run_id) from None
 
     def look(self) -> str:
-        """Read the record, and finish it if the guard is gone. The run is `live` or `over`."""
+        """Read the record, and finish it if the guard is gone. Returns the state of the run: `live` or `over`."""
         self.record.read()
         if self.record.unfinished:
             try:
@@ -151,7 +151,7 @@ def ask_stop(state: StateDirectory, run_id: str, reason: str, *, now: bool, pers
 
 
 def extend(state: StateDirectory, run_id: str, seconds: float) -> None:
-    """Move the deadline of a live run. RequestError: beyond its ceiling, it has no deadline, or the run is over."""
+    """Move the deadline of a live run. RequestError: the ceiling is lower, there is no deadline, or the run is over."""
     with GuardConnection(state, run_id) as connection:
         try:
             connection.ask(lambda ticket: packets.extend(ticket, round(seconds * 1e9)))

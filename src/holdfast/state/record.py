@@ -43,7 +43,7 @@ class RunRecord:
         if not self.reader.ended:
             self.guard = run_directory.guard_state(self.fd, has_facts=bool(self.reader.facts))
             if self.guard == "gone":
-                self.reader.scan()  # facts that it wrote between the scan and the check
+                self.reader.scan()  # again: the guard may have written facts between the scan and the check
         if self.reader.ended:
             self.guard = "gone"
         return self
@@ -60,7 +60,7 @@ class RunRecord:
 
     @property
     def begun_ns(self) -> int:
-        """When the run was begun, in wall-clock nanoseconds; the journal's modification time when it does not say."""
+        """When the run was begun, in wall-clock nanoseconds; without a header, when the journal was last changed."""
         try:
             wall_ns = (self.reader.header or {}).get("wall_ns")
         except (JournalError, RecursionError):

@@ -79,7 +79,10 @@ def _finish_locked(path: str, run_id: str, fd: int) -> RecoveredRun | None:
 
 
 def _read(fd: int, run_id: str) -> tuple[JournalReader | None, str | None]:
-    """The journal as far as it can be read, and its damage. No reader when it does not even begin like a journal."""
+    """Read the journal as far as possible; returns the reader and the damage.
+
+    The reader is None when the file does not begin like a journal. The damage is None when there is none.
+    """
     reader = JournalReader(fd, run_id=run_id)
     try:
         reader.scan()
@@ -127,7 +130,7 @@ def _ending(run_id: str, reader: JournalReader | None, why: str, tree: TreeEnd) 
 
 
 def _survivor(pid: int) -> dict[str, object]:
-    # With its start time: as long as this very process lives, `prune` keeps the run.
+    # The start time is recorded too, because `prune` keeps the run for as long as exactly this process lives.
     identity = read_identity(pid)
     ticks = 0 if identity is None else identity.start_ticks
     return {"pid": pid, "start_ticks": ticks, "state": "?", "wait_channel": None, "error": 0}

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def begin(state: StateDirectory, run_id: str) -> int:
-    """Remove an ended run's directory; returns the bytes freed. From here on readers do not find the run. OSError.
+    """Remove an ended run's directory; returns the bytes freed. From here on readers do not find the run.
 
     The run's mark is set first. After a crash, the next reader of `live` removes what is left: the rest of the
-    directory, the row in the index, and the mark (`finish`).
+    directory, the row in the index, and the mark (`finish`). OSError: the directory cannot be removed.
     """
     state.mark_live(run_id)
     gone = state.hidden_path(run_id, "gone")

@@ -105,7 +105,7 @@ def discard(state: StateDirectory, run_id: str) -> None:
 
 
 def remove(path: str) -> int:
-    """Remove a run directory and its content; returns the bytes freed. A missing directory is fine. OSError."""
+    """Remove a run directory and its content; returns the bytes freed, 0 when it is missing. OSError: part is left."""
     freed = 0
     try:
         for name in _names_in(path):
@@ -114,11 +114,11 @@ def remove(path: str) -> int:
                 freed += os.lstat(inner).st_blocks * 512
                 os.unlink(inner)
             except FileNotFoundError:
-                continue  # another process removes the same run: each counts what it removed itself
+                continue  # another process removes the same run, and counts the bytes of this file
             except (IsADirectoryError, PermissionError):
                 if not os.path.isdir(inner):
                     raise
-                freed += remove(inner)  # not made by Holdfast
+                freed += remove(inner)  # a directory, which Holdfast did not make
         os.rmdir(path)
     except FileNotFoundError:
         pass
@@ -126,14 +126,17 @@ def remove(path: str) -> int:
 
 
 def _names_in(path: str) -> tuple[str, ...] | list[str]:
-    """The names of the files in a run directory, also when no descriptor is left to list it."""
+    """List the names of the files in a run directory.
+
+    When no descriptor is free to list it, return all names that it can hold before its guard starts.
+    """
     try:
         return os.listdir(path)
     except OSError as error:
         if error.errno not in (errno.EMFILE, errno.ENFILE):
             raise
-        # Listing a directory needs a descriptor, removing a file by its name does not. A start that failed because
-        # there are no descriptors has to be taken back without one.
+        # Listing a directory needs a descriptor, removing a file by its name does not. A start that fails for want of
+        # descriptors can so be taken back.
         return _BEFORE_THE_START
 
 
@@ -157,7 +160,7 @@ def open_journal(path: str, *, write: bool = False) -> int:
 
 
 def guard_state(journal: int, *, has_facts: bool) -> str:
-    """The guard is `alive`, `starting` or `gone`. `has_facts`: a read *before* this call found a fact of the guard."""
+    """The state of the guard: `alive`, `starting` or `gone`. `has_facts`: a read *before* this call found a fact."""
     if is_locked(journal, _GUARD_BYTE):
         return "alive"
     return "starting" if is_starting(journal, has_facts=has_facts) else "gone"
@@ -176,7 +179,7 @@ def take_over(journal: int) -> bool:
 def drop_socket(path: str) -> bool:
     """Remove the socket of an ended run whose guard did not remove it; False while the guard is still exiting.
 
-    A guard first writes the end of its run and then removes its socket. A guard that is killed in between leaves it.
+    A guard writes the end of its run, and then removes its socket. If it is killed in between, the socket stays.
     """
     name = os.path.join(path, SOCKET)
     if not os.path.lexists(name):
@@ -190,7 +193,7 @@ def drop_socket(path: str) -> bool:
             return False
         os.unlink(name)
     except OSError:
-        pass  # another process was faster, or it belongs to another user: the doctor reports it
+        pass  # another process was faster; or the socket is another user's, and the doctor reports it
     finally:
         os.close(journal)
     return True

@@ -69,7 +69,7 @@ def is_closed(state: StateDirectory, session: str) -> bool:
 def check_open(state: StateDirectory, session: str | None, run_id: str) -> None:
     """Refuse a start in a closed session; called *after* the run directory is made.
 
-    SessionClosedError: the caller discards the run.
+    SessionClosedError: the session is closed. The caller then discards the run.
     """
     if session is not None and is_closed(state, session):
         raise SessionClosedError(
@@ -130,7 +130,7 @@ def live_runs(state: StateDirectory, session: str) -> tuple[list[str], list[str]
                 if asked.get("session") == session and not record.reader.ended:
                     found.append((record.begun_ns, run_id))
         except HoldfastError as error:
-            if state.has(run_id):  # otherwise its start is not that far yet (and will see the mark), or was discarded
+            if state.has(run_id):  # otherwise the run is being made, and its starter will see the mark; or it is gone
                 problems.append(str(error))
         except OSError as error:
             problems.append(str(state_error(error, state.run_path(run_id), run_id)))

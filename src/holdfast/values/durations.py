@@ -29,12 +29,12 @@ _LONGEST_NUMBER = 40  # characters; int() refuses thousands of digits with an er
 
 
 class Measure(NamedTuple):
-    """A kind of amount: its noun, what a whole one is called, how to write it, and the largest one allowed."""
+    """A kind of amount, with the words for error messages about it."""
 
     noun: str
-    whole: str
-    forms: str
-    most: int | None
+    whole: str  # what is allowed, in words
+    forms: str  # the remedy: how to write it
+    most: int | None  # the largest amount; None: no limit
 
 
 BYTES = Measure("a size", "a whole number of bytes", _SIZE_FORMS, LARGEST_SIZE)
@@ -42,7 +42,7 @@ COUNT = Measure("a number", "a whole number", "write a whole number, such as 500
 
 
 def parse_duration(text: str | int | float, *, field: str = "duration") -> float:
-    """Seconds, to the nanosecond; SpecError when negative, not a number, or longer than ten years."""
+    """Parse a duration into seconds. SpecError: it is negative, not a number, or longer than ten years."""
     if isinstance(text, str):
         nanoseconds = _duration_text(text, field)
     elif isinstance(text, (int, float)) and not isinstance(text, bool):
@@ -63,7 +63,7 @@ def parse_duration(text: str | int | float, *, field: str = "duration") -> float
 
 
 def parse_size(text: str | int, *, field: str = "size", of: Measure = BYTES) -> int:
-    """Bytes, or a count; SpecError when negative, not whole, or above the measure's largest amount."""
+    """Parse a number of bytes, or a count. SpecError: it is negative, not whole, or above the largest amount."""
     if isinstance(text, str):
         size = _size_text(text, field, of)
     elif isinstance(text, int) and not isinstance(text, bool):
@@ -81,7 +81,7 @@ def parse_size(text: str | int, *, field: str = "size", of: Measure = BYTES) -> 
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest exact text, such as `250ms`, `1.5s` or `2h`."""
+    """Write a duration as the shortest exact text, such as `250ms`, `1.5s` or `2h`."""
     nanoseconds = round(seconds * _SECOND_NS)
     if nanoseconds < 0:
         return f"-{format_duration(-seconds)}"
@@ -94,7 +94,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_size(size: int) -> str:
-    """The shortest exact text, such as `64K`, `2G` or `1000B`."""
+    """Write a size as the shortest exact text, such as `64K`, `2G` or `1000B`."""
     for unit in ("p", "t", "g", "m", "k"):
         if size and size % _SIZE_UNITS[unit] == 0:
             return f"{size // _SIZE_UNITS[unit]}{unit.upper()}"

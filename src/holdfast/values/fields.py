@@ -61,7 +61,7 @@ def _variable(key: object, value: object) -> tuple[str, str]:
 
 
 def check_text(value: object, field: str, what: str, *, room: int = 0) -> str:
-    """Text for the kernel. The error says what is wrong and never shows the text, which may be secret."""
+    """Check text for the kernel. The error says what is wrong and never shows the text, which may be secret."""
     if not isinstance(value, (str, bytes, os.PathLike)):
         remedy = "use text, bytes or a path; str(...) makes text of a number"
         raise SpecError(f"{what} is of type {type(value).__name__}", field=field, remedy=remedy)

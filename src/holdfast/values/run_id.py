@@ -19,7 +19,7 @@ def new_run_id() -> str:
 
 
 def check_run_id(text: str, *, field: str = "run_id") -> str:
-    """The same id, when it is a safe file name; SpecError otherwise."""
+    """Return this id if it is a safe file name. SpecError: it is not."""
     safe = isinstance(text, str) and 1 <= len(text) <= 64 and text[0] not in "_-" and _ALLOWED.issuperset(text)
     if not safe:
         remedy = "use 1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit"

@@ -15,7 +15,7 @@ _FORMS = "use a name such as TERM or SIGTERM, or its number"
 
 
 def parse_signal(text: str | int, *, field: str = "signal") -> int:
-    """The signal's number; SpecError when this system has no such signal (0, the null signal, included)."""
+    """Parse a signal into its number. SpecError: this system has no such signal, or it is 0, the null signal."""
     if isinstance(text, int) and not isinstance(text, bool):
         number: int | None = int(text)
     elif isinstance(text, str):
@@ -28,7 +28,7 @@ def parse_signal(text: str | int, *, field: str = "signal") -> int:
 
 
 def signal_name(number: int) -> str:
-    """`SIGTERM` for 15; real-time signals as `SIGRTMIN+n`; an unknown number as `signal n`."""
+    """The name of a signal: `SIGTERM` for 15, `SIGRTMIN+n` for real-time signals, `signal n` for unknown numbers."""
     if number in _NAMES:
         return _NAMES[number]
     if _signal.SIGRTMIN < number < _signal.SIGRTMAX:

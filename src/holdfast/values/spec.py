@@ -159,9 +159,9 @@ def make_spec(
 
 
 def shared_fields(spec: RunSpec) -> tuple[object, ...]:
-    """Every field but the command, the run id and `queued_at`: what the runs of one program usually have in common.
+    """The fields that the runs of one program usually share: all but the command, the run id and `queued_at`.
 
-    A program starts many runs that differ in nothing else. So the bytes made of these fields are kept for the next one.
+    Callers keep the bytes that they made of these fields, and use them again for the next run with equal fields.
     """
     return spec[1:_RUN_ID_FIELD] + spec[_RUN_ID_FIELD + 1 : _QUEUED_FIELD] + spec[_QUEUED_FIELD + 1 :]
 
@@ -189,10 +189,10 @@ _LISTS_OF_BYTES = ("argv", "env_keep", "env_drop")
 
 
 def spec_on_record(run_id: str, public: Mapping[str, Any]) -> RunSpec:
-    """The way back from `public_spec`, for a run that is adopted.
+    """Make the spec of an adopted run from its public spec, without the environment, which is not on record.
 
-    The environment is not on record. A journal of another version may hold what this one refuses: then only the id is
-    kept, because the guard has the spec in force and a reader has to be able to follow the run.
+    A journal of another version may hold options that this version refuses. Then the spec has only the run's id: the
+    guard keeps the real spec, and the reader must still be able to follow the run.
     """
     options = options_from_json(public, JOURNAL)
     options["run_id"] = run_id

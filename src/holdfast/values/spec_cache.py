@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def new_spec(argv: Sequence[Text], options: SpecOptions) -> RunSpec:
-    """The checked spec. A run that is started inside another run is its child, unless the caller names a parent.
+    """Make the checked spec. If this process is inside a run, that run is the parent, unless the caller names one.
 
     Options equal to those of the last run are not checked again, as long as they are plain values: a program that
     starts thousands of runs starts them with the same options. SpecError as from `make_spec`.
@@ -32,7 +32,7 @@ def new_spec(argv: Sequence[Text], options: SpecOptions) -> RunSpec:
     known = _checked  # read once: another thread may replace it
     if known is not None and known[0] == key:
         arguments = check_argv(argv)
-        if sum(map(len, arguments)) < _SHORT_ARGV:  # `make_spec` counts the bytes of a longer one
+        if sum(map(len, arguments)) < _SHORT_ARGV:  # of a longer argv, `make_spec` counts the bytes
             return known[1]._replace(argv=arguments, run_id=new_run_id())
     spec = make_spec(argv, **options)
     if "run_id" not in options and all(kind in _PLAIN for _name, kind, _value in key):

@@ -7,7 +7,7 @@ _INSIDE = 0x80  # 10xxxxxx: not the first byte of a character
 
 
 def end_of_last(data: bytes | bytearray) -> int:
-    """How many bytes there are before a character that is cut off at the end."""
+    """The number of bytes up to the end of the last whole character."""
     for back in range(1, min(_LONGEST, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 != _INSIDE:
@@ -16,7 +16,7 @@ def end_of_last(data: bytes | bytearray) -> int:
 
 
 def start_of_first(data: bytes | bytearray) -> int:
-    """Where the first whole character begins."""
+    """The offset at which the first whole character begins."""
     for at, byte in enumerate(data[:_LONGEST]):
         if byte & 0xC0 != _INSIDE:
             return at

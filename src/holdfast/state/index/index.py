@@ -97,7 +97,8 @@ class Index:
         if removed := [entry.run_id for entry in ended if self.state.is_missing(entry.run_id)]:
             self._write([], removed)
         for entry in ended:
-            # Without its mark no reader would find its socket. A run whose guard is still exiting is added again later.
+            # Without the mark no reader would find a socket that is left. A run whose guard is still exiting keeps its
+            # mark, and the next refresh adds it again.
             if run_directory.drop_socket(self.state.run_path(entry.run_id)):
                 self.state.unmark_live(entry.run_id)
         for run_id in [*missing, *removed]:

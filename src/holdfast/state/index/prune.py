@@ -93,7 +93,10 @@ def prune(index: Index, bounds: PruneBounds) -> PruneResult:
 
 
 def _why(bounds: PruneBounds, number: int, total: int, *, is_old: bool) -> str | None:
-    """The bound that removes a run. `number` runs are newer; it and the newer runs that stay have `total` bytes."""
+    """The bound that removes this run; None when the run stays.
+
+    `number` runs are newer. This run and the newer runs that stay have `total` bytes.
+    """
     if is_old:
         return "age"
     if bounds.runs is not None and number >= bounds.runs:
@@ -102,7 +105,7 @@ def _why(bounds: PruneBounds, number: int, total: int, *, is_old: bool) -> str |
 
 
 def _still_needed(index: Index, run_id: str) -> str | None:
-    """Why this run must stay: its guard is alive, or a process that survived the run is."""
+    """Why this run must stay: its guard is alive, or a survivor is. None: it may be removed."""
     try:
         with RunRecord(index.state, run_id) as record:
             record.read()

@@ -1,7 +1,7 @@
 """The rebuild of the index from all journals. The caller holds the index lock exclusively.
 
 The new file is filled under another name, closed, and renamed into place. The old database is removed first, and its
-log after it. A crash in between leaves no database, and the next reader makes a new one. The other way round, a crash
+log after it. A crash in between leaves no database, and the next reader makes a new one. In the other order, a crash
 would leave a database without its log, or worse, a log that belongs to another database.
 """
 

@@ -1,4 +1,4 @@
-"""The summary of one run for lists: read it from the run directory; filters; a broken run has a problem."""
+"""The summary of one run for lists, read from the run's directory, and the filters of such lists."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RunSummary(NamedTuple):
     stdin: Stdin = NO_STDIN
 
     def shown(self) -> dict[str, Any]:
-        """The report with `waiting_for_input` as it is now; null when the run is over, or it cannot be known."""
+        """The report with `waiting_for_input` as of now: null when the run is over, or when the answer is unknown."""
         return {**self.report, "waiting_for_input": self.stdin.is_waited_for()}
 
 
@@ -104,7 +104,7 @@ def newest_first(entries: Iterable[RunSummary]) -> list[RunSummary]:
 
 
 def broken_summary(state: StateDirectory, run_id: str, problem: str, *, final: bool) -> RunSummary:
-    """The summary of a run that cannot be read. Final only without a guard: a newer Holdfast may be writing it."""
+    """The summary of a run that cannot be read. Not final while it has a guard: a newer Holdfast may be writing it."""
     path = state.run_path(run_id)
     guard, begun_ns, size, on_disk = "gone", 0, 0, 0
     try:

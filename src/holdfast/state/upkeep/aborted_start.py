@@ -23,10 +23,10 @@ _STARTING_S = 5.0  # a guard that was just started when its owner died has this 
 
 
 def discard_if_never_ran(state: StateDirectory, run_id: str) -> bool:
-    """Remove what is left of a run whose command never ran; False: the command ran, or the guard lives. Blocks.
+    """Remove what is left of a run whose command never ran; False when the command ran, or the guard lives. Blocks.
 
-    Only the owner of the state directory may call this: it also removes a half-written directory of this run, whose
-    maker can only be an owner that died.
+    Only the owner of the state directory may call this, because it also removes a half-written directory of this run:
+    only an earlier owner that died can have left it.
     """
     run_directory.remove(state.hidden_path(run_id, "new"))
     if not state.has(run_id):

@@ -33,7 +33,11 @@ class GuardCensus:
         self._known: dict[str, str] = {}
 
     def of(self, run_id: str) -> str:
-        """`alive`, `lost` (no end on record), `ended`, `left` (its stragglers may stay), or `unknown` here."""
+        """The state of a run's guard.
+
+        `alive`; `lost`: gone without an end on record; `ended`; `left`: ended, and its stragglers may stay; `unknown`:
+        the run is not in this state directory.
+        """
         if run_id not in self._known:
             self._known[run_id] = _guard_of(self._state, run_id)
         return self._known[run_id]
@@ -50,13 +54,13 @@ def live_guards() -> frozenset[str]:
     found: set[str] = set()
     for pid in all_pids():
         words = read_proc(f"{pid}/cmdline").split(b"\0")  # empty for a zombie
-        if words[0] == _GUARD:  # its first run, which names its cgroup, and its present run, if that is another one
+        if words[0] == _GUARD:  # the id of its first run, which names its cgroup, and of its current run
             found.update(os.fsdecode(word.strip()) for word in words[1:3] if word.strip())
     return frozenset(found)
 
 
 def token_of(pid: int) -> str | None:
-    """The run id in the environment of this process; None when it has none, or is hidden."""
+    """The run id in the environment of this process; None when there is none, or the environment is hidden."""
     _, found, rest = environment_of(pid).partition(_TOKEN)
     try:
         return check_run_id(os.fsdecode(rest.partition(b"\0")[0])) if found else None

@@ -1,4 +1,4 @@
-"""The socket that a dead guard left in its run's directory: is it stale, remove it."""
+"""Stale sockets: find and remove the socket that a dead guard left in its run's directory."""
 
 from __future__ import annotations
 

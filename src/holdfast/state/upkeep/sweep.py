@@ -55,7 +55,7 @@ class Sweeper:
         self._problems: list[str] = []
 
     def sweep(self) -> SweepResult:
-        """Do one pass. What fails for a run or the directory is logged, and is in `problems`; it is never raised."""
+        """Do one pass. A failure is logged and added to `problems`; it is never raised."""
         self._problems = []
         finished, removed = self._runs()
         removed += self._half_written()
@@ -76,7 +76,7 @@ class Sweeper:
         import anyio
 
         while True:
-            # A cancellation waits for the pass: a pass is bounded, and finishes what it began.
+            # A cancellation waits until the pass has ended, which takes a bounded time.
             await anyio.to_thread.run_sync(self.sweep)
             await anyio.sleep(interval_s)
 
@@ -98,7 +98,7 @@ class Sweeper:
         except RunNotFoundError:
             return False  # the run is being made, or being removed
         except JournalDamagedError:
-            pass  # `finish` replaces it if no guard is there
+            pass  # `finish` replaces the damaged journal if the guard is gone
         confirmed, what = finish(self.state, run_id)
         self._warn(f"its guard was lost: {what}", run_id)
         return confirmed
