@@ -84,7 +84,7 @@ def _cell(cell: dict[str, Any], x: float, y: float, ours: bool) -> str:
 
 
 def _totals(measured: dict[str, Any], across: list[float], y: float) -> list[str]:
-    parts = [_text(_LEFT - 10, y + 15, "held, of those that apply", "quiet", "end")]
+    parts = [_text(_LEFT - 10, y + 15, "held, of the rows that apply", "quiet", "end")]
     for peer, x in zip(measured["peers"], across, strict=True):
         held, applied = tally(measured, peer["name"])
         kind = "strong" if peer["ours"] else ""
