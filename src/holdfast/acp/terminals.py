@@ -40,9 +40,10 @@ _MOST_OUTPUT_BYTES = 16 << 20
 class Terminals:
     """The terminals of one ACP client. The end of the `async with` block ends all of them.
 
-    Make it a part of your client, or call its methods from your client: names and arguments are those of `acp.Client`.
-    The options are those of `Supervisor.start`, for every terminal; an agent may ask for shorter times, and not for
-    longer ones. The methods raise only RequestError, which the connection turns into an answer.
+    Make it a part of your client, or call its methods from your client: it has the methods of `acp.Client` for
+    terminals, with the same arguments. The options of `Supervisor.start` hold for every terminal; an agent may ask for
+    shorter times, and not for longer times. The methods raise only RequestError, which the connection turns into an
+    answer.
     """
 
     def __init__(self, *, state_dir: str | os.PathLike[str] | None = None, **options: Unpack[SpecOptions]) -> None:

@@ -1,9 +1,9 @@
-"""Start the daemon of a state directory on demand: when there is none, and once, whichever client comes first.
+"""Start the daemon of a state directory on demand: only when there is none, and once for all clients.
 
-Clients that come at the same time wait for one lock file. The first one starts the daemon and holds the lock until the
-daemon listens; the others then find it. A daemon that is starting or ending without our doing holds the owner lock: it
-is waited for. The daemon is nobody's child: it is in a session of its own, its log is `STATE/daemon.log`, and it goes
-on when the client ends. Its environment is that of the client, which every run inherits that it starts.
+Clients that come at the same time wait for one lock file. The first client starts the daemon and holds the lock until
+the daemon listens; the other clients then find the daemon. A daemon that somebody else starts or ends holds the owner
+lock, and clients wait for it. The started daemon is not the client's child: it has a session of its own, its log is
+`STATE/daemon.log`, and it goes on when the client ends. It has the client's environment, and its runs inherit that.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ _LOCK = "start.lock"
 _WITHIN_S = 60.0
 _PAUSE_S = 0.02
 _LARGEST_LOG = 10 << 20
-# Not for the daemon: with these it would speak to the service manager of its client.
+# The daemon does not get these variables: with them it would speak to the service manager of its client.
 _OF_A_SERVICE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
-# The daemon is a grandchild: our own program then has no child that it does not know.
+# The daemon is our grandchild, so that the program that uses this client gets no unknown child.
 _FORK = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:], stdout=2, start_new_session=True).pid)"
 
 
 def ensure_daemon(state_dir: str | None, options: Sequence[str] = ()) -> bool:
-    """Return when the daemon of the state directory listens; False when it was there already.
+    """Return when the daemon of the state directory listens: True when this call started it, False otherwise.
 
-    `options` are those of `holdfast serve`, for a daemon that is started. DaemonUnreachableError: it does not start.
+    A daemon that this call starts gets `options`, the options of `holdfast serve`. DaemonUnreachableError: it does not
+    start, or we are in a run, whose end would end the daemon.
     """
     state = StateDirectory.open(state_dir)
     if _listens(state):
@@ -110,7 +111,7 @@ class _StartedDaemon:
             os.close(pidfd)
 
     def last_words(self) -> str:
-        """The last line of its log."""
+        """The last line that the daemon has written to its log."""
         with open(self._log, "rb") as log:
             log.seek(self._begin)
             lines = log.read().decode("utf-8", "replace").split("\n")
@@ -118,7 +119,7 @@ class _StartedDaemon:
 
 
 def _open_log(path: str) -> int:
-    """The log, to append to. A large one is moved aside; the one before that is forgotten."""
+    """Open the log for appending. A log that is too large is renamed first, in place of the log renamed before."""
     try:
         if os.stat(path).st_size > _LARGEST_LOG:
             os.replace(path, f"{path}.1")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..values.options import SpecOptions
 
     class SubmitOptions(SpecOptions, total=False):
-        """The options of a posted run: those of `holdfast.run`, and those of the queue."""
+        """The options of a posted run: the options of `holdfast.run` and of the queue."""
 
         priority: int
         queue_timeout: Duration | None
@@ -46,7 +46,7 @@ def posted(argv: Sequence[Text], options: SubmitOptions) -> dict[str, Any]:
         if option.name in given:
             value = getattr(spec, option.json_name)
             body[option.json_name] = value if option.to_json is None else option.to_json(value)
-    # The daemon's working directory is not ours; in a container, a relative directory is one in there.
+    # The daemon's working directory is not ours; in a container, a relative directory is inside the container.
     if "cwd" in body and "in_container" not in body:
         body["cwd"] = os.path.abspath(body["cwd"])
     if body.get("stdin", "null") not in STDIN_WORDS:

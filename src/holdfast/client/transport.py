@@ -28,7 +28,7 @@ _LONGEST_PAUSE_S = 5.0
 
 
 def starter(url: str | None, state_dir: str | None, start: bool | None) -> Callable[[], object] | None:
-    """The function that starts a daemon; None when none is wanted. The state directory is made for it.
+    """The function that starts a daemon; None when the caller wants no start. Makes the state directory if needed.
 
     SpecError: a daemon at a URL cannot be started from here.
     """

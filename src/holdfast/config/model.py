@@ -155,7 +155,7 @@ class Config(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """One setting, as every surface needs it. A secret has no flag and no variable, because others could read those."""
+    """One setting, as every surface needs it. A secret has no flag and no variable: other users could read them."""
 
     name: str
     path: str

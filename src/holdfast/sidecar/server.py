@@ -89,7 +89,7 @@ class SidecarServer:
             await self._writer.flushed()
 
     def stop(self, name: str) -> None:
-        """A signal arrived: end all runs; at the second signal kill them, unless an enclosing run sends its rungs."""
+        """End all runs, because a signal arrived; at the second, kill them, unless an enclosing run sends its rungs."""
         if not self._is_ending:
             self._is_ending = True
             log(f"{name}: ending {sum(not known.is_over for known in self._runs)} runs")

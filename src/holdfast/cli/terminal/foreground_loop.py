@@ -227,7 +227,7 @@ class ForegroundLoop:
     # Output.
 
     def _relay(self) -> None:
-        """Pass on the output there is, arm the guard, and look again for output that came in between."""
+        """Pass on the output, ask the guard to report new output, and read again what came in between."""
         armed_at = -1
         self._flush()
         while self._waiting() < _ROOM:
@@ -269,7 +269,7 @@ class ForegroundLoop:
         return sum(writer.size for writer in set(self.writers.values()))
 
     def _deliver_until(self) -> float | None:
-        """Until when to wait for a reader that does not read; None without a bound."""
+        """Until when to wait for a reader that does not read; None when there is no bound."""
         spec, decided_by = self.live.spec, self.live.outcome.decided_by
         by_itself = decided_by is not None and decided_by.kind == "exited" and self._asked_at is None
         if by_itself and spec.timeout_s is None:

@@ -26,7 +26,7 @@ def _noted(_number: int, _frame: FrameType | None) -> None:
 
 
 class SignalPipe:
-    """Takes the signals of this process until it ends. A signal ignored at our start (nohup, `&`) stays ignored."""
+    """Takes our signals from now on. A signal that was ignored at our start (nohup, `&`) stays ignored."""
 
     def __init__(self) -> None:
         self.fd, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -88,7 +88,7 @@ def cause_of_signal(state: StateDirectory | None, parent: str | None) -> str:
 
 
 def _is_decided(state: StateDirectory | None, run_id: str | None) -> bool:
-    """Whether this run has a verdict. The journal of an ancestor may be closed to us; its run directory may not be."""
+    """Whether this run has a verdict; False when its record cannot be read."""
     if run_id is None or state is None:
         return False
     from ...state.record import RunRecord

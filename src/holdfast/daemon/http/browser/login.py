@@ -89,7 +89,10 @@ class BrowserLogins:
         return None
 
     def admits(self, method: str, headers: Mapping[str, str]) -> bool:
-        """Whether a browser session admits this request; False: there is no session. ProblemError 403: refused."""
+        """Whether a browser session admits this request; False when there is no session.
+
+        ProblemError 403: there is a session, but a page of another site asks, or the CSRF token is wrong.
+        """
         session = self.session_of(headers)
         if session is None:
             return False

@@ -56,7 +56,7 @@ class _MarkingReader(JournalReader):
         self.marks: list[array[int]] = [array("Q") for _ in range(5)]
 
     def _remember(self, name: str, late: int, offset: int, length: int) -> None:
-        # Called for each output frame before it is counted: the counts are those of the frames before it.
+        # Called for each output frame before its bytes are counted: the counts are of the frames before.
         places = self.marks[0]
         if not places or offset - FRAME_SIZE - places[-1] >= _EVERY:
             for column, value in zip(self.marks, (offset - FRAME_SIZE, *self.counts), strict=True):

@@ -88,7 +88,7 @@ def _since(begin_ns: int) -> float:
 
 
 def _activity(fd: int, reader: _OutputPlaces, begin_ns: int) -> list[Activity]:
-    """Bytes per slice of time. With very many frames only every n-th is read; its time is used for those after it."""
+    """Bytes per slice of time. With very many frames only every n-th is read, and its time counts for the next ones."""
     step = max(1, len(reader.places) // _LOOKS)
     seen: list[tuple[float, int, bool]] = []
     for first in range(0, len(reader.places), step):

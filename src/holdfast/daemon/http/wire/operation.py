@@ -42,7 +42,10 @@ class OperationCall(NamedTuple):
         return found
 
     async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do the work. ClientDisconnect: the client is gone and the work is stopped: nobody would read the answer."""
+        """Do the work and return its result, unless the client disconnects first.
+
+        ClientDisconnect: the work was stopped, because nobody would read the answer.
+        """
         doing = asyncio.ensure_future(work)
         gone = asyncio.ensure_future(_disconnected(self.request))
         try:
