@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 import openai
@@ -254,3 +255,33 @@ def test_a_full_queue_and_a_draining_daemon(state_dir: Path, waiting: TurnedAgen
         assert client.responses.retrieve(first.id).status == "in_progress"
         waiting.say("end")
         assert running.exit_code() == 0
+
+
+def test_a_queued_prompt_survives_the_daemon(state_dir: Path, waiting: TurnedAgent) -> None:
+    with listening(state_dir, "--max-runs", "1") as running, client_of(running) as client:
+        first = client.responses.create(model="waiting", input="x", background=True)
+        queued = client.responses.create(model="reader", input="a long story", background=True)
+        assert queued.status == "queued"
+        (state_dir / "prompts" / "left-by-a-crash").write_text("nobody's")
+        running.kill()
+    assert sorted(os.listdir(state_dir / "prompts")) == sorted([run_of(queued), "left-by-a-crash"])
+    with listening(state_dir, "--max-runs", "1") as running, client_of(running) as client:
+        assert os.listdir(state_dir / "prompts") == [run_of(queued)]
+        waiting.say("end")
+        running.wait(run_of(first))
+        running.wait(run_of(queued))
+        assert client.responses.retrieve(queued.id).output_text == "a long story"
+        assert os.listdir(state_dir / "prompts") == []
+
+
+def test_agents_are_read_again_and_old_answers_stay(state_dir: Path) -> None:
+    with listening(state_dir) as running, client_of(running) as client:
+        old = client.responses.create(model="verbose", input="last")
+        settings = (state_dir / "config.toml").read_text().replace("[agents.verbose]", "[agents.renamed]")
+        (state_dir / "config.toml").write_text(settings)
+        running.signal(signal.SIGHUP)
+        running.until_line("settings changed: agents")
+        assert client.responses.create(model="renamed", input="other").output_text == "other"
+        with pytest.raises(openai.NotFoundError):
+            client.responses.create(model="verbose", input="x")
+        assert client.responses.retrieve(old.id).output_text == "last"
