@@ -36,6 +36,7 @@ FIELDS = [
     "reason",
     "exit_code",
     "signal",
+    "limit",
     "pid",
     "queued_at",
     "started_at",
@@ -94,6 +95,7 @@ def test_a_finished_run() -> None:
         "reason": "exited with code 3",
         "exit_code": 3,
         "signal": None,
+        "limit": None,
         "pid": 70,
         "queued_at": None,
         "started_at": "2023-11-14T22:13:20.124456Z",
@@ -125,6 +127,22 @@ def test_a_finished_run() -> None:
         "exit_code": 3,
         "signal": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("fact", "limit"),
+    [
+        (("limit", 1.0, {"what": "memory", "limit": 1, "seen": 2}), "memory"),
+        (("limit", 1.0, {"what": "processes", "limit": 1, "seen": 2}), "processes"),
+        (("limit", 1.0, {"what": "output", "limit": 1, "seen": 2}), "output"),
+        (("oom", 1.0, {"kills": 1}), "memory"),
+        (("deadline", 1.0, {"limit_ns": 1}), None),
+    ],
+)
+def test_the_spent_budget_has_a_name(fact: tuple[str, float, dict[str, Any]], limit: str | None) -> None:
+    late = ("limit", 2.0, {"what": "output", "limit": 1, "seen": 2})
+    assert report(HEADER, SPEC, made(("started", 0.1, STARTED), fact))["limit"] == limit
+    assert report(HEADER, SPEC, made(("started", 0.1, STARTED), fact, late))["limit"] == limit, "it did not decide"
 
 
 def test_nothing_known_is_null() -> None:

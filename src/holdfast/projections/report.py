@@ -73,6 +73,7 @@ def report(
         "reason": _reason(outcome, asked),
         "exit_code": outcome.exit_code,
         "signal": outcome.signal,
+        "limit": limit_of(outcome),
         "pid": started.detail["pid"] if started else None,
         "queued_at": asked.get("queued_at"),
         "started_at": clock.wall(started),
@@ -89,6 +90,18 @@ def report(
         "usage": _usage(counted or (None if is_foreign else outcome.exited)),
         "evidence": [_evidence(fact, clock) for fact in ordered],
     }
+
+
+def limit_of(outcome: Outcome) -> str | None:
+    """The budget whose end decided the outcome: `memory`, `processes` or `output`; None for every other outcome.
+
+    The kernel keeps a memory budget where the run has a cgroup, and the guard where it has none. The causes differ,
+    `oom` and `limit`, because the kernel killed a process and the guard did not. The budget is the same.
+    """
+    decided_by = outcome.decided_by
+    if decided_by is None or outcome.cause not in ("oom", "limit"):
+        return None
+    return "memory" if decided_by.kind == "oom" else str(decided_by.detail["what"])
 
 
 def outcome_of(reported: Mapping[str, Any]) -> Outcome:

@@ -90,6 +90,7 @@ class Report(msgspec.Struct, kw_only=True):
     output: Output
     usage: Usage
     evidence: list[Evidence]
+    limit: str | None = None  # the budget that was spent: memory, processes, output, cpu
     waiting_for_input: bool | None = None  # blocked on reading its terminal or stdin pipe; null: not live, or unknown
     problem: str | None = None  # why the record of this run cannot be read
 
