@@ -9,7 +9,6 @@ import anyio
 
 from ..values.errors import DaemonUnreachableError
 from . import calls, transport
-from .endpoint import Endpoint
 from .sse import EventParser, missed
 from .transport import Patience, httpx2
 
@@ -25,23 +24,13 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
-class AsyncClient:
+class AsyncClient(transport.DaemonConnection):
     """A client of one daemon whose methods never block. Close it, or use it in `async with`.
 
     Methods, arguments and errors are those of `Client`.
     """
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        token: str | None = None,
-        state_dir: str | None = None,
-        start: bool | None = None,
-    ) -> None:
-        """With `start`, the daemon of the state directory is started when there is none (None: by HOLDFAST_START)."""
-        self._start = transport.starter(url, state_dir, start)
-        self._endpoint = Endpoint.of(url, token, state_dir)
+    def _open(self) -> None:
         way = httpx2.AsyncHTTPTransport(uds=self._endpoint.socket)
         self._http = httpx2.AsyncClient(transport=way, **transport.settings(self._endpoint))
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..values.errors import DaemonUnreachableError
 from . import calls, transport
-from .endpoint import Endpoint
 from .sse import EventParser, missed
 from .transport import Patience, httpx2
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
-class Client:
+class Client(transport.DaemonConnection):
     """A client of one daemon: of a state directory (the default one), or of a URL with its token.
 
     Every method raises the error that the library raises for the same reason (SpecError, RunNotFoundError,
@@ -32,17 +31,7 @@ class Client:
     IdempotencyConflictError.
     """
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        token: str | None = None,
-        state_dir: str | None = None,
-        start: bool | None = None,
-    ) -> None:
-        """With `start`, the daemon of the state directory is started when there is none (None: by HOLDFAST_START)."""
-        self._start = transport.starter(url, state_dir, start)
-        self._endpoint = Endpoint.of(url, token, state_dir)
+    def _open(self) -> None:
         way = httpx2.HTTPTransport(uds=self._endpoint.socket)
         self._http = httpx2.Client(transport=way, **transport.settings(self._endpoint))
 

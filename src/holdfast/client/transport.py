@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..state.directory import StateDirectory
 from ..values.errors import DaemonError, DaemonUnreachableError, HoldfastError, SpecError
-from .endpoint import unreachable, wants_daemon
+from .endpoint import Endpoint, unreachable, wants_daemon
 from .problems import NOT_OURS, error_of
 
 try:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .calls import ClientCall
-    from .endpoint import Endpoint
 
 CONNECT_S = 5.0
 ANSWER_S = 30.0
@@ -40,6 +39,26 @@ def starter(url: str | None, state_dir: str | None, start: bool | None) -> Calla
 
     path = StateDirectory.open(state_dir).path
     return lambda: ensure_daemon(path)
+
+
+class DaemonConnection:
+    """What both clients are made of: which daemon they talk to, and how it is started when there is none."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        state_dir: str | None = None,
+        start: bool | None = None,
+    ) -> None:
+        """With `start`, the daemon of the state directory is started when there is none (None: by HOLDFAST_START)."""
+        self._start = starter(url, state_dir, start)
+        self._endpoint = Endpoint.of(url, token, state_dir)
+        self._open()
+
+    def _open(self) -> None:
+        raise NotImplementedError
 
 
 def settings(endpoint: Endpoint) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from ...values.durations import parse_duration
 from ...values.environment import STATE_DIR
 from ...values.errors import HoldfastError, SpecError, StateError
 from ...values.spec_cache import new_spec
-from ..parsing.command import put
-from ..parsing.options import CommandLine, Option, UsageError, parse, usage
+from ..parsing.command import PrefixCommand
+from ..parsing.options import CommandLine, Option, UsageError
 from ..parsing.run_options import OPTIONS as OPTIONS_OF_RUN
 from ..parsing.run_options import options_of
 
@@ -34,13 +34,7 @@ OPTIONS = (
     Option("--quiet", None, "no line about how the agent ended"),
     Option("--help", None, "this text"),
 )
-_HEAD = """\
-Run an ACP agent for an editor, which speaks the Agent Client Protocol with it through our stdin and stdout.
-
-usage: holdfast acp [OPTIONS] [--] AGENT [ARG]...
-
-"""
-_TAIL = """
+_MORE = """\
 A prompt that is over its time, or cancelled, is the agent's to end within --grace (session/cancel). After that the
 editor gets its answer, and the agent's tree is ended. The agent ends with the editor.
 
@@ -48,35 +42,19 @@ Exit codes: those of `holdfast run`.
 """
 
 
-class AcpCommand:
-    """Like `Command`, but the options end where the agent's command begins."""
+def act(given: CommandLine) -> int:
+    prompt_s, idle_s = _duration(given, "--prompt-timeout"), _duration(given, "--idle-timeout")
+    spec = new_spec(given.words, agent_options(given))
+    from ...acp.proxy import AcpSettings, main
 
-    usage = "acp [OPTIONS] [--] AGENT [ARG]..."
-    table = OPTIONS
+    outcome = main(spec, AcpSettings(prompt_s, idle_s, _terminals(given), _state_path(given)))
+    if not given.has("--quiet"):
+        from ...wording.sentences import ended
+        from ..printing.messages import say
 
-    def run(self, arguments: list[str]) -> int:
-        """Parse the arguments, run the proxy until the agent has ended, and return the exit code.
-
-        HoldfastError: the agent was not started, or its run cannot be read.
-        """
-        given = parse(OPTIONS, ["--help" if word == "-h" else word for word in arguments[:1]] + arguments[1:])
-        if given.has("--help"):
-            put(usage(_HEAD, OPTIONS, _TAIL))
-            return 0
-        if not given.words:
-            raise UsageError("no agent was given", remedy="write holdfast acp [OPTIONS] -- AGENT [ARG]...")
-        prompt_s, idle_s = _duration(given, "--prompt-timeout"), _duration(given, "--idle-timeout")
-        spec = new_spec(given.words, agent_options(given))
-        from ...acp.proxy import AcpSettings, main
-
-        outcome = main(spec, AcpSettings(prompt_s, idle_s, _terminals(given), _state_path(given)))
-        if not given.has("--quiet"):
-            from ...wording.sentences import ended
-            from ..printing.messages import say
-
-            if (sentence := ended(outcome, spec)) is not None:
-                say(sentence)
-        return exit_code(outcome)
+        if (sentence := ended(outcome, spec)) is not None:
+            say(sentence)
+    return exit_code(outcome)
 
 
 def agent_options(given: CommandLine) -> SpecOptions:
@@ -127,4 +105,11 @@ def _state_path(given: CommandLine) -> str | None:
         return None
 
 
-COMMAND = AcpCommand()
+COMMAND = PrefixCommand(
+    "acp [OPTIONS] [--] AGENT [ARG]...",
+    "Run an ACP agent for an editor, which speaks the Agent Client Protocol with it through our stdin and stdout.",
+    OPTIONS,
+    act,
+    _MORE,
+    prefixed="agent",
+)

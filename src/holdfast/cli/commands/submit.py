@@ -11,8 +11,8 @@ from ...state.directory import default_path
 from ...values.environment import parent_run_id
 from ...values.errors import DaemonUnreachableError
 from ..lookup.daemon_request import ask
-from ..parsing.command import JSON, STATE_DIR, open_state, put, show_json
-from ..parsing.options import CommandLine, Option, UsageError, parse, usage
+from ..parsing.command import JSON, STATE_DIR, PrefixCommand, open_state, put, show_json
+from ..parsing.options import CommandLine, Option, UsageError
 from ..parsing.run_options import OPTIONS as OPTIONS_OF_RUN
 from ..parsing.run_options import options_of
 
@@ -41,13 +41,7 @@ OPTIONS = (
     STATE_DIR,
     Option("--help", None, "print this text"),
 )
-_HEAD = """\
-Queue a command with the daemon of the state directory, and print the id of its run.
-
-usage: holdfast submit [OPTIONS] [--] COMMAND [ARG]...
-
-"""
-_TAIL = """
+_MORE = """\
 The command runs in your current directory (or in --cwd), with the daemon's environment and the variables of --env; it
 does not get your own environment. With --wait, Ctrl-C ends the waiting and not the run.
 
@@ -55,30 +49,17 @@ Exit codes: 0 queued; 125 not queued. With --wait the exit codes of `holdfast ru
 """
 
 
-class SubmitCommand:
-    """Like `Command`, but the options end where the command to run begins."""
-
-    usage = "submit [OPTIONS] [--] COMMAND [ARG]..."
-    table = OPTIONS
-
-    def run(self, arguments: list[str]) -> int:
-        """Parse the arguments, queue the command, and return the exit code. HoldfastError when it is not queued."""
-        given = parse(OPTIONS, ["--help" if word == "-h" else word for word in arguments[:1]] + arguments[1:])
-        if given.has("--help"):
-            put(usage(_HEAD, OPTIONS, _TAIL))
-            return 0
-        if not given.words:
-            raise UsageError("no command was given", remedy="write holdfast submit [OPTIONS] -- COMMAND [ARG]...")
-        call = calls.submit(given.words, submit_options(given), given.last("--idempotency-key"))
-        state = _state(given)
-        report = _post(state, call)
-        if given.has("--wait"):
-            return _wait(state, report["run_id"], as_json=given.has("--json"))
-        if given.has("--json"):
-            show_json(report)
-        else:
-            put(f"{report['run_id']}\n")
-        return 0
+def act(given: CommandLine) -> int:
+    call = calls.submit(given.words, submit_options(given), given.last("--idempotency-key"))
+    state = _state(given)
+    report = _post(state, call)
+    if given.has("--wait"):
+        return _wait(state, report["run_id"], as_json=given.has("--json"))
+    if given.has("--json"):
+        show_json(report)
+    else:
+        put(f"{report['run_id']}\n")
+    return 0
 
 
 def submit_options(given: CommandLine) -> SubmitOptions:
@@ -139,4 +120,11 @@ def _wait(state: StateDirectory, run_id: str, *, as_json: bool) -> int:
         waiting.close()
 
 
-COMMAND = SubmitCommand()
+COMMAND = PrefixCommand(
+    "submit [OPTIONS] [--] COMMAND [ARG]...",
+    "Queue a command with the daemon of the state directory, and print the id of its run.",
+    OPTIONS,
+    act,
+    _MORE,
+    prefixed="command",
+)

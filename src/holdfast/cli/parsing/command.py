@@ -48,6 +48,28 @@ class Command(NamedTuple):
             raise state_error(error, error.filename or given.last("--state-dir") or "in use") from None
 
 
+class PrefixCommand(NamedTuple):
+    """A command that stands before another one (`submit`, `acp`): its options end where that one begins."""
+
+    usage: str
+    about: str
+    table: tuple[Option, ...]
+    act: Callable[[CommandLine], int]
+    more: str
+    prefixed: str  # what the words after the options are: a command, an agent
+
+    def run(self, arguments: list[str]) -> int:
+        """Parse the arguments, run the command, and return the exit code. HoldfastError when anything fails."""
+        given = parse(self.table, ["--help" if word == "-h" else word for word in arguments[:1]] + arguments[1:])
+        if given.has("--help"):
+            put(usage(f"{self.about}\n\nusage: holdfast {self.usage}\n\n", self.table, f"\n{self.more}"))
+            return 0
+        if not given.words:
+            remedy = f"write holdfast {self.usage.replace('[--]', '--')}"
+            raise UsageError(f"no {self.prefixed} was given", remedy=remedy)
+        return self.act(given)
+
+
 def parse_anywhere(table: tuple[Option, ...], arguments: list[str]) -> CommandLine:
     """Like `parse`, but options may follow other words; after `--` everything is a word."""
     rest = ["--help" if word == "-h" else word for word in arguments]
