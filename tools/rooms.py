@@ -52,9 +52,9 @@ ROOMS: dict[str, str] = {
     "daemon.http.a2a": "values projections config web daemon.agents daemon.http.wire",
     "daemon.http": "values web daemon.service daemon.agents daemon.http.wire daemon.http.routes "
     "daemon.http.browser daemon.http.openai daemon.http.a2a",
-    "daemon": "values service_manager journal state state.index state.upkeep runs config web daemon.process "
-    "daemon.store daemon.events daemon.webhooks daemon.engines daemon.queue daemon.service "
-    "daemon.agents daemon.http.browser daemon.http",
+    "daemon": "values journal service_manager state state.index state.upkeep runs config web "
+    "daemon.process daemon.store daemon.events daemon.webhooks daemon.engines daemon.queue "
+    "daemon.service daemon.agents daemon.http.browser daemon.http",
     # The other doors.
     "client": "values state",
     "sidecar": "values projections streams state runs",
@@ -64,7 +64,7 @@ ROOMS: dict[str, str] = {
     "top": "values journal projections wording state state.index client",
     # The command line.
     "cli.parsing": "values state config",
-    "cli.printing": "values service_manager journal outcome projections wording state cli.parsing",
+    "cli.printing": "values journal outcome projections wording service_manager state cli.parsing",
     "cli.terminal": "values journal state runs cli.printing",
     "cli.lookup": "values projections state state.index runs client cli.parsing cli.printing",
     "cli.following": "values journal outcome projections wording state state.index runs client cli.parsing "
