@@ -142,7 +142,10 @@ class McpRuns:
                 pass  # another call closed the settled run; any other error shows when the page is read
 
     async def page(self, *, live: bool, limit: int, cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
-        """Reports, newest first: of live runs, or a page of all runs. SpecError: the cursor is malformed."""
+        """Reports of live runs, or of a page of all runs, newest first; and the cursor of the next page, or None.
+
+        SpecError: the cursor is malformed.
+        """
         return await anyio.to_thread.run_sync(self._page, live, limit, cursor)
 
     def _page(self, live: bool, limit: int, cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:

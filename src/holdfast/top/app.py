@@ -209,7 +209,7 @@ class Top(App[None]):
 
     @property
     def report(self) -> Report | None:
-        """The report of the selected run."""
+        """The report of the selected run; None when no run is selected."""
         return next((one for one in self.snapshot.runs if one["run_id"] == self.selected), None)
 
     # Choosing.

@@ -59,7 +59,7 @@ def counts(reports: Iterable[Report]) -> str:
 
 
 def elapsed_s(report: Report, now_s: float) -> float | None:
-    """The duration of a run so far; of a queued run, the time it has waited."""
+    """The duration of a run so far; of a queued run, the time it has waited; None when it is not known."""
     if report.get("duration_s") is not None or report.get("state") in ("settled", None):
         duration: float | None = report.get("duration_s")
         return duration

@@ -32,7 +32,7 @@ class RunTable(DataTable[Text]):
             self.add_column(Text(name), key=name)
 
     def show(self, rows: list[RunRow], selected: str | None) -> str | None:
-        """Show these rows, and return the selected run: the same as before if it is there, else its neighbour."""
+        """Show these rows, and return the selected run: the same, else its neighbour; None without rows."""
         before, self._shown = self._shown, rows
         ids = [row.run_id for row in rows]
         if ids == [row.run_id for row in before]:

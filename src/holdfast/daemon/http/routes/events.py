@@ -50,7 +50,7 @@ def routes(service: Service) -> list[BaseRoute]:
 
 
 def read_query(request: Request) -> tuple[int | None, EventFilter]:
-    """The event to start after, and the filter. SpecError names the wrong parameter."""
+    """The id of the event to start after (None: only new events), and the filter. SpecError: a wrong parameter."""
     query = request.query_params
     for name in query:
         if name not in _KNOWN:

@@ -34,7 +34,7 @@ def filters_of(query: RunsQuery) -> Filters:
 
 
 def ns_of(text: str | None, field: str) -> int | None:
-    """A time of a query, in nanoseconds since 1970. ProblemError 422: it is no time."""
+    """A time of a query, in nanoseconds since 1970; None when it was not given. ProblemError 422: it is no time."""
     if text is None:
         return None
     try:
