@@ -190,7 +190,7 @@ static void add_usage(const struct rusage *usage) {
         agent.usage.max_rss_kib = usage->ru_maxrss;
 }
 
-/* The guard hears of the exit first. Then the attaching client ends, and the runtime passes on the last output. */
+/* Tells the guard of the exit first. Then the attaching client ends, and the runtime passes on the last output. */
 static void leader_exited(int status) {
     struct fact_spawn_failed failure;
     agent.leader = 0;
@@ -208,7 +208,7 @@ static void leader_exited(int status) {
         close(agent.attached); /* the client was killed; the guard will see that */
 }
 
-/* False when no child is left. */
+/* Reaps the dead. False when no child is left. */
 static bool reap(void) {
     int status;
     struct rusage usage;

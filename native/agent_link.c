@@ -51,7 +51,7 @@ static int run_client(char **argv, char **env, const int *stdio) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* The agent is not there, or only half of it is: a guard was killed while it copied it. Half a program may crash. */
+/* Whether the agent is missing or cut short: a guard that is killed while it copies leaves half a program. */
 static bool is_missing(int code) {
     return code == NOT_FOUND || code == NOT_EXECUTABLE || code == 128 + SIGSEGV || code == 128 + SIGBUS ||
            code == 128 + SIGILL;
@@ -75,8 +75,8 @@ static int bring(const struct spec *spec, const int *silent) {
 }
 
 /*
- * For the child that enters, which lives as long as the agent: keeps only the link and the file open. A copy of the
- * command's stdin, or of its other end, would keep that stdin from ending.
+ * Closes every descriptor but the link, the file and stdio, in the child that enters. That child lives as long as the
+ * agent: with a copy of either end of the command's stdin, it would keep that stdin from ending.
  */
 static bool keep_only(int *link, int *said) {
     enum { LINK = 3, SAID, FIRST_OTHER };
@@ -91,8 +91,8 @@ static bool keep_only(int *link, int *said) {
 }
 
 /*
- * From the second run on the agent is in the container already. So the child calls it first, and copies it only when
- * it was not found: that saves one call of the runtime. Only the complaints of the last attempt are kept.
+ * From the second run on the agent is in the container already. So the child calls the agent first, and copies it only
+ * when it was not found. That saves one call of the runtime. Only the stderr of the last attempt is kept.
  */
 static _Noreturn void enter(const struct spec *spec, int link, int said, pid_t guard) {
     int code = NOT_FOUND;

@@ -78,9 +78,9 @@ void agent_link_look(struct agent_link *link, const struct spec *spec);
  * conmon: a helper belongs to the runtime, whose records would be wrong without it, and it ends with what it watches.
  */
 void agent_link_kill_clients(struct agent_link *link);
-/* A child of the guard has ended. If it was the client that looks, the state says what it saw. LOST: look again. */
+/* Takes note of a child that has ended. After a look, the state says what was seen; if it is still LOST, look again. */
 void agent_link_reaped(struct agent_link *link, pid_t pid, int wait_status);
-/* Whether a signal would arrive. */
+/* Whether a signal would reach the agent. */
 bool agent_link_is_reachable(const struct agent_link *link);
 /* What is known of the tree in the container. */
 enum tree_end agent_link_tree(const struct agent_link *link);

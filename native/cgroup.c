@@ -42,7 +42,7 @@ static bool set_number(int directory, const char *file, uint64_t number) {
 
 static void remove_group(struct group *group, const char *name);
 
-/* A leaf that does not take the limit is of no use: drop it, and the guard samples the tree instead. */
+/* Sets the limit of a leaf. A leaf that does not take it is dropped, and the guard samples the tree instead. */
 static void limit_or_drop(struct group *group, const char *file, uint64_t limit, const char *name) {
     if (group->leaf >= 0 && !set_number(group->leaf, file, limit))
         remove_group(group, name);
@@ -149,7 +149,7 @@ int cgroup_kill(struct cgroup *cgroup) {
     return write_small(cgroup->unified.leaf, "cgroup.kill", "1") ? members : -1;
 }
 
-/* Moves members up until there are none: they may fork meanwhile. A group that cannot be emptied keeps its leaf. */
+/* Moves members up, and repeats it because they may fork meanwhile. A group that cannot be emptied keeps its leaf. */
 static void move_members_out(const struct group *group) {
     char text[4096];
     for (int round = 0; group->leaf >= 0 && round < MOVE_OUT_ROUNDS; round++) {

@@ -30,7 +30,7 @@ struct cgroup {
     char base_path[256]; /* the directory that holds the v2 leaf; empty: the leaf is not kept for the next run */
 };
 
-/* No cgroup at all. Every function here copes with that. */
+/* Sets up a run without a cgroup. Every function here accepts that. */
 void cgroup_none(struct cgroup *cgroup);
 /* Makes the leaves, or takes the leaf that was kept after the last run. */
 void cgroup_make(struct cgroup *cgroup, const struct spec *spec);
@@ -52,9 +52,9 @@ int cgroup_kill(struct cgroup *cgroup);
 /* Moves stragglers that the run leaves alone into the group above the leaf. */
 void cgroup_move_members_out(const struct cgroup *cgroup);
 /*
- * Keeps the leaf for the next run of this guard. The tree is gone, so the leaf is empty. A leaf with budgets is not
- * kept, because its counts must begin anew with every run, nor is one that holds leaves of nested runs. The leaf keeps
- * its name.
+ * Keeps the leaf, with its name, for the next run of this guard. The tree is gone, so the leaf is empty. Two kinds of
+ * leaf are not kept: a leaf with budgets, because its counts must begin anew with every run, and a leaf that holds
+ * leaves of nested runs.
  */
 void cgroup_keep(struct cgroup *cgroup, const struct spec *spec);
 /* Removes the leaves, and what nested runs may have left in them. */

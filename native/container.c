@@ -30,14 +30,14 @@ static void lose_container(struct run *run, enum container_why why) {
         run_begin_stop(run);
 }
 
-/* Nobody is left in the container. Only the runtime's clients have to end, and they still bring output. */
+/* Waits for the runtime's clients, when no process is left in the container: they still bring output. */
 static void await_clients(struct run *run) {
     run->phase = PHASE_STOPPING;
     timers_clear(&run->timers);
     ladder_await_last(run);
 }
 
-/* The command has exited, and its output has arrived or has had its time. On the host this is leader_left. */
+/* Goes on after the command's exit, when its output has arrived or has had its time. As leader_left() on the host. */
 static void output_passed(struct run *run) {
     timer_off(&run->timers, TIMER_AGENT);
     struct fact_stragglers stragglers = {.count = run->agent.stragglers, .policy = run->spec.options.stragglers};
@@ -80,7 +80,7 @@ static void nobody_left_inside(struct run *run, const struct note *note) {
         await_clients(run);
 }
 
-/* The link has broken. Before the agent was met, that is a refusal. After its last note, that is as it should be. */
+/* Acts on a broken link. Before the agent was met, it is a refusal. After the agent's last note, it is expected. */
 static void agent_silent(struct run *run) {
     if (run->agent.state == AGENT_GONE)
         return;
@@ -199,7 +199,7 @@ static void take_notes(struct run *run) {
     }
 }
 
-/* The client that passes the output on has ended. */
+/* Acts on the end of the client that passes the output on. */
 static void client_left(struct run *run) {
     run->agent.client_left = true;
     if (run->phase == PHASE_HELD && run->agent.state != AGENT_ENTERING)
@@ -210,7 +210,7 @@ static void client_left(struct run *run) {
         output_passed(run);
 }
 
-/* Then the last output is still in the container, and the fence comes with the drain. */
+/* While the client lives, the last output may still be in the container. So the fence comes with the drain. */
 static bool container_output_is_on_its_way(const struct run *run) {
     return run->phase == PHASE_LINGERING && !run->agent.client_left;
 }
@@ -225,11 +225,11 @@ static void container_release(struct run *run) {
     agent_link_send(&run->agent, NOTE_GO, 0, 0);
 }
 
-/* A client that could not be executed has ended: container_conclude() sees that. */
+/* Does nothing: a client whose exec failed exits, and container_conclude() acts on that. */
 static void container_check_exec(struct run *run) { (void)run; }
 
 static void container_child_changed(struct run *run, pid_t pid, int wait_status, const struct rusage *usage) {
-    (void)usage; /* that of a client; the agent tells the command's */
+    (void)usage; /* of a client; the agent tells the usage of the command */
     if (!WIFEXITED(wait_status) && !WIFSIGNALED(wait_status))
         return;
     agent_link_reaped(&run->agent, pid, wait_status);
@@ -238,7 +238,7 @@ static void container_child_changed(struct run *run, pid_t pid, int wait_status,
 }
 
 static void container_conclude(struct run *run, bool leader_has_left) {
-    (void)leader_has_left; /* below, the client counts as gone also when it left before the agent was met */
+    (void)leader_has_left; /* not needed: below, run->leader == 0 says that the client has ended, in every phase */
     const bool undecided = run_may_begin_stop(run) || run->phase == PHASE_HELD;
     take_notes(run);
     if (run->agent.state == AGENT_LOST && run->agent.look_pid == 0 && !timer_is_set(&run->timers, TIMER_AGENT))

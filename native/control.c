@@ -30,7 +30,7 @@ enum control_news control_receive(struct control *control, int index, struct req
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
     memset(&request->body, 0, 64); /* a short payload reads as zeros */
     ssize_t got = recvmsg(control->owners[index].fd, &message, MSG_DONTWAIT);
-    if (got < 0 && errno == ECONNRESET) /* it closed with wakes of ours unread; what it sent before comes next */
+    if (got < 0 && errno == ECONNRESET) /* the owner closed with wakes unread; the packets that it sent come next */
         got = recvmsg(control->owners[index].fd, &message, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return CONTROL_NOTHING;
@@ -66,7 +66,7 @@ int control_accept(struct control *control) {
     return -1;
 }
 
-/* Never waits. An owner that does not read has unread wakes of ours, and those tell it all that this packet would. */
+/* Sends a packet, but never waits. An owner that does not read has unread wakes, which tell it to read the journal. */
 static void send_packet(const struct owner *owner, uint16_t type, uint64_t ticket, const void *body, size_t length,
                         int descriptor) {
     if (owner->fd < 0)

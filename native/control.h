@@ -55,7 +55,7 @@ enum control_news control_receive(struct control *control, int owner, struct req
 int control_accept(struct control *control);
 void control_answer(struct control *control, const struct request *request, int error, int descriptor);
 void control_wake(struct control *control, uint64_t journal_length);
-/* There is new output: wakes the owners that asked for that, once. */
+/* Wakes the owners that asked to be woken at the next output, once. */
 void control_wake_readers(struct control *control, uint64_t journal_length);
 void control_drop(struct control *control, int owner);
 

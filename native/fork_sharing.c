@@ -1,4 +1,4 @@
-/* fork_sharing: a fork without the copy: the child is in the guard's memory until it executes a program */
+/* fork_sharing: a fork that copies no memory; the child is in the guard's memory until it executes a program */
 #include "fork_sharing.h"
 
 #include <errno.h>

@@ -55,7 +55,7 @@ static void leader_exited(struct run *run, int wait_status, const struct rusage 
     run_record_exited(run, &exited);
 }
 
-/* A command that asked to be traced has us as its tracer, and would stand still for ever. The guard lets it go on. */
+/* Lets a command go on that asked to be traced: the guard is its tracer then, and it would stand still for ever. */
 static bool was_traced(pid_t pid, int signal_number) {
     return ptrace(PTRACE_DETACH, pid, NULL, signal_number == SIGTRAP ? 0 : signal_number) == 0;
 }
@@ -75,7 +75,7 @@ static void leader_changed(struct run *run, int wait_status, const struct rusage
     }
 }
 
-/* RUSAGE_CHILDREN would not do: it counts for the life of the guard, not of the run. */
+/* Adds up the usage of the run. RUSAGE_CHILDREN would be wrong: it counts for the life of the guard, not of the run. */
 static void add_usage(struct fact_end *total, const struct rusage *usage) {
     total->user_us += microseconds(usage->ru_utime);
     total->system_us += microseconds(usage->ru_stime);
@@ -126,7 +126,7 @@ static void host_conclude(struct run *run, bool leader_has_left) {
 
 bool host_output_is_on_its_way(const struct run *run) {
     (void)run;
-    return false; /* the command writes into our pipes itself */
+    return false; /* the command writes straight into our pipes, so after its exit all output is in them */
 }
 
 /* ── signals ──────────────────────────────────────────────────────────────────────────────────────────────────── */

@@ -33,13 +33,13 @@ struct journal {
 /* Takes the lock that says "this guard is alive" and finds the end. False: errno says why. */
 bool journal_open(struct journal *journal, int fd);
 void journal_fact(struct journal *journal, enum fact type, const void *payload, size_t length);
-/* A fact whose fixed part is followed by text. */
+/* Records a fact whose fixed part is followed by text. */
 void journal_fact_text(struct journal *journal, enum fact type, const void *payload, size_t length, const char *text,
                        size_t text_length);
-/* False when the bytes could not be recorded; journal->error says why. */
+/* Records output. False when the bytes could not be recorded; journal->error says why. */
 bool journal_output(struct journal *journal, uint8_t stream, uint8_t flags, const void *data, size_t length);
 void journal_flush(struct journal *journal);
-/* The owner has read up to `consumed` and needs it no more: gives the memory back (memfd only). */
+/* Gives the memory before `consumed`, which the owner needs no more, back to the kernel (memfd only). */
 void journal_release(struct journal *journal, uint64_t consumed);
 /* Flushes, and gives back the reserved room that was not needed. */
 void journal_close(struct journal *journal);

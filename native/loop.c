@@ -11,8 +11,8 @@
 #include "tree.h"
 
 /*
- * A guard signals nobody but its own tree. So a signal from a guard is a rung of an enclosing run, also where a cleared
- * environment hid that run from ours. The flag covers a guard that is another build of this program.
+ * A guard signals only its own tree. So a signal from a guard is a rung of an enclosing run, even where a cleared
+ * environment hid that run from ours. SPEC_NESTED covers an enclosing guard that is another build of this program.
  */
 static bool is_from_parent(const struct run *run, pid_t sender) {
     return (run->spec.options.flags & SPEC_NESTED) != 0 || tree_is_guard(sender);
@@ -132,7 +132,7 @@ static void serve_owners(struct run *run, const struct pollfd *watched) {
     }
 }
 
-/* True when there was something to read. */
+/* Reads the streams that have output. True when there was something to read. */
 static bool take_output(struct run *run, const struct pollfd *watched) {
     bool taken = false;
     for (int i = 0; i < STREAM_COUNT && run->phase != PHASE_ENDED; i++) {

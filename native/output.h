@@ -55,11 +55,11 @@ void output_read_all(struct output *output, uint64_t bound);
 void output_fence(struct output *output);
 bool output_at_end(const struct output *output);
 bool output_over_cap(const struct output *output);
-/* The same, with the bytes that are still in the pipes. */
+/* As output_over_cap(), but counts the bytes that are still in the pipes, too. */
 bool output_will_be_over_cap(const struct output *output);
 bool output_waits_for_owner(const struct output *output);
 void output_close(struct output *output);
-/* In a quiet moment: gives the memory of a large read back. */
+/* Gives the memory of a large read back. For a moment without output. */
 void output_release_buffer(struct output *output);
 
 #endif

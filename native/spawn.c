@@ -1,4 +1,4 @@
-/* spawn: starting the command in two steps: a held child, and its program when the start is on record */
+/* spawn: starting the command in two steps, first a held child, then its program when the start is on record */
 #include "spawn.h"
 
 #include <errno.h>
@@ -72,7 +72,7 @@ static const char *find_path(char *const *env) {
     return DEFAULT_PATH;
 }
 
-/* execve says ENOENT for a missing program, and for the missing interpreter of an existing one. Tells the two apart. */
+/* Executes a file. For ENOENT it finds out whether the program is missing, or only the interpreter of the program. */
 static long try_exec(const char *file, const struct spec *spec, enum spawn_step *step) {
     const long error = RAW_SYSCALL(SYS_execve, (long)file, (long)spec->argv, (long)spec->env);
     if (error == -ENOENT && RAW_SYSCALL(SYS_faccessat, AT_FDCWD, (long)file, F_OK) == 0)
@@ -184,7 +184,7 @@ static pid_t fork_with(struct clone_args arguments, const struct errand *errand)
     return shares ? fork_sharing(arguments, become_command, errand) : fork_copying(arguments, errand);
 }
 
-/* Forks straight into the cgroup where the kernel can: entering it later takes a lock that all forks share. */
+/* Forks the child into the cgroup, if the kernel can do that. To enter it after the fork takes a lock of all forks. */
 static pid_t fork_into(struct cgroup *cgroup, const struct errand *errand) {
     struct clone_args arguments = {.exit_signal = SIGCHLD};
     cgroup->entered_at_clone = cgroup->unified.leaf >= 0;

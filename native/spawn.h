@@ -1,4 +1,4 @@
-/* spawn: starting the command in two steps: a held child, and its program when the start is on record */
+/* spawn: starting the command in two steps, first a held child, then its program when the start is on record */
 #ifndef HOLDFAST_SPAWN_H
 #define HOLDFAST_SPAWN_H
 

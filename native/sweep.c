@@ -1,4 +1,4 @@
-/* sweep: the last resort in a container: SIGKILL to every process that carries the run's token */
+/* sweep: the last resort in a container, which kills every process that carries the run's token */
 #include "sweep.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ static bool is_marked(const char *pid, const char *token) {
     return false;
 }
 
-/* Opens a pidfd before the second check: so the process that is killed is the one that was checked. */
+/* Kills a process that carries the token. The pidfd is opened before the second check, so it is the checked process. */
 static void kill_if_marked(const char *name, bool is_directory, void *context) {
     struct search *search = context;
     const int pid = (int)strtol(name, NULL, 10);

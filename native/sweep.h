@@ -1,9 +1,9 @@
-/* sweep: the last resort in a container: SIGKILL to every process that carries the run's token */
+/* sweep: the last resort in a container, which kills every process that carries the run's token */
 #ifndef HOLDFAST_SWEEP_H
 #define HOLDFAST_SWEEP_H
 
 /*
- * The sweep is for a container whose agent was killed: nobody knows any more which processes descend from it. The
+ * The sweep is for a container whose agent was killed. Then nobody knows which processes descend from the command. The
  * sweep finds only processes that kept the token in their environment. So the tree is `unknown` afterwards, never
  * `gone`.
  */

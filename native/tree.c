@@ -130,7 +130,7 @@ bool tree_is_guard(pid_t pid) {
     return stat(path, &other) == 0 && other.st_ino == self.st_ino && other.st_dev == self.st_dev;
 }
 
-/* A child of ours that waits to be reaped has no children. To ask the kernel is far cheaper than to look at /proc. */
+/* Whether this is a dead child of ours, which has no children. To ask waitid is far cheaper than to look at /proc. */
 static bool is_our_zombie(const struct process *process) {
     siginfo_t info = {.si_pid = 0};
     return process->parent == getpid() &&
