@@ -1,7 +1,7 @@
 """Stream of a door: sends server-sent events as they are made, until they end or the client leaves.
 
 After a silence the stream sends a comment, so that no proxy takes a silent agent for a dead connection. A client that
-reads nothing for a while is cut off. The run notices neither.
+reads nothing for a while is cut off, and counts as a client that left.
 """
 
 from __future__ import annotations
@@ -48,9 +48,7 @@ class DoorStream(Response):
         leaving = asyncio.ensure_future(_left(receive))
         try:
             await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-            has_left = not sending.done()
-            if not has_left:
-                sending.result()
+            has_left = not (sending.done() and sending.result())
         finally:
             for task in (sending, leaving):
                 task.cancel()
@@ -59,7 +57,8 @@ class DoorStream(Response):
         if has_left and self._on_leave is not None:
             await self._on_leave()
 
-    async def _send_all(self, scope: Scope, send: Send) -> None:
+    async def _send_all(self, scope: Scope, send: Send) -> bool:
+        """Send every event; False: the client reads nothing, and its connection is cut."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         pending = asyncio.ensure_future(anext(self._events, b""))
         try:
@@ -74,11 +73,12 @@ class DoorStream(Response):
                     await send({"type": "http.response.body", "body": data, "more_body": True})
         except TimeoutError:
             scope.get("state", {}).get(ABORT, lambda: None)()
-            return
+            return False
         finally:
             pending.cancel()
             await asyncio.gather(pending, return_exceptions=True)
         await send({"type": "http.response.body", "body": b""})
+        return True
 
 
 async def _left(receive: Receive) -> None:
