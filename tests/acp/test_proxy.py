@@ -272,6 +272,16 @@ async def test_without_holdfast_the_agents_child_is_left(tmp_path: Path) -> None
     os.kill(child, signal.SIGKILL)
 
 
+async def test_nothing_is_left_of_a_proxy_that_is_killed(tmp_path: Path) -> None:
+    async with proxied(tmp_path / "state", "--grace", "300ms") as session:
+        prompt = asyncio.create_task(session.prompt("stubborn"))
+        pids = [int(pid) for pid in await session.editor.hears(r"pid=(\d+)")]
+        session.process.kill()
+        with pytest.raises(ConnectionError):
+            await prompt
+    assert all(wait_exited(pid) for pid in pids)
+
+
 async def test_a_signal_ends_the_agent_and_the_prompt(tmp_path: Path) -> None:
     async with proxied(tmp_path / "state") as session:
         prompt = asyncio.create_task(session.prompt("listen"))
