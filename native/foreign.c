@@ -32,17 +32,18 @@ bool foreign_open(struct foreign *foreign, const struct spec *spec) {
     *foreign = (struct foreign){.pid = spec->foreign->pid, .start_ticks = spec->foreign->start_ticks};
     foreign->process = (int)syscall(SYS_pidfd_open, foreign->pid, 0);
     if (foreign->process < 0)
-        return false;
+        return errno == ESRCH;
     if (!read_stat(foreign->pid, &status) || status.start_ticks != foreign->start_ticks) {
-        errno = ESRCH; /* the PID belongs to another process by now */
-        return false;
+        close(foreign->process); /* the PID belongs to another process by now */
+        foreign->process = -1;
+        return true;
     }
-    return syscall(SYS_pidfd_send_signal, foreign->process, 0, NULL, 0) == 0;
+    return syscall(SYS_pidfd_send_signal, foreign->process, 0, NULL, 0) == 0 || errno == ESRCH;
 }
 
 static bool has_ended(const struct foreign *foreign) {
     struct pollfd ended = {foreign->process, POLLIN, 0};
-    return foreign->process >= 0 && poll(&ended, 1, 0) > 0;
+    return foreign->process < 0 || poll(&ended, 1, 0) > 0;
 }
 
 /* The guard may wait here: the process has ended, and nothing else of this run is urgent for a moment. */
@@ -62,12 +63,14 @@ static bool kernel_tells_status(int process, int *wait_status) {
 
 static void record_end(struct run *run) {
     struct fact_exited exited = {0};
-    if (kernel_tells_status(run->foreign.process, &exited.wait_status))
+    if (run->foreign.process >= 0 && kernel_tells_status(run->foreign.process, &exited.wait_status))
         journal_fact(&run->journal, FACT_EXITED, &exited, sizeof exited);
     else
         journal_fact(&run->journal, FACT_VANISHED, "", 0);
-    close(run->foreign.process);
+    if (run->foreign.process >= 0)
+        close(run->foreign.process);
     run->foreign.process = -1;
+    run->foreign.ended = true;
     run->wake_owners = true;
 }
 
@@ -79,9 +82,9 @@ static void foreign_conclude(struct run *run, bool leader_has_left) {
         run_begin_drain(run, TREE_UNKNOWN);
         return;
     }
-    if (has_ended(&run->foreign))
+    if (!run->foreign.ended && has_ended(&run->foreign))
         record_end(run);
-    if (run->foreign.process >= 0)
+    if (!run->foreign.ended)
         return;
     if (run->phase == PHASE_STOPPING && tree_count() > 0)
         timer_set(&run->timers, TIMER_AGENT, clock_now() + LOOK_AGAIN_NS);

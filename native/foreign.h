@@ -23,9 +23,13 @@ struct foreign {
     pid_t pid; /* 0: the run has a command of its own */
     uint64_t start_ticks;
     int process; /* pidfd; -1: none, or the process has ended */
+    bool ended;  /* its end is on record */
 };
 
-/* Opens the process that the spec names. False with errno: it is gone (ESRCH), or we may not signal it (EPERM). */
+/*
+ * Opens the process that the spec names. False with errno: we may not watch or signal it. A process that has ended
+ * since it was registered is no failure: its end is recorded as one that nobody saw.
+ */
 bool foreign_open(struct foreign *foreign, const struct spec *spec);
 
 extern const struct location foreign_location;

@@ -116,6 +116,7 @@ static void prepare_foreign(void) {
     hand_over_stdin();
     if (found) {
         run_start(&run);
+        run_reap(&run); /* it may have ended already, and then no event tells us */
         return;
     }
     run.foreign.pid = 0;

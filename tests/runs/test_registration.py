@@ -72,6 +72,7 @@ async def test_its_end_is_seen_and_its_exit_code_only_where_the_kernel_tells_it(
             ready(process)
             run = await supervisor.register(process.pid, name="sdk")
             assert [each.run_id for each in supervisor.runs] == [run.run_id]
+            await run.signal(signal.SIGCONT)  # its answer says that the guard holds the process
             assert process.stdin is not None
             process.stdin.close()
             assert process.wait(30) == code
@@ -171,7 +172,7 @@ async def test_a_killed_guard_leaves_it_alone_and_claims_nothing() -> None:
         assert process.poll() is None
 
 
-async def test_a_number_that_went_to_another_process_is_refused_by_the_guard() -> None:
+async def test_a_number_that_went_to_another_process_means_that_the_registered_one_has_ended() -> None:
     with foreign(*waits()) as process:
         ready(process)
         identity = read_identity(process.pid)
@@ -179,8 +180,20 @@ async def test_a_number_that_went_to_another_process_is_refused_by_the_guard() -
         other = make_spec(["?"], foreign=(process.pid, identity.start_ticks + 1))
         async with Supervisor() as supervisor:
             report = await (await supervisor.start_spec(other)).settled()
-        assert (report["status"], report["cause"]) == ("failed", "spawn")
-        assert process.poll() is None
+        assert (report["status"], report["cause"], report["containment"]) == ("lost", "unseen", "none")
+        assert process.poll() is None, "it is another process: it got no signal"
+
+
+async def test_one_that_ends_before_its_guard_looks_has_ended_unseen() -> None:
+    with foreign(*waits()) as process:
+        ready(process)
+        spec = registered_spec(process.pid, {})
+        process.kill()
+        process.wait()
+        async with Supervisor() as supervisor:
+            report = await (await supervisor.start_spec(spec)).settled()
+    assert (report["status"], report["cause"], report["exit_code"]) == ("lost", "unseen", None)
+    assert report["pid"] == process.pid
 
 
 async def test_a_signal_on_request_reaches_it() -> None:

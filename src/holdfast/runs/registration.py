@@ -2,7 +2,7 @@
 
 The guard of such a run is not the parent of the process. It watches the process by a pidfd, and ends it by the ladder
 (native/foreign.h). The identity is PID and start time: the guard compares both again after it has opened the pidfd. So
-a PID that went to another process in between is refused, and that process gets no signal.
+a PID that went to another process is noticed: the registered process has ended, and the other one gets no signal.
 """
 
 from __future__ import annotations
