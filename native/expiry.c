@@ -2,17 +2,25 @@
 #include "expiry.h"
 
 #include "budget.h"
+#include "host.h"
 #include "ladder.h"
 #include "phases.h"
 #include "stop.h"
+#include "witness.h"
 
 #define SAMPLE_SHARE 10u /* sampling a huge tree takes at most a tenth of the guard's time */
+
+void run_set_deadline(struct run *run, uint64_t due_ns) {
+    timer_set(&run->timers, TIMER_DEADLINE, due_ns);
+    if (run->location == &host_location) /* elsewhere another process reaps the command */
+        witness_arm(due_ns);
+}
 
 void run_arm_timers(struct run *run, uint64_t now) {
     const struct spec_options *options = &run->spec.options;
     run->deadline_ns = options->deadline_ns;
     if (options->deadline_ns > 0)
-        timer_set(&run->timers, TIMER_DEADLINE, clock_after(now, options->deadline_ns));
+        run_set_deadline(run, clock_after(now, options->deadline_ns));
     if (options->deadline_ns > options->warn_before_ns && options->warn_before_ns > 0)
         timer_set(&run->timers, TIMER_WARN, clock_after(now, options->deadline_ns - options->warn_before_ns));
     activity_start(&run->activity, (options->flags & SPEC_IDLE_HEARTBEAT) ? GUARD_FD_HEARTBEAT : -1, now);
@@ -32,6 +40,19 @@ static void expire(struct run *run, enum fact fact, uint64_t limit_ns) {
     journal_fact(&run->journal, fact, &expired, sizeof expired);
     if (act == ACT_BEGIN)
         run_begin_stop(run);
+}
+
+bool run_deadline_has_passed(const struct run *run) {
+    return timer_is_set(&run->timers, TIMER_DEADLINE) && run->timers.due_ns[TIMER_DEADLINE] <= clock_now();
+}
+
+void run_deadline_witnessed(struct run *run) {
+    if (run->phase != PHASE_RUNNING || !run_deadline_has_passed(run))
+        return;
+    struct fact_expired expired = {run->deadline_ns};
+    timer_off(&run->timers, TIMER_DEADLINE);
+    journal_fact(&run->journal, FACT_DEADLINE, &expired, sizeof expired);
+    run_begin_stop(run);
 }
 
 static void check_idle(struct run *run) {

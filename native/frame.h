@@ -60,6 +60,7 @@ enum fact {
     FACT_ENTERED = 25,         /* struct fact_entered, then the container's name */
     FACT_CONTAINER_LOST = 26,  /* struct fact_container_lost, then the runtime's message */
     FACT_VANISHED = 27,        /* no payload: a foreign process has ended, and only its parent can know how */
+    FACT_ORDER_UNKNOWN = 28,   /* no payload: nobody saw whether the command ended before its deadline */
 };
 
 enum stop_cause { CAUSE_USER = 1, CAUSE_SHUTDOWN, CAUSE_PARENT, CAUSE_SESSION, CAUSE_OWNER, CAUSE_SUPERSEDED };

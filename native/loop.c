@@ -18,8 +18,14 @@ static bool is_from_parent(const struct run *run, pid_t sender) {
     return (run->spec.options.flags & SPEC_NESTED) != 0 || tree_is_guard(sender);
 }
 
+static bool is_exit(int code) { return code == CLD_EXITED || code == CLD_KILLED || code == CLD_DUMPED; }
+
 void loop_take_signal(struct run *run, const struct signalfd_siginfo *info) {
     if (info->ssi_signo == SIGCHLD) {
+        if (info->ssi_code == SI_TIMER)
+            run_deadline_witnessed(run);
+        else if ((pid_t)info->ssi_pid == run->leader && is_exit(info->ssi_code))
+            run->exit_witnessed = true;
         run_reap(run);
         return;
     }

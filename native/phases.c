@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "ladder.h"
+#include "witness.h"
 
 enum { SURVIVORS_TEXT = 6000, READ_AT_ONCE = 8 << 20 };
 
@@ -12,6 +13,7 @@ enum { SURVIVORS_TEXT = 6000, READ_AT_ONCE = 8 << 20 };
 static void enter(struct run *run, enum phase phase) {
     run->phase = phase;
     timers_clear(&run->timers);
+    witness_off();
     run->control.accept_paused = false; /* TIMER_LISTEN, which would end the pause, is off now */
 }
 

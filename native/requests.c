@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "expiry.h"
 #include "ladder.h"
 #include "phases.h"
 #include "stop.h"
@@ -83,7 +84,7 @@ static int extend(struct run *run, uint64_t by_ns) {
     run->deadline_ns = limit;
     struct fact_extended extended = {limit};
     journal_fact(&run->journal, FACT_EXTENDED, &extended, sizeof extended);
-    timer_set(&run->timers, TIMER_DEADLINE, run->started_ns + limit);
+    run_set_deadline(run, run->started_ns + limit);
     if (options->warn_before_ns > 0 && limit > options->warn_before_ns)
         timer_set(&run->timers, TIMER_WARN, run->started_ns + limit - options->warn_before_ns);
     return 0;

@@ -20,7 +20,7 @@
  *
  * Rule for everything that could end a run (a timer, a request, a signal, a lost owner): reap first. If the command has
  * already exited, the guard records that exit first. So a command that finished in time has finished in time, however
- * late the guard looks.
+ * late the guard looks. For the deadline the kernel keeps the order (witness.h), so a late guard need not guess.
  */
 
 #include <stdbool.h>
@@ -61,6 +61,8 @@ struct run {
     bool wake_owners;      /* a fact that owners wait for has been recorded */
     bool awaits_go;        /* the owner has not allowed the start yet: PACKET_GO */
     size_t rung;           /* the next rung to climb */
+    bool exit_witnessed;   /* the kernel told of the command's exit before it told of the deadline */
+    bool exit_is_late;     /* the command's exit counts as after its deadline */
     bool person_asked;     /* a person has asked for the end: the second time is on purpose */
     bool parent_asked;     /* a rung of an enclosing run has come */
     uint64_t started_ns;   /* 0: the command was never released */

@@ -59,6 +59,7 @@ DETAIL: list[tuple[str, dict[str, Any]]] = [
     ("owner_gone", {"pid": 1, "uid": 0}),
     ("owner_came", {"pid": 1, "uid": 0}),
     ("recording_failed", {"error": 28}),
+    ("order_unknown", {}),
     ("entered", {"pid": 7, "agent_pid": 6, "start_ticks": 1, "container": "box"}),
 ]
 EVERYTHING = [(kind, detail) for kind, detail, _, _ in (*DECIDES, *LOST)] + DETAIL

@@ -207,12 +207,11 @@ def test_a_guard_that_was_stopped_past_the_deadline(exits: bool, tmp_path: Path)
         run.continue_guard()
         result = run.settle()
     order = [kind for kind in kinds(result.facts) if kind in ("deadline", "exited")]
+    assert outcome_of(result) == ("timed_out", "deadline")
+    assert order == ["deadline", "exited"], "the kernel kept the order: see test_witness.py"
     if exits:
-        assert (*outcome_of(result), result.exit_code) == ("failed", "exit", 3)
-        assert order == ["exited"], "what had happened is known before a clock is looked at"
+        assert result.exit_code == 3
     else:
-        assert outcome_of(result) == ("timed_out", "deadline")
-        assert order == ["deadline", "exited"]
         assert one(result.facts, "deadline").at_ns - one(result.facts, "started").at_ns >= 1_000_000_000
     assert_all_gone(result.report)
 

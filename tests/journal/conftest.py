@@ -51,6 +51,7 @@ DETAILS: dict[str, dict[str, Any]] = {
     "entered": {"pid": 7, "agent_pid": 6, "start_ticks": 12345, "container": "box"},
     "container_lost": {"why": "refused", "reason": "no such container"},
     "vanished": {},
+    "order_unknown": {},
 }
 
 

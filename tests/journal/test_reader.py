@@ -59,7 +59,7 @@ def test_read_gives_the_output_in_order_with_its_marks(sample: Any, journal_fd: 
         ("stdout", b"later", True),
     ]
     assert reader.read() == []
-    assert len(reader.facts) == 24
+    assert len(reader.facts) == 25
     assert (reader.stdout_bytes, reader.stderr_bytes, reader.late_bytes) == (11, 3, 5)
 
 

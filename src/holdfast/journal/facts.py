@@ -194,6 +194,7 @@ FACTS: dict[int, Layout] = {
     25: _layout("entered", "fact_entered", "iiQ", "pid agent_pid start_ticks", _CONTAINER),
     26: _layout("container_lost", "fact_container_lost", "i4x", "why", _REASON, why=CONTAINER_WHYS),
     27: _layout("vanished"),
+    28: _layout("order_unknown"),
 }
 TYPES: dict[str, int] = {layout.name: number for number, layout in FACTS.items()}
 

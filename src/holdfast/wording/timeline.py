@@ -217,6 +217,9 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"in container {d['container']} it is process {d['pid']}, kept there by process {d['agent_pid']}"
     ),
     "container_lost": _container_lost,
+    "order_unknown": lambda _: (
+        "nobody saw whether the command ended before its deadline: the guard did not run then, and the deadline counts"
+    ),
     "vanished": lambda _: "the process has ended; only its parent could see how",
     "lost": lambda d: (
         "the host went down before an end was recorded" if d["why"] == "host" else "the guard was found dead"

@@ -93,6 +93,7 @@ EVERY: dict[str, dict[str, Any]] = {
     "entered": {"pid": 7, "agent_pid": 6, "start_ticks": 1, "container": "box"},
     "container_lost": {"why": "gone", "reason": None},
     "vanished": {},
+    "order_unknown": {},
 }
 
 
