@@ -539,11 +539,12 @@ def test_a_second_signal_kills(child: Children, tmp_path: Path) -> None:
 
 def test_the_echo_of_a_signal_does_not_kill(child: Children) -> None:
     """`timeout` signals its child and then its whole group, in which the child is."""
-    command = ["timeout", "1", *HOLDFAST, "run", "--late", "--grace", "1m", *child("exits_on_term")]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=30)
-    assert done.returncode == 124
-    assert done.stdout.endswith(b"bye\n")
-    assert b"SIGKILL" not in done.stderr
+    process = running("--late", "--grace", "1m", command=child("exits_on_term"))
+    process.send_signal(signal.SIGTERM)
+    os.killpg(process.pid, signal.SIGTERM)
+    code, stdout, stderr = finish(process)
+    assert (code, stdout[-4:]) == (143, b"bye\n")
+    assert b"SIGKILL" not in stderr
 
 
 def test_sigquit_kills_at_once(child: Children) -> None:
