@@ -71,8 +71,10 @@ class A2aDoor:
         call_id: str | int | None = None
         try:
             check_media_type(request, (JSON,))
+            # The body first: a client that still sends it when the connection is closed never reads the refusal.
+            data = await read(request, self._bounds)
             _check_version(request)
-            call = _decoded(await read(request, self._bounds))
+            call = _decoded(data)
             call_id = call.id
             self._runs.agent(request.path_params["agent"])
             method = self._methods.get(call.method)

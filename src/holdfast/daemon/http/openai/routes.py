@@ -107,6 +107,7 @@ class OpenAiDoor:
 
     async def cancel(self, request: Request) -> Response:
         """Ask the run to end. A run that has its verdict keeps its outcome and its grace."""
+        await read(request, self._bounds)  # there is nothing in it, but a client that sends it must get rid of it
         report = await self._runs.report(run_of(request.path_params["response"]))
         if report["status"] is None:
             report = await self._runs.service.cancel(report["run_id"], reason="cancelled as a response")
@@ -114,7 +115,7 @@ class OpenAiDoor:
 
     async def nothing(self, request: Request) -> Response:
         """Say that there is no such operation."""
-        raise ProblemError(NOT_FOUND, f"this door has no {request.method} {request.url.path[:200]}")
+        raise ProblemError(NOT_FOUND, f"this door has no {request.method} {request.url.path[:200]}", unread=True)
 
     async def _shown(self, report: dict[str, Any]) -> Response:
         if report["status"] is not None:
