@@ -94,7 +94,8 @@ static int send_signal(struct run *run, int number, enum signal_scope scope) {
     run_reap(run);
     if (number < 1 || number >= NSIG)
         return EINVAL;
-    if (run->phase >= PHASE_DRAINING || run->phase == PHASE_HELD || (scope == SCOPE_LEADER && run->leader == 0 && run->foreign.pid == 0))
+    const bool leaderless = run->leader == 0 && run->foreign.pid == 0;
+    if (run->phase >= PHASE_DRAINING || run->phase == PHASE_HELD || (scope == SCOPE_LEADER && leaderless))
         return ESRCH;
     return run->location->signal(run, number, scope);
 }

@@ -28,6 +28,7 @@ HUGE = 10**400
     ("text", "seconds"),
     [
         ("250ms", 0.25),
+        (".25", 0.25),  # as sleep and timeout read it
         ("1.5s", 1.5),
         ("10m", 600.0),
         ("2h", 7200.0),
@@ -73,7 +74,7 @@ def test_reads_durations(text: str | float, seconds: float) -> None:
         ("1e3", "not a duration"),
         ("1_000", "not a duration"),
         ("1.", "not a duration"),
-        (".5", "not a duration"),
+        (".", "not a duration"),
         ("1.2.3", "not a duration"),
         ("--5", "not a duration"),
         ("+5", "not a duration"),

@@ -53,7 +53,9 @@ class Config(NamedTuple):
     default_idle_timeout_s: Annotated[
         float | None, Is("defaults.idle_timeout", _OPTIONAL_DURATION, "end a run after this long without activity")
     ] = None
-    default_grace_s: Annotated[float, Is("defaults.grace", DURATION, "from SIGTERM to SIGKILL")] = DEFAULT_GRACE_S
+    default_grace_s: Annotated[
+        float, Is("defaults.grace", DURATION, "the time that a tree gets to end by itself before SIGKILL")
+    ] = DEFAULT_GRACE_S
     default_drain_s: Annotated[
         float, Is("defaults.drain", DURATION, "wait this long for a run's output after its end")
     ] = DEFAULT_DRAIN_S

@@ -145,7 +145,7 @@ def _scale(number: str, factor: int) -> tuple[int, bool] | None:
     sign, digits = (-1, number[1:]) if number.startswith("-") else (1, number)
     whole, point, fraction = digits.partition(".")
     plain = whole + fraction
-    if len(number) > _LONGEST_NUMBER or not whole or (point and not fraction):
+    if len(number) > _LONGEST_NUMBER or (not fraction and (point or not whole)):
         return None
     if not (plain.isascii() and plain.isdigit()):
         return None
