@@ -3,94 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import re
 import signal
 import sys
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from acp.exceptions import RequestError
-from acp.schema import ClientCapabilities
 
 import acp
 from holdfast.state.directory import StateDirectory
 from holdfast.state.record import RunRecord
 
 from ..support.processes import descendants, describe, wait_exited
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from .editors import AGENT, BOUND_S, proxied, wired
 
 pytestmark = pytest.mark.anyio
-AGENT = [sys.executable, str(Path(__file__).parent / "agents" / "scripted.py")]
-HOLDFAST = [sys.executable, "-m", "holdfast.cli.main", "acp"]
-BOUND_S = 60.0
-
-
-class Editor:
-    """A client of the SDK; it keeps what the agent says, and answers no permission until it is told to."""
-
-    def __init__(self) -> None:
-        self.said = ""
-        self._news = asyncio.Event()
-        self.asked, self.allowed = asyncio.Event(), asyncio.Event()
-
-    async def session_update(self, update: Any, **_: Any) -> None:
-        self.said += update.content.text + "\n"
-        self._news.set()
-
-    async def request_permission(self, **_: Any) -> Any:
-        self.asked.set()
-        await self.allowed.wait()
-        return acp.schema.RequestPermissionResponse(
-            outcome=acp.schema.AllowedOutcome(outcome="selected", option_id="yes")
-        )
-
-    async def hears(self, pattern: str) -> list[str]:
-        """Wait until the agent has said something that matches; all matches."""
-        async with asyncio.timeout(BOUND_S):
-            while not (found := re.findall(pattern, self.said)):
-                self._news.clear()
-                await self._news.wait()
-        return found
-
-
-class Session:
-    """One editor, its connection through `holdfast acp`, and a session."""
-
-    def __init__(self, editor: Editor, connection: Any, process: asyncio.subprocess.Process) -> None:
-        self.editor = editor
-        self.connection = connection
-        self.process = process
-        self.session_id = ""
-
-    async def prompt(self, text: str) -> Any:
-        async with asyncio.timeout(BOUND_S):
-            return await self.connection.prompt(session_id=self.session_id, prompt=[acp.text_block(text)])
-
-
-@asynccontextmanager
-async def proxied(
-    state: Path, *options: str, terminal: bool = False, agent: list[str] = AGENT, is_wrapped: bool = True
-) -> AsyncIterator[Session]:
-    """An editor connected to the agent by `holdfast acp`; its process is gone at the end."""
-    editor: Any = Editor()
-    command = [*HOLDFAST, "--state-dir", str(state), *options, "--", *agent] if is_wrapped else agent
-    async with acp.spawn_agent_process(editor, command[0], *command[1:], env=dict(os.environ)) as (connection, process):
-        session = Session(editor, connection, process)
-        async with asyncio.timeout(BOUND_S):
-            await connection.initialize(protocol_version=1, client_capabilities=ClientCapabilities(terminal=terminal))
-            session.session_id = (await connection.new_session(cwd="/", mcp_servers=[])).session_id
-        yield session
-        await connection.close()
-        assert process.stdin is not None
-        process.stdin.close()
-        async with asyncio.timeout(BOUND_S):
-            await process.wait()
 
 
 def data_of(caught: pytest.ExceptionInfo[RequestError]) -> dict[str, Any]:
@@ -236,7 +165,7 @@ EDITOR = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from tests.acp.test_proxy import proxied
+from tests.acp.editors import proxied
 async def main():
     async with proxied(Path(sys.argv[2]), "--grace", "300ms", is_wrapped=sys.argv[4] == "True") as session:
         asyncio.create_task(session.prompt(sys.argv[3]))
@@ -316,69 +245,6 @@ async def test_the_editors_own_terminals_are_left_alone(tmp_path: Path) -> None:
         await session.editor.hears("terminal=False")
 
 
-class Wire:
-    """An agent of version 2, which the SDK does not have yet, through the proxy: lines as they are."""
-
-    AGENT = """
-import json, sys
-for line in sys.stdin:
-    message = json.loads(line)
-    def send(**body): print(json.dumps({"jsonrpc": "2.0", **body}), flush=True)
-    def update(**fields): send(method="session/update", params={"sessionId": "s", "update": fields})
-    text = json.dumps(message.get("params"))
-    if message["method"] == "initialize":
-        send(id=message["id"], result={"protocolVersion": 2})
-    elif message["method"] == "session/prompt":
-        if "refuse" in text: continue
-        send(id=message["id"], result={})
-        update(sessionUpdate="state_update", state="running")
-        if "crash" in text: sys.exit(5)
-        if "end" in text: update(sessionUpdate="state_update", state="idle", stopReason="end_turn")
-        deaf = "deaf" in text
-    elif message["method"] == "session/cancel" and not deaf:
-        update(sessionUpdate="state_update", state="idle", stopReason="cancelled", _meta={"own": 1})
-"""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self.process, self._in, self._out = process, process.stdin, process.stdout
-
-    def send(self, method: str, number: int | None = None, **params: Any) -> None:
-        body = {"jsonrpc": "2.0", "method": method, "params": params}
-        self._in.write(json.dumps(body if number is None else {**body, "id": number}).encode() + b"\n")
-
-    async def read(self) -> dict[str, Any]:
-        async with asyncio.timeout(BOUND_S):
-            return dict(json.loads(await self._out.readline()))
-
-    async def end_of(self, text: str, *, cancel: bool = False) -> dict[str, Any]:
-        """The state update that ends a prompt."""
-        self.send("session/prompt", 2, sessionId="s", prompt=[{"type": "text", "text": text}])
-        assert await self.read() == {"jsonrpc": "2.0", "id": 2, "result": {}}
-        assert (await self.read())["params"]["update"]["state"] == "running"
-        if cancel:
-            self.send("session/cancel", sessionId="s")
-        update = (await self.read())["params"]["update"]
-        assert update["state"] == "idle"
-        return dict(update)
-
-
-@asynccontextmanager
-async def wired(state: Path, *options: str) -> AsyncIterator[Wire]:
-    command = [*HOLDFAST, "--state-dir", str(state), *options, "--", sys.executable, "-c", Wire.AGENT]
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
-    wire = Wire(process)
-    wire.send("initialize", 1, protocolVersion=2, capabilities={})
-    assert (await wire.read())["result"] == {"protocolVersion": 2}
-    yield wire
-    assert process.stdin is not None
-    process.stdin.close()
-    async with asyncio.timeout(BOUND_S):
-        await process.wait()
-
-
 class TestVersion2:
     async def test_ends(self, tmp_path: Path) -> None:
         async with wired(tmp_path / "state", "--prompt-timeout", "500ms", "--grace", "20s") as wire:
@@ -397,7 +263,7 @@ class TestVersion2:
 
     async def test_an_agent_that_dies(self, tmp_path: Path) -> None:
         async with wired(tmp_path / "state") as wire:
-            ended = await wire.end_of("crash")
+            ended = await wire.end_of("exit 5")
             assert (ended["stopReason"], ended["_meta"]["exit_code"]) == ("error", 5)
 
     async def test_a_prompt_that_was_never_accepted(self, tmp_path: Path) -> None:
