@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from acp.exceptions import RequestError
 from acp.schema import ClientCapabilities
 
 import acp
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 _AGENTS = Path(__file__).parent / "agents"
 AGENT = [sys.executable, str(_AGENTS / "scripted.py")]
-_AGENT_2 = [sys.executable, str(_AGENTS / "version_2.py")]
+AGENT_2 = [sys.executable, str(_AGENTS / "version_2.py")]
 HOLDFAST = [sys.executable, "-m", "holdfast.cli.main", "acp"]
 BOUND_S = 60.0
 
@@ -105,26 +106,40 @@ class Wire:
 
     async def end_of(self, text: str, *, cancel: bool = False) -> dict[str, Any]:
         """The state update that ends a prompt."""
+        await self.begin(text)
+        if cancel:
+            self.send("session/cancel", sessionId="s")
+        return await self.end()
+
+    async def begin(self, text: str) -> None:
+        """Prompt, and wait until the agent works."""
         self.send("session/prompt", 2, sessionId="s", prompt=[{"type": "text", "text": text}])
         assert await self.read() == {"jsonrpc": "2.0", "id": 2, "result": {}}
         assert (await self.read())["params"]["update"]["state"] == "running"
-        if cancel:
-            self.send("session/cancel", sessionId="s")
+
+    async def end(self) -> dict[str, Any]:
+        """The state update that ends the prompt which has begun."""
         update = (await self.read())["params"]["update"]
         assert update["state"] == "idle"
         return dict(update)
 
 
 @asynccontextmanager
-async def wired(state: Path, *options: str) -> AsyncIterator[Wire]:
-    command = [*HOLDFAST, "--state-dir", str(state), *options, "--", *_AGENT_2]
+async def wired(state: Path, *options: str, agent: list[str] = AGENT_2) -> AsyncIterator[Wire]:
+    """Version 2 through `holdfast acp`; its process is gone at the end. RequestError: `initialize` got an error."""
+    command = [*HOLDFAST, "--state-dir", str(state), *options, "--", *agent]
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
     wire = Wire(process)
     wire.send("initialize", 1, protocolVersion=2, capabilities={})
-    assert (await wire.read())["result"] == {"protocolVersion": 2}
-    yield wire
-    assert process.stdin is not None
-    process.stdin.close()
-    async with asyncio.timeout(BOUND_S):
-        await process.wait()
+    try:
+        answer = await wire.read()
+        if "error" in answer:
+            raise RequestError(**answer["error"])
+        assert answer["result"] == {"protocolVersion": 2}
+        yield wire
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        async with asyncio.timeout(BOUND_S):
+            await process.wait()

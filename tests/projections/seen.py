@@ -1,8 +1,8 @@
 """What the doors said about real runs: `python -m tests.projections.seen` plays every scene and writes `seen.txt`.
 
 docs/projections.md takes its cells from there, where there are some. A door is a column: a function from a daemon, an
-agent and the id of one of its runs to the cell. A door whose runs are not the daemon's (ACP wraps an agent for an
-editor) plays the scenes itself and adds its cells in `seen_by_doors`.
+agent and the id of one of its runs to the cell. The runs of the ACP door are not the daemon's: `acp_scenes.py` plays
+them, and `seen_by_doors` adds its cells. A cell is empty where a door has no scene.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.types import GetTaskRequest, TaskState
 
 from ..support.agents import token_of, url_of
+from .acp_scenes import ACP_COLUMNS, seen_by_editors
 from .scenes import brought_about
 from .table import RESPONSES, SEEN, aligned
 
@@ -76,7 +77,9 @@ def seen_by_doors(directory: Path) -> list[tuple[str, ...]]:
     """The header, then a row for every scene."""
     with brought_about(directory) as (running, runs):
         rows = [(line, *(door(running, run) for door in DOORS.values())) for line, run in runs.items()]
-    return [("what happened", *DOORS), *rows]
+    editors = asyncio.run(seen_by_editors(directory, {line: verdict for line, verdict, *_ in rows}))
+    none = ("",) * len(ACP_COLUMNS)
+    return [("what happened", *DOORS, *ACP_COLUMNS), *((*row, *editors.get(row[0], none)) for row in rows)]
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ from holdfast.projections.systemd import systemd
 REVIEWED = Path(__file__).with_name("reviewed.txt")
 SEEN = Path(__file__).with_name("seen.txt")
 RESPONSES = "Responses (shell)"
+ACP_V1_STOP = "ACP v1 stop"
+ACP_V2_STOP = "ACP v2 stop"
 DOCS = Path(__file__).parents[2] / "docs" / "projections.md"
 RUN_ID = "run-1"
 USAGE = {"user_us": 0, "system_us": 0, "max_rss_kib": 0}
@@ -118,8 +120,8 @@ SURFACES: dict[str, Callable[[Outcome], str]] = {
     "MCP result": lambda outcome: "isError" if mcp_result(outcome, RUN_ID).is_error else "ok",
     "MCP task 2026 / 2025-11": lambda outcome: f"{mcp_task(outcome, TASKS_2026)} / {mcp_task(outcome, TASKS_2025)}",
     "ACP v1 terminal": lambda outcome: _answer(acp_v1_terminal(outcome, RUN_ID), _terminal),
-    "ACP v1 stop": lambda outcome: _answer(acp_v1_stop(outcome, RUN_ID), lambda result: str(result["stopReason"])),
-    "ACP v2 stop": lambda outcome: str(acp_v2_stop(outcome, RUN_ID)["stopReason"]),
+    ACP_V1_STOP: lambda outcome: _answer(acp_v1_stop(outcome, RUN_ID), lambda result: str(result["stopReason"])),
+    ACP_V2_STOP: lambda outcome: str(acp_v2_stop(outcome, RUN_ID)["stopReason"]),
     "A2A": lambda outcome: a2a_state(outcome).removeprefix("TASK_STATE_"),
     RESPONSES: lambda outcome: f"{responses(outcome, RUN_ID)['status']} ({_shell(outcome)})",
     "systemd": _systemd,
@@ -157,12 +159,23 @@ def reviewed() -> list[tuple[str, ...]]:
 def seen() -> dict[str, dict[str, str]]:
     """The cells that real runs showed, by line and column. `seen.py` writes them."""
     header, *lines = read(SEEN)
-    return {line[0]: dict(zip(header[1:], line[1:], strict=True)) for line in lines}
+    cells = {line[0]: zip(header[1:], line[1:], strict=True) for line in lines}
+    return {line: {column: cell for column, cell in found if cell} for line, found in cells.items()}
 
 
 def shown_part(column: str, cell: str) -> str:
     """The part of a reviewed cell that a door shows: a response has no shell call."""
     return cell.partition(" (")[0] if column == RESPONSES else cell
+
+
+def shown_by_door(line: str, column: str, cell: str) -> str:
+    """What a door shows of a reviewed cell.
+
+    An agent that was not started has no turn and no stop reason: `initialize` gets an error, in version 2 too.
+    """
+    if (line.partition(":")[0], column) == ("not spawned", ACP_V2_STOP):
+        return "RPC error"
+    return shown_part(column, cell)
 
 
 _PAGE = """\
@@ -172,9 +185,11 @@ Every surface is a pure function of the one outcome ([`src/holdfast/projections/
 each); none keeps a status of its own. Where a surface loses detail, its metadata carries `status, cause, exit_code,
 signal, escalated, run_id`.
 
-A line that is marked as seen was brought about by a real run of a daemon's [agent](agents.md). In such a line the cells
-of {columns} are what clients of these surfaces were told, after a restart of the daemon where the run had ended. The
-other cells are the projections' own, of an outcome made from facts. People agreed to every cell; tests compare them.
+A line that is marked as seen was brought about by real runs. In such a line the cells of {columns}
+are what clients of these surfaces were told. The stops of ACP are from prompts through
+[`holdfast acp`](acp.md#an-agent-for-an-editor), except where the mark says so. The others are from a run of a daemon's
+[agent](agents.md), after a restart of the daemon where the run had ended. The cells of the other surfaces are the
+projections' own, of an outcome made from facts. People agreed to every cell; tests compare them.
 `python -m tests.projections.seen` plays the runs, and `python -m tests.projections.table --docs` makes this page.
 
 {table}
@@ -192,6 +207,9 @@ Details that are not obvious:
 - **ACP v1.** A run that Holdfast ended has no exit code there, even if the command exited with 0 in time. If no signal
   was seen to end it, the answer names the signal that Holdfast sent last. A turn has no stop reason for failures, so
   the answer is an error. `cancelled` is only for the client's own cancel, in both versions.
+- **ACP turns.** The line "exit 0" is an agent that ends its turn, and then exits. An agent that exits in the middle of
+  a turn is an error there, with 0 too. An agent that was not started has no turn: the editor's first request gets the
+  error, in both versions. There the cell of version 2 is what was seen; the projection alone says `error`.
 - **Responses.** There is no reason for a timeout: the shell call's outcome, the message and the metadata tell it. A
   lost run has no shell outcome, because nobody saw an exit.
 - **systemd.** `SERVICE_RESULT (EXIT_CODE EXIT_STATUS)` as `ExecStopPost=` gets them. A stop on request is a success
@@ -217,10 +235,10 @@ def _row(header: tuple[str, ...], line: tuple[str, ...], told: dict[str, dict[st
     """The line with what was seen in the place of what was agreed to."""
     cells = told.get(line[0], {})
     found = [
-        cells[column] + cell.removeprefix(shown_part(column, cell)) if column in cells else cell
+        cells[column] + cell[len(shown_part(column, cell)) :] if column in cells else cell
         for column, cell in zip(header, line, strict=True)
     ]
-    return (*found, "yes" if cells else "")
+    return (*found, "" if not cells else "yes" if ACP_V1_STOP in cells else "yes, except ACP")
 
 
 if __name__ == "__main__":

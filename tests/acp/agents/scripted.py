@@ -57,11 +57,11 @@ class ScriptedAgent:
         await self.say(session_id, f"pid={os.getpid()} terminal={self.capabilities.terminal}")
         return PromptResponse(stop_reason="end_turn")
 
-    async def listen(self, session_id: str, _rest: str) -> PromptResponse:
-        """Ends when it is cancelled."""
+    async def listen(self, session_id: str, rest: str) -> PromptResponse:
+        """Ends when it is cancelled, with this stop reason."""
         await self.say(session_id, "listening")
         await self.cancelled[session_id].wait()
-        return PromptResponse(stop_reason="cancelled")
+        return PromptResponse(stop_reason=rest or "cancelled")  # type: ignore[arg-type]
 
     async def stumble(self, session_id: str, _rest: str) -> PromptResponse:
         """Fails when it is cancelled."""
@@ -85,8 +85,8 @@ class ScriptedAgent:
         child = await asyncio.create_subprocess_exec(sys.executable, "-c", HELPER, start_new_session=True)
         await self.say(session_id, f"pid={os.getpid()} pid={child.pid}")
 
-    async def crash(self, _session_id: str, _rest: str) -> PromptResponse:
-        os.kill(os.getpid(), signal.SIGSEGV)
+    async def crash(self, _session_id: str, rest: str) -> PromptResponse:
+        os.kill(os.getpid(), int(rest or signal.SIGSEGV))
         raise AssertionError
 
     async def exit(self, _session_id: str, rest: str) -> PromptResponse:
