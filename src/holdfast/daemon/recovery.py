@@ -108,7 +108,7 @@ class Recovery:
     # Runs that were queued.
 
     async def _rows(self, rows: list[QueueRow], active: set[str]) -> None:
-        """Queue the rows of runs that never ran, begin to follow those that did, and only then begin `_others`.
+        """Queue the runs that never ran, follow the runs that did, and only then begin `_others`.
 
         `_others` finishes the record of every run whose guard is gone. If it came first, a run that was only about to
         start would become `lost`.
