@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast.guard import packets
+from holdfast.guard.binary import guard_path
 from holdfast.state import run_directory
 from holdfast.state.directory import StateDirectory
 from tests.support import stop_table
@@ -184,8 +185,7 @@ def test_held(asker: str, tmp_path: Path, child: Children, monkeypatch: pytest.M
     """The request is in the socket before the guard begins."""
     gate, guard = tmp_path / "gate", tmp_path / "guard"
     os.mkfifo(gate)
-    real = os.environ.get("HOLDFAST_GUARD") or str(ROOT / "src/holdfast/guard/holdfast-guard")
-    guard.write_text(f'#!/bin/sh\nread line <{gate}\nexec {real} "$@"\n')
+    guard.write_text(f'#!/bin/sh\nread line <{gate}\nexec {guard_path()} "$@"\n')
     guard.chmod(0o755)
     monkeypatch.setenv("HOLDFAST_GUARD", str(guard))
     with Driven(child("reports_signals"), ladder=LADDER) as run:
