@@ -321,6 +321,8 @@ def test_a_stuck_reader_of_both_streams_is_no_reason_to_hang() -> None:
 
 def test_a_signal_that_ends_the_wait_for_a_reader_says_what_is_missing() -> None:
     process = start("run", "--id", "stuck-reader", "head", "-c", str(MUCH), "/dev/zero")
+    assert process.stdout is not None
+    seen = read_until(process.stdout.fileno(), b"\0")  # so the run is there to be waited for
     assert holdfast("wait", "stuck-reader").returncode == 0
     while process.poll() is None:  # again, if it had not heard yet that the run is over
         process.send_signal(signal.SIGTERM)
@@ -328,7 +330,7 @@ def test_a_signal_that_ends_the_wait_for_a_reader_says_what_is_missing() -> None
             process.wait(0.5)
     code, taken, stderr = finish(process)
     assert code == 143
-    assert not_delivered(stderr) == (MUCH - len(taken), "stuck-reader")
+    assert not_delivered(stderr) == (MUCH - len(seen) - len(taken), "stuck-reader")
 
 
 def test_late_output_is_passed_on_when_asked(child: Children) -> None:
