@@ -29,9 +29,10 @@ REASONS = {
     "cwd": "starts it where it is itself",
     "thread": "waits in the thread that starts",
     "signals": "passes no signal on to the command",
+    "reader": "keeps no output for a slow reader: the command writes to the reader, or the peer is the reader itself",
     "freezer": "no version 1 freezer on this machine",
 }
-_NO_BUDGETS = frozenset({"idle", "memory", "pty"})
+_NO_BUDGETS = frozenset({"idle", "memory", "pty", "reader"})
 
 
 class Peer(NamedTuple):
@@ -148,10 +149,10 @@ def _lacks(*also: str) -> frozenset[str]:
 _BLOCKING = ("cancel", "loop", "thread", "signals")  # what a signal does is the program's own affair
 PEERS: tuple[Peer, ...] = (
     Peer("holdfast run", "Holdfast", "the command line", "holdfast_cli", frozenset({"loop"}), _package("holdfast")),
-    Peer("holdfast.run", "Holdfast", "the blocking library", "holdfast_run", frozenset(_BLOCKING) - {"signals"},
-         _package("holdfast")),
-    Peer("Supervisor", "Holdfast", "the asynchronous library", "holdfast_async", frozenset({"signals", "thread"}),
-         _package("holdfast")),
+    Peer("holdfast.run", "Holdfast", "the blocking library", "holdfast_run",
+         frozenset({"reader", *_BLOCKING}) - {"signals"}, _package("holdfast")),
+    Peer("Supervisor", "Holdfast", "the asynchronous library", "holdfast_async",
+         frozenset({"reader", "signals", "thread"}), _package("holdfast")),
     Peer("subprocess.run", "Python", "timeout=", "subprocess_run", _lacks("grace", *_BLOCKING), _python),
     Peer("psutil", "Python", "its recipe to end a tree: SIGTERM to all that are listed, wait, SIGKILL", "psutil_tree",
          _lacks(*_BLOCKING), _package("psutil")),
@@ -178,5 +179,5 @@ PEERS: tuple[Peer, ...] = (
          "pm2.mjs",
          _lacks("input", *_BLOCKING), _node_package("pm2")),
     Peer("systemd-run", "Daemons", "--wait --pipe, RuntimeMaxSec, KillMode=control-group, TimeoutStopSec",
-         "systemd_run", frozenset({"cancel", "idle", "loop"}), _systemd),
+         "systemd_run", frozenset({"cancel", "idle", "loop", "reader"}), _systemd),
 )  # fmt: skip

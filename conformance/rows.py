@@ -13,6 +13,7 @@ from .task import Task
 
 _MUCH = 5_000_000
 _FLOOD = 256 << 20
+_SLOWLY = 2 << 20
 _EDGE_S = 0.1
 
 
@@ -144,6 +145,10 @@ ROWS: tuple[Row, ...] = (
     Row("flood", 32, "256 MiB of fast output, streamed", "every byte, in bounded memory",
         Task(_run("@writes_bytes", _FLOOD), timeout_s=30.0, stream=True),
         SUCCEEDED._replace(counted=_FLOOD, within_s=30.0, peak_mib=200)),
+    Row("slow-reader", 32, "2 MiB of output, then its deadline; its reader is slower", "every byte that was in time",
+        Task(_run("/bin/sh", "-c", f"head -c {_SLOWLY} /dev/zero; exec sleep 60"), timeout_s=1.5, slow_reader=True,
+             stream=True),
+        TIMED_OUT._replace(counted=_SLOWLY, begins=None, within_s=10.0), ("reader",)),
     Row("unread-input", 33, "never reads the 1 MB on its stdin, exits 0", "succeeded",
         Task(_run("@never_reads.sh"), timeout_s=3.0, input_bytes=1 << 20), SUCCEEDED._replace(within_s=2.5),
         ("input",)),

@@ -24,6 +24,7 @@ class Task(NamedTuple):
     idle_timeout_s: float | None = None
     idle_counts: str = "output"
     input_bytes: int = 0
+    slow_reader: bool = False  # the reader of stdout takes a pipe full at a time, with pauses
     stream: bool = False  # count stdout and do not keep it
     cancel_after_s: float | None = None
     block_loop_s: float | None = None  # from a moment after the start on, whatever else the event loop has to do

@@ -14,11 +14,14 @@ from conformance.adapters.serving import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import BinaryIO
 
     from conformance.task import Task
 
 _IN_POSITION_S = 0.2
 _LOOK_S = 0.01
+_PIPE_BYTES = 1 << 16
+_READER_PAUSE_S = 0.1
 
 
 class Tool:
@@ -28,18 +31,29 @@ class Tool:
         self.task, self.place = task, place
         self.began = time.monotonic()
         given = _fed(task.input_bytes) if task.input_bytes else os.open(os.devnull, os.O_RDONLY)
-        with open(f"{place}.stdout", "wb") as out, open(f"{place}.stderr", "wb") as err:
+        self._reader: threading.Thread | None = None
+        with open(f"{place}.stdout", "wb") as file, open(f"{place}.stderr", "wb") as err:
+            out = self._read_slowly(f"{place}.stdout") if task.slow_reader else file
             start = partial(_start, self, argv, given, out, err, options)
             if task.thread:
                 _in_a_thread(start)
             else:
                 start()
         os.close(given)
+        if task.slow_reader:
+            out.close()
         say({"supervisor": self.process.pid})
         if task.cancel_after_s is not None:
             threading.Thread(target=self._cancel, args=(task.cancel_after_s,), daemon=True).start()
 
     process: subprocess.Popen[bytes]
+
+    def _read_slowly(self, path: str) -> BinaryIO:
+        """The write end of a pipe whose reader is slow, and appends to the file."""
+        reading, writing = os.pipe()
+        self._reader = threading.Thread(target=_copy_slowly, args=(reading, path), daemon=True)
+        self._reader.start()
+        return os.fdopen(writing, "wb")
 
     def _cancel(self, after_s: float) -> None:
         """Cancel after this delay from the start of the command, not of the tool: the command says when it runs."""
@@ -49,8 +63,11 @@ class Tool:
         self.process.send_signal(signal.SIGTERM)
 
     def wait(self) -> int:
-        """Wait until the tool has ended."""
-        return self.process.wait()
+        """Wait until the tool has ended, and its reader, if it is a slow one."""
+        code = self.process.wait()
+        if self._reader is not None:
+            self._reader.join()
+        return code
 
     @property
     def seconds(self) -> float:
@@ -83,6 +100,13 @@ def _start(tool: Tool, argv: list[str], given: int, out: Any, err: Any, options:
         argv, stdin=given, stdout=out, stderr=err, cwd=tool.task.cwd if not options.pop("own_cwd", False) else None,
         close_fds=False, **options,
     )  # fmt: skip
+
+
+def _copy_slowly(reading: int, path: str) -> None:
+    with open(path, "ab") as file, os.fdopen(reading, "rb", buffering=0) as source:
+        while part := source.read(_PIPE_BYTES):
+            file.write(part)
+            time.sleep(_READER_PAUSE_S)
 
 
 def _fed(count: int) -> int:
