@@ -224,7 +224,7 @@ class TestRefused:
             with pytest.raises(SpecError, match="there is no live process"):
                 registered_spec(process.pid, {})
 
-    @pytest.mark.skipif(os.getuid() != 0, reason="needs root to start a process of another user")
+    @pytest.mark.root
     def test_one_of_another_user(self) -> None:
         with foreign(*waits()) as process:
             ready(process)
