@@ -49,6 +49,7 @@ static void do_act(struct run *run, enum act act) {
     case ACT_CLIMB:
         ladder_climb(run);
         break;
+    case ACT_NONE:
     case ACT_JOIN:
     case ACT_REFUSE:
         break;

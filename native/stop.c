@@ -9,7 +9,7 @@ static const enum act table[ASKER_COUNT][STAGE_COUNT] = {
     [ASKER_NOW]     = {ACT_QUIET, ACT_BEGIN_LAST, ACT_CLIMB_LAST, ACT_CLIMB_LAST, ACT_JOIN, ACT_REFUSE},
     [ASKER_PARENT]  = {ACT_QUIET, ACT_BEGIN,      ACT_JOIN,       ACT_JOIN,       ACT_JOIN, ACT_REFUSE},
     [ASKER_OWNER]   = {ACT_QUIET, ACT_BEGIN,      ACT_JOIN,       ACT_JOIN,       ACT_JOIN, ACT_REFUSE},
-    [ASKER_CLOCK]   = {ACT_QUIET, ACT_BEGIN,      ACT_JOIN,       ACT_JOIN,       ACT_JOIN, ACT_REFUSE},
+    [ASKER_CLOCK]   = {ACT_NONE,  ACT_BEGIN,      ACT_JOIN,       ACT_JOIN,       ACT_JOIN, ACT_REFUSE},
 };
 /* clang-format on */
 

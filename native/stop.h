@@ -30,6 +30,7 @@ enum stage {
 };
 
 enum act {
+    ACT_NONE,        /* cannot occur: the clocks begin when the command is released, and budgets are its own */
     ACT_REFUSE,      /* too late: there is nothing to stop */
     ACT_QUIET,       /* the command is never started */
     ACT_BEGIN,       /* climb the first rung */

@@ -147,6 +147,32 @@ def test_a_guard_starts_nothing_before_it_may(
         assert wait_exited(held[0])
 
 
+def test_no_clock_runs_while_the_command_is_held(idle: GuardPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command is held for longer than its deadline: the deadline begins with its start (docs/ending.md)."""
+    limit_s = 0.2
+    with started(idle, "true") as first:
+        assert settle(first) == ("succeeded", "exit")
+        guard = first.guard_pid
+        first.part_from_guard()
+
+    def hold(_: GuardPool) -> bool:
+        end = time.monotonic() + 2 * limit_s
+        while time.monotonic() < end:
+            os.sched_yield()
+        assert descendants(guard), "the command is held"
+        return True
+
+    monkeypatch.setattr(GuardPool, "is_current", property(hold))
+    live = start_ephemeral(make_spec(["sleep", "60"], timeout=limit_s, grace=0), pool=idle)
+    try:
+        assert live.guard_pid == guard
+        assert settle(live) == ("timed_out", "deadline")
+        assert one(live.facts, "deadline").at_ns - one(live.facts, "started").at_ns >= limit_s * 1e9
+    finally:
+        live.part_from_guard()
+        live.close()
+
+
 def test_a_child_that_fails_before_it_may_go_on_is_why_nothing_ran(
     idle: GuardPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

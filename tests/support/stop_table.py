@@ -19,6 +19,7 @@ STAGES = {
     "over": "ended",
 }
 ACTS = {
+    "none": "no clock runs yet",
     "quiet": "never starts",
     "begin": "the ladder begins",
     "begin_last": "killed",
@@ -34,7 +35,7 @@ TABLE = {
     "now": ("quiet", "begin_last", "climb_last", "climb_last", "join", "refuse"),
     "parent": _JOINS,
     "owner": _JOINS,
-    "clock": _JOINS,
+    "clock": ("none", *_JOINS[1:]),
 }
 
 
