@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.state.conftest import index, state
+from tests.state.conftest import clean_environment, index, marked, own_orphans_only, state
 
-__all__ = ["index", "state"]
+__all__ = ["clean_environment", "index", "marked", "own_orphans_only", "state"]

@@ -21,41 +21,21 @@ from holdfast.state import owner_lock, run_directory
 from holdfast.state.directory import StateDirectory
 from holdfast.state.index.index import Index
 from holdfast.state.recovery import finish
-from holdfast.state.upkeep import orphans
 from holdfast.values import environment
 from holdfast.values.identity import read_identity
 from holdfast.values.run_id import new_run_id
 from tests.support.durable import DurableRun, HeldLock, facts_of_success, journal_bytes, put_run, run_to_end
 from tests.support.freezer import Freezer, why_no_freezer
-from tests.support.processes import descendants, wait_exited
+from tests.support.processes import wait_exited
 
-from ..state.marked import Marked
+from ..state.marked import LEAVES_ONE, Marked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from holdfast.doctor.finding import Diagnosis, DoctorFinding, RepairResult
     from tests.support.children import Children
 
 # Orphans belong to the whole host: tests that end all orphans and tests that leave one take turns.
-pytestmark = pytest.mark.xdist_group("orphans")
-
-LEAVES_ONE = ["sh", "-c", "sleep 600 & echo ready leader=$$ pid=$!; wait"]
-
-
-@pytest.fixture(autouse=True)
-def ours_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other suites may have orphans on this machine, and an agent may run this test."""
-    monkeypatch.setattr(orphans, "all_pids", lambda: sorted(descendants(os.getpid())))
-    for finding in environment.findings(os.environ):
-        monkeypatch.delenv(finding.name)
-
-
-@pytest.fixture
-def marked(tmp_path: Path) -> Iterator[Marked]:
-    starter = Marked(tmp_path)
-    yield starter
-    starter.end()
+pytestmark = [pytest.mark.xdist_group("orphans"), pytest.mark.usefixtures("own_orphans_only", "clean_environment")]
 
 
 def examine(state: StateDirectory, *, age_s: float = 60.0) -> Diagnosis:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 WAITS = "echo ready; read -r _"
+# The command dies with its guard; its background child does not.
+LEAVES_ONE = ["sh", "-c", "sleep 600 & echo ready leader=$$ pid=$!; wait"]
 
 
 class Marked:

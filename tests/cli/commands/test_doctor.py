@@ -7,7 +7,6 @@ processes that look like orphans for a moment.
 from __future__ import annotations
 
 import json
-import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -16,37 +15,19 @@ import pytest
 from holdfast.cli.main import main
 from holdfast.state.directory import StateDirectory
 from holdfast.state.upkeep import orphans
-from holdfast.values import environment
 from holdfast.values.run_id import new_run_id
-from tests.state.marked import Marked
+from tests.state.marked import LEAVES_ONE, Marked
 from tests.support.durable import DurableRun, put_run
-from tests.support.processes import descendants, wait_exited
+from tests.support.processes import wait_exited
 
 from ..console import holdfast
 from ..kept_runs import as_json, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 # Orphans belong to the whole host: tests that end all orphans and tests that leave one take turns.
-pytestmark = pytest.mark.xdist_group("orphans")
-
-LEAVES_ONE = ["sh", "-c", "sleep 600 & echo ready leader=$$ pid=$!; wait"]
-
-
-@pytest.fixture(autouse=True)
-def ours_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orphans, "all_pids", lambda: sorted(descendants(os.getpid())))
-    for finding in environment.findings(os.environ):
-        monkeypatch.delenv(finding.name)
-
-
-@pytest.fixture
-def marked(tmp_path: Path) -> Iterator[Marked]:
-    starter = Marked(tmp_path)
-    yield starter
-    starter.end()
+pytestmark = [pytest.mark.xdist_group("orphans"), pytest.mark.usefixtures("own_orphans_only", "clean_environment")]
 
 
 @pytest.fixture

@@ -31,34 +31,23 @@ from tests.support.processes import wait_exited
 from tests.support.readiness import is_ready, names_in
 from tests.support.unprivileged import NOBODY
 
-from ..marked import WAITS, Marked
+from ..marked import LEAVES_ONE, WAITS, Marked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
     from typing import Any
 
     from holdfast.state.directory import StateDirectory
     from holdfast.state.upkeep.orphans import Orphan
     from tests.support.children import Children
 
-# The command dies with its guard; its background children do not.
 # Orphans belong to the whole host: tests that end all orphans and tests that leave one take turns.
 pytestmark = pytest.mark.xdist_group("orphans")
 
-LEAVES_ONE = ["sh", "-c", "sleep 600 & echo ready leader=$$ pid=$!; wait"]
 _FIND = """
 import json, sys
 from holdfast.state.upkeep.orphans import find
 print(json.dumps([orphan.pid for orphan in find(None) if orphan.run_id == sys.argv[1]]))
 """
-
-
-@pytest.fixture
-def marked(tmp_path: Path) -> Iterator[Marked]:
-    starter = Marked(tmp_path)
-    yield starter
-    starter.end()
 
 
 def of_run(run_id: str, state: StateDirectory | None = None) -> list[Orphan]:

@@ -19,30 +19,14 @@ from holdfast.state.upkeep.sweep import Sweeper
 from holdfast.values.errors import StateError
 from holdfast.values.run_id import new_run_id
 from tests.support.durable import DurableRun, HeldLock, facts_of_success, journal_bytes, put_run, run_to_end
-from tests.support.processes import descendants, wait_exited
+from tests.support.processes import wait_exited
 
-from ..marked import Marked
+from ..marked import LEAVES_ONE, Marked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from holdfast.state.directory import StateDirectory
 
-LEAVES_ONE = ["sh", "-c", "sleep 600 & echo ready pid=$!; wait"]
-
-
-@pytest.fixture(autouse=True)
-def ours_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other suites may have orphans of their own on this machine."""
-    monkeypatch.setattr(orphans, "all_pids", lambda: sorted(descendants(os.getpid())))
-
-
-@pytest.fixture
-def marked(tmp_path: Path) -> Iterator[Marked]:
-    starter = Marked(tmp_path)
-    yield starter
-    starter.end()
+pytestmark = pytest.mark.usefixtures("own_orphans_only")
 
 
 @pytest.mark.guard
