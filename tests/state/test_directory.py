@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.state.directory import StateDirectory, default_path, write_atomically
 from holdfast.values.errors import StateError, StateVersionError
+from tests.support.descriptors import room_for
 from tests.support.unprivileged import NOBODY, as_nobody
 
 if TYPE_CHECKING:
@@ -64,6 +65,11 @@ class TestRefusals:
             with pytest.raises(StateError) as raised:
                 StateDirectory.open(str(path))
             assert raised.value.remedy
+
+    def test_no_descriptor_is_left(self, state: StateDirectory) -> None:
+        with room_for(0), pytest.raises(StateError, match="ulimit -n") as raised:
+            state.live_ids()
+        assert "--state-dir" not in str(raised.value), "another directory does not help"
 
     @pytest.mark.parametrize("text", ["2\n", "", "x\n", "1 2\n", "\xff"])
     def test_another_format(self, state: StateDirectory, text: str) -> None:

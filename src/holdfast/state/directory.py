@@ -19,7 +19,7 @@ import os
 import stat
 
 from ..values.environment import STATE_DIR
-from ..values.errors import StateError, StateVersionError
+from ..values.errors import StateError, StateVersionError, resource_remedy
 from ..values.fast_imports import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -168,7 +168,9 @@ class StateDirectory:
 
 def state_error(error: OSError, path: str, run_id: str | None = None) -> StateError:
     """The StateError, with a remedy, for an OSError in the state directory."""
-    remedy = _REMEDIES.get(error.errno or 0, "choose another with --state-dir or HOLDFAST_STATE_DIR")
+    elsewhere = "choose another with --state-dir or HOLDFAST_STATE_DIR"
+    # Another directory does not help a process that is out of descriptors.
+    remedy = _REMEDIES.get(error.errno or 0) or resource_remedy(error.errno) or elsewhere
     if isinstance(error, FileNotFoundError):
         remedy = "start a run to make it, or name another with --state-dir or HOLDFAST_STATE_DIR"
     why = os.strerror(error.errno) if error.errno else str(error)

@@ -19,6 +19,11 @@ _RESOURCE_REMEDIES = {
 RESOURCE_ERRNOS = frozenset(_RESOURCE_REMEDIES)
 
 
+def resource_remedy(code: int | None) -> str | None:
+    """What to do when a system call failed with this errno for want of a resource; None for any other errno."""
+    return _RESOURCE_REMEDIES.get(code or 0)
+
+
 def _one_line(text: str) -> str:
     return " ".join(text.splitlines()) if "\n" in text or "\r" in text else text
 
@@ -66,7 +71,7 @@ class ResourceError(_SystemCallError):
     def from_os_error(cls, error: OSError, *, doing: str, run_id: str | None = None) -> ResourceError:
         """The error for a failed system call; `doing` completes "cannot ..."."""
         why = os.strerror(error.errno) if error.errno else str(error)
-        remedy = _RESOURCE_REMEDIES.get(error.errno or 0)
+        remedy = resource_remedy(error.errno)
         return cls(f"cannot {doing}: {why}", errno=error.errno, run_id=run_id, remedy=remedy)
 
 
