@@ -24,6 +24,7 @@
 #include "spawn.h"
 #include "spec.h"
 #include "sweep.h"
+#include "traced.h"
 #include "tree.h"
 
 enum { ATTACH_MS = 1000, FIRST_FREE = 10, NO_AGENT = 125, REAP_AT_ONCE = 1000 };
@@ -208,18 +209,26 @@ static void leader_exited(int status) {
         close(agent.attached); /* the client was killed; the guard will see that */
 }
 
+static void child_changed(pid_t pid, int status, const struct rusage *usage) {
+    if (traced_let_go(pid, status) || !(WIFEXITED(status) || WIFSIGNALED(status)))
+        return;
+    add_usage(usage);
+    if (pid == agent.leader)
+        leader_exited(status);
+}
+
 /* Reaps the dead. False when no child is left. */
 static bool reap(void) {
     int status;
     struct rusage usage;
     pid_t pid = 0;
+    if (agent.leader > 0 && traced_wait(agent.leader, &agent.spawned.process, &status, &usage) > 0)
+        child_changed(agent.leader, status, &usage);
     for (int taken = 0; taken < REAP_AT_ONCE; taken++) {
         pid = wait4(-1, &status, WNOHANG | __WALL, &usage);
         if (pid <= 0)
             break;
-        add_usage(&usage);
-        if (pid == agent.leader)
-            leader_exited(status);
+        child_changed(pid, status, &usage);
     }
     return pid >= 0 || errno != ECHILD;
 }
@@ -298,10 +307,12 @@ static int pause_ms(void) {
 /* One turn: first the dead, then the guard, then the attaching client. False: everything is over. */
 static bool turn(void) {
     /* The spec and the attaching client come on two ways, in any order. The client waits until the spec is there. */
-    struct pollfd watched[] = {
-        {agent.signals, POLLIN, 0}, {agent.in, POLLIN, 0}, {agent.has_spec ? agent.listener : -1, POLLIN, 0}};
+    struct pollfd watched[] = {{agent.signals, POLLIN, 0},
+                               {agent.in, POLLIN, 0},
+                               {agent.has_spec ? agent.listener : -1, POLLIN, 0},
+                               {agent.leader > 0 ? agent.spawned.process : -1, POLLIN, 0}}; /* reap() looks at it */
     struct signalfd_siginfo info;
-    if (poll(watched, 3, pause_ms()) < 0 && errno != EINTR)
+    if (poll(watched, 4, pause_ms()) < 0 && errno != EINTR)
         agent.killing = true;
     while (read(agent.signals, &info, sizeof info) == (ssize_t)sizeof info)
         continue;

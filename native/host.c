@@ -3,13 +3,13 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <sys/ptrace.h>
 #include <sys/wait.h>
 
 #include "clock.h"
 #include "expiry.h"
 #include "phases.h"
 #include "run.h"
+#include "traced.h"
 #include "tree.h"
 
 #define LAST_PASS_NS 50000000u
@@ -67,14 +67,7 @@ static void leader_exited(struct run *run, int wait_status, const struct rusage 
     run_record_exited(run, &exited);
 }
 
-/* Lets a command go on that asked to be traced: the guard is its tracer then, and it would stand still for ever. */
-static bool was_traced(pid_t pid, int signal_number) {
-    return ptrace(PTRACE_DETACH, pid, NULL, signal_number == SIGTRAP ? 0 : signal_number) == 0;
-}
-
 static void leader_changed(struct run *run, int wait_status, const struct rusage *usage) {
-    if (WIFSTOPPED(wait_status) && was_traced(run->leader, WSTOPSIG(wait_status)))
-        return;
     if (WIFSTOPPED(wait_status)) {
         struct fact_stopped stopped = {.signal = WSTOPSIG(wait_status)};
         journal_fact(&run->journal, FACT_STOPPED, &stopped, sizeof stopped);
@@ -98,6 +91,8 @@ static void add_usage(struct fact_end *total, const struct rusage *usage) {
 static void host_child_changed(struct run *run, pid_t pid, int wait_status, const struct rusage *usage) {
     if (WIFEXITED(wait_status) || WIFSIGNALED(wait_status))
         add_usage(&run->usage, usage);
+    if (traced_let_go(pid, wait_status)) /* an orphan, too: it would stand still until the deadline */
+        return;
     if (pid == run->leader)
         leader_changed(run, wait_status, usage);
 }

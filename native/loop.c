@@ -56,7 +56,7 @@ static void fire_timers(struct run *run) {
     }
 }
 
-enum { WATCH_SIGNALS, WATCH_OWNER, WATCH_AGENT, WATCH_FOREIGN, WATCH_LISTENER, WATCH_STREAM };
+enum { WATCH_SIGNALS, WATCH_OWNER, WATCH_AGENT, WATCH_FOREIGN, WATCH_LEADER, WATCH_LISTENER, WATCH_STREAM };
 enum { WATCH_CONTROL = WATCH_STREAM + STREAM_COUNT };
 enum { WATCH_COUNT = WATCH_CONTROL + OWNERS_MAX };
 
@@ -66,6 +66,7 @@ static void watch(const struct run *run, struct pollfd *watched, int signals) {
     watched[WATCH_OWNER] = (struct pollfd){run->owner_process, POLLIN, 0};
     watched[WATCH_AGENT] = (struct pollfd){run->agent.fd, run->agent.unsent > 0 ? POLLIN | POLLOUT : POLLIN, 0};
     watched[WATCH_FOREIGN] = (struct pollfd){run->foreign.process, POLLIN, 0};
+    watched[WATCH_LEADER] = (struct pollfd){run->leader > 0 ? run->spawned.process : -1, POLLIN, 0};
     watched[WATCH_LISTENER] = (struct pollfd){run->control.accept_paused ? -1 : run->control.listener, POLLIN, 0};
     for (int i = 0; i < STREAM_COUNT; i++) /* -1 for a stream that has to wait: POLLHUP cannot be masked */
         watched[WATCH_STREAM + i] =
@@ -115,7 +116,8 @@ static void take_reports(struct run *run, const struct pollfd *watched, int sign
     run->location->check_exec(run); /* the guard does not wait for exec: SIGCHLD follows a failure */
     if (watched[WATCH_SIGNALS].revents)
         loop_take_signals(run, signals);
-    const bool reports = watched[WATCH_AGENT].revents || watched[WATCH_FOREIGN].revents;
+    const bool hidden = watched[WATCH_LEADER].revents && run->leader > 0; /* it ended, and no SIGCHLD came */
+    const bool reports = watched[WATCH_AGENT].revents || watched[WATCH_FOREIGN].revents || hidden;
     if ((run->reap_again || reports) && run->phase != PHASE_ENDED)
         run_reap(run);
 }

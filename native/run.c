@@ -11,6 +11,7 @@
 #include "expiry.h"
 #include "phases.h"
 #include "procfs.h"
+#include "traced.h"
 
 #define REAP_SLICE_NS 10000000u
 #define TERMINAL_AGAIN_NS 100000000u
@@ -42,7 +43,7 @@ void run_record_exited(struct run *run, const struct fact_exited *exited) {
 void run_collect(struct run *run) {
     int status;
     struct rusage usage;
-    if (run->leader > 0 && wait4(run->leader, &status, WNOHANG | WUNTRACED | WCONTINUED | __WALL, &usage) > 0)
+    if (run->leader > 0 && traced_wait(run->leader, &run->spawned.process, &status, &usage) > 0)
         run->location->child_changed(run, run->leader, status, &usage);
     const uint64_t until = clock_now() + REAP_SLICE_NS;
     pid_t pid;
@@ -53,6 +54,10 @@ void run_collect(struct run *run) {
     } while (pid > 0 && clock_now() < until);
     run->reap_again = pid > 0;
     run->children_gone = pid < 0 && errno == ECHILD;
+    if (run->leader == 0 && run->spawned.process > 0) {
+        close(run->spawned.process);
+        run->spawned.process = -1;
+    }
 }
 
 void run_reap(struct run *run) {

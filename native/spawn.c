@@ -223,11 +223,13 @@ bool spawn_held(struct spawned *spawned, const struct spec *spec, struct cgroup 
     /* The kernel stamped the child in between, with the same clock. If both readings are equal, so is its tick. */
     spawned->start_ticks = clock_boot() / TICK_NS == before ? before : 0;
     spawned->failed = false;
+    spawned->process = -1;
     if (spawned->pid < 0) {
         *failure = (struct fact_spawn_failed){STEP_FORK, error};
         return false;
     }
     cgroup_add_child(cgroup, spawned->pid);
+    spawned->process = (int)syscall(SYS_pidfd_open, spawned->pid, 0);
     return true;
 }
 

@@ -20,6 +20,7 @@
 
 struct spawned {
     pid_t pid;
+    int process;          /* pidfd of the child, which tells an end that a tracer hides; -1: none */
     bool failed;          /* the child has said that exec failed: the command never ran */
     uint64_t start_ticks; /* when it was forked, as in /proc/PID/stat; 0: look there */
 };

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["runs", "state_directory"]
 
-PROGRAMS = ("daemonises", "forks_on_term", "ignores_term", "leader_exits_on_term", "storms")
+PROGRAMS = ("daemonises", "forks_on_term", "ignores_term", "leader_exits_on_term", "storms", "traced")
 
 
 @pytest.fixture(scope="session")

@@ -86,6 +86,18 @@ def test_trees_that_grow_or_lose_their_head(container: Container, program: str) 
     assert (report["status"], report["tree"]) == ("timed_out", "gone")
 
 
+@pytest.mark.parametrize("how", ["execs", "signalled", "by-child"])
+def test_a_command_under_ptrace(container: Container, how: str) -> None:
+    report = ended(container, "/traced", how, timeout=20)
+    assert (report["status"], report["cause"], report["exit_code"], report["tree"]) == ("failed", "exit", 7, "gone")
+
+
+def test_an_orphan_that_asks_to_be_traced(container: Container) -> None:
+    report = ended(container, "/traced", "orphan", timeout=20, stragglers="wait")
+    assert (report["status"], report["exit_code"], report["tree"]) == ("failed", 7, "gone")
+    assert reached(report) == []
+
+
 def test_silence(container: Container) -> None:
     report = ended(container, "/bin/sh", "-c", STUBBORN, timeout=None, idle_timeout=0.4)
     assert (report["status"], report["cause"], report["tree"]) == ("timed_out", "idle", "gone")
