@@ -86,6 +86,46 @@ bool read_stat(pid_t pid, struct process_stat *out) {
     return true;
 }
 
+struct program {
+    ssize_t length;
+    char path[4096]; /* not NUL-terminated; " (deleted)" follows the path of a file that was replaced or removed */
+};
+
+static bool read_program(const char *pid, struct program *program) {
+    char path[40];
+    snprintf(path, sizeof path, "/proc/%s/exe", pid);
+    program->length = readlink(path, program->path, sizeof program->path);
+    return program->length > 0;
+}
+
+/* The sizes of the program's code and data. They do not depend on where the program is loaded. */
+static bool read_sizes(const char *pid, unsigned long sizes[2]) {
+    char path[40], text[1024];
+    unsigned long code, code_end, data, data_end;
+    snprintf(path, sizeof path, "/proc/%s/stat", pid);
+    const char *rest = read_small(AT_FDCWD, path, text, sizeof text) > 0 ? strrchr(text, ')') : NULL;
+    if (rest == NULL || sscanf(rest + 1,
+                               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %*u %*u %*d"
+                               " %*u %lu %lu %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*d %*d %*u %*u %*u %*u %*d"
+                               " %lu %lu",
+                               &code, &code_end, &data, &data_end) != 4)
+        return false;
+    sizes[0] = code_end - code;
+    sizes[1] = data_end - data;
+    return true;
+}
+
+bool runs_our_program(pid_t pid) {
+    static struct program ours, theirs;
+    char name[16];
+    unsigned long our_sizes[2], their_sizes[2];
+    snprintf(name, sizeof name, "%d", pid);
+    /* Both now: the text of our own link changes when a new version replaces our file. */
+    return read_program(name, &theirs) && read_program("self", &ours) && theirs.length == ours.length &&
+           memcmp(theirs.path, ours.path, (size_t)ours.length) == 0 && read_sizes(name, their_sizes) &&
+           read_sizes("self", our_sizes) && memcmp(our_sizes, their_sizes, sizeof our_sizes) == 0;
+}
+
 bool catches_signal(pid_t pid, int signal) {
     static char text[128 * 1024]; /* the groups of the process come first, and there may be 65,536 */
     char path[40];

@@ -27,6 +27,12 @@ bool find_number(const char *text, const char *key, uint64_t *number);
 void each_entry(int directory, void (*visit)(const char *name, bool is_directory, void *context), void *context);
 
 bool read_stat(pid_t pid, struct process_stat *out);
+/*
+ * Whether the process runs the same program as this one. Nothing here asks the program's file system: `stat` of
+ * /proc/PID/exe would, and a file system that the command has chosen (FUSE, NFS) may never answer. The kernel knows the
+ * link's text and the sizes of code and data by itself. The text alone would be the same in another mount namespace.
+ */
+bool runs_our_program(pid_t pid);
 /* Whether the process has a handler of its own for the signal. */
 bool catches_signal(pid_t pid, int signal);
 /* A zombie whose other threads still run is alive (its main thread called pthread_exit). */

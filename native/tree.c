@@ -120,15 +120,7 @@ static void add_children(struct walk *walk, pid_t pid) {
     close(directory);
 }
 
-bool tree_is_guard(pid_t pid) {
-    static struct stat self;
-    struct stat other;
-    char path[40];
-    if (self.st_ino == 0 && stat("/proc/self/exe", &self) < 0)
-        return false;
-    snprintf(path, sizeof path, "/proc/%d/exe", pid);
-    return stat(path, &other) == 0 && other.st_ino == self.st_ino && other.st_dev == self.st_dev;
-}
+bool tree_is_guard(pid_t pid) { return pid > 0 && runs_our_program(pid); }
 
 /* Whether this is a dead child of ours, which has no children. To ask waitid is far cheaper than to look at /proc. */
 static bool is_our_zombie(const struct process *process) {

@@ -11,9 +11,13 @@ import pytest
 from acp.exceptions import RequestError
 from acp.schema import EnvVariable
 
+import holdfast
 from holdfast.acp import Terminals
+from holdfast.acp.terminal import is_past_exec
 
 from ..support.processes import wait_exited
+from ..support.readiness import until_ready
+from ..support.silent_filesystem import SilentFilesystem, why_no_fuse
 from .conftest import connected
 
 if TYPE_CHECKING:
@@ -204,3 +208,17 @@ async def test_with_a_state_directory_they_can_be_found(tmp_path: Path) -> None:
         terminal = await create(agent, "true")
         assert await exit_of(agent, terminal) == (0, None)
     assert (tmp_path / "state" / "runs" / terminal / "journal").exists()
+
+
+@pytest.mark.root
+async def test_a_file_system_that_has_stopped_answering_is_not_waited_for(child: Children, tmp_path: Path) -> None:
+    if (why_not := why_no_fuse()) is not None:
+        pytest.skip(f"allowed: {why_not}")
+    with SilentFilesystem(tmp_path / "silent", child.program("exits_on_term")) as silent:
+        async with holdfast.Supervisor() as supervisor:
+            run = await supervisor.start([str(silent.program), "7"])
+            await until_ready(run)
+            silent.fall_silent()
+            assert is_past_exec(run)
+            await run.cancel()
+            assert (await run.settled())["exit_code"] == 7

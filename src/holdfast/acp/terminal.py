@@ -53,7 +53,7 @@ class AcpTerminal:
 
     async def until_begun(self) -> None:
         """Wait until the command itself runs, or until the verdict says that the run is over."""
-        while self.run.status is None and not _is_past_exec(self.run):
+        while self.run.status is None and not is_past_exec(self.run):
             with anyio.move_on_after(_EXEC_S):  # there is an event only for an exec that failed
                 await self.run.wait()
 
@@ -109,13 +109,13 @@ class OutputTail:
             self._forgotten += excess
 
 
-def _is_past_exec(run: Run) -> bool:
+def is_past_exec(run: Run) -> bool:
     """Whether the process runs another program than the guard's."""
     pid = run.pid
     if pid is None:
         return False
-    try:
-        return not os.path.samefile(f"/proc/{pid}/exe", f"/proc/{run.guard_pid}/exe")
+    try:  # the links' texts, and not `samefile`: that asks the program's file system, which may never answer
+        return os.readlink(f"/proc/{pid}/exe") != os.readlink(f"/proc/{run.guard_pid}/exe")
     except PermissionError:
         return True  # a program of another user, so not the guard's
     except OSError:

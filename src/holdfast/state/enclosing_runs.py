@@ -9,7 +9,6 @@ that run has no directory.
 from __future__ import annotations
 
 import os
-import stat
 
 from ..journal.facts import PREAMBLE
 from ..journal.reader import JournalReader
@@ -18,6 +17,7 @@ from ..proc.process_table import with_ancestors
 from ..values.errors import HoldfastError
 
 _JOURNAL_FD = 3  # GUARD_FD_JOURNAL of native/frame.h
+_JOURNAL_NAMES = ("journal", "memfd:holdfast-journal")  # of run_directory.py, and of guard/descriptors.py
 
 
 def enclosing_run_is_ending() -> bool:
@@ -27,8 +27,8 @@ def enclosing_run_is_ending() -> bool:
 
 def _is_ending(path: str) -> bool:
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return False  # not a guard; and to open a pipe might wait
+        if os.path.basename(os.readlink(path).removesuffix(" (deleted)")) not in _JOURNAL_NAMES:
+            return False  # not a guard; to open a pipe, or a file on a file system that hangs, might wait
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
