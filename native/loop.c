@@ -18,6 +18,15 @@ static bool is_from_parent(const struct run *run, pid_t sender) {
     return (run->spec.options.flags & SPEC_NESTED) != 0 || tree_is_guard(sender);
 }
 
+/*
+ * A command with privileges may hang up its own terminal (vhangup, as getty does), and the kernel tells the leader of
+ * the terminal's session: the guard. That is no request to end. The terminal cannot hang up by itself, because the
+ * guard holds its other side.
+ */
+static bool is_hang_up_by_command(const struct signalfd_siginfo *info) {
+    return info->ssi_signo == SIGHUP && info->ssi_code == SI_KERNEL;
+}
+
 static bool is_exit(int code) { return code == CLD_EXITED || code == CLD_KILLED || code == CLD_DUMPED; }
 
 void loop_take_signal(struct run *run, const struct signalfd_siginfo *info) {
@@ -29,6 +38,8 @@ void loop_take_signal(struct run *run, const struct signalfd_siginfo *info) {
         run_reap(run);
         return;
     }
+    if (is_hang_up_by_command(info))
+        return;
     struct stop stop = {
         .cause = is_from_parent(run, (pid_t)info->ssi_pid) ? CAUSE_PARENT : CAUSE_USER,
         .signal = (int)info->ssi_signo,

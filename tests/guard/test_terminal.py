@@ -1,14 +1,16 @@
-"""Output hidden in a terminal's buffers: bytes behind the first 4 KiB, and a terminal that is opened again."""
+"""Terminals: output behind the first 4 KiB, one that is opened again, and one that the command hangs up."""
 
 from __future__ import annotations
 
+import signal
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 import holdfast
 from tests.support.driven import Driven, Gate
-from tests.support.evidence import one, outcome_of
+from tests.support.evidence import kinds, one, outcome_of
 from tests.support.processes import wait_exited
 
 if TYPE_CHECKING:
@@ -75,3 +77,33 @@ def test_a_terminal_that_nobody_has_open_costs_nothing(tmp_path: Path) -> None:
         result = run.settle()
         assert run.guard_cpu_s() < 0.4, "it does not spin on the hang-up"
     assert outcome_of(result) == ("timed_out", "deadline")
+
+
+_HANGS_UP = """
+import ctypes, signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+if ctypes.CDLL(None).vhangup():
+    sys.exit(99)
+if len(sys.argv) > 1:
+    open(sys.argv[1], "w").close()
+    signal.sigwait([signal.SIGTERM])
+sys.exit(5)
+"""
+
+
+@pytest.mark.root
+def test_a_command_that_hangs_up_its_own_terminal_goes_on() -> None:
+    result = holdfast.run([sys.executable, "-c", _HANGS_UP], pty=True, timeout=20)
+    assert (*outcome_of(result), result.exit_code) == ("failed", "exit", 5)
+    assert "stop_asked" not in kinds(result.facts)
+
+
+@pytest.mark.root
+def test_a_hang_up_that_a_person_sends_still_ends_it(tmp_path: Path) -> None:
+    there = Gate(tmp_path / "there")
+    with Driven([sys.executable, "-c", _HANGS_UP, str(there.path)], pty=True, timeout=20, grace=0.1) as run:
+        there.wait()
+        signal.pidfd_send_signal(run.live.pidfd, signal.SIGHUP)
+        result = run.settle()
+    assert outcome_of(result) == ("cancelled", "user")
+    assert one(result.facts, "stop_asked").detail["signal"] == signal.SIGHUP
