@@ -51,19 +51,19 @@ int control_accept(struct control *control) {
         control->accept_paused = errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
         return -1;
     }
-    for (int i = 1; i < OWNERS_MAX; i++) {
-        struct owner *owner = &control->owners[i];
-        if (owner->fd >= 0)
-            continue;
-        *owner = (struct owner){.fd = fd, .uid = (uid_t)-1};
-        learn_peer(owner);
-        if (owner->uid == 0 || owner->uid == geteuid())
-            return i;
-        owner->fd = -1;
-        break;
+    struct owner owner = {.fd = fd, .uid = (uid_t)-1};
+    learn_peer(&owner);
+    if (owner.uid != 0 && owner.uid != geteuid()) {
+        close(fd);
+        return -1;
     }
-    close(fd);
-    return -1;
+    int place = 1;
+    while (place < OWNER_NEWEST && control->owners[place].fd >= 0)
+        place++;
+    if (control->owners[place].fd >= 0)
+        control_drop(control, place);
+    control->owners[place] = owner;
+    return place;
 }
 
 /* Sends a packet, but never waits. An owner that does not read has unread wakes, which tell it to read the journal. */

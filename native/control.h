@@ -14,7 +14,11 @@
 
 #include "frame.h"
 
-enum { OWNERS_MAX = 16, PACKET_MAX = 4096 };
+/*
+ * The last place is for the newest owner, when all others are taken: the next one that comes replaces it. So idle
+ * connections, however many, keep no owner from asking. A replaced owner sees end of file, and connects again.
+ */
+enum { OWNERS_MAX = 16, OWNER_NEWEST = OWNERS_MAX - 1, PACKET_MAX = 4096 };
 
 struct owner {
     int fd; /* -1: free */
@@ -51,7 +55,7 @@ enum control_news { CONTROL_NOTHING, CONTROL_REQUEST, CONTROL_GONE };
 enum control_news control_next_run(struct control *control, char *spec, size_t *length);
 /* Takes the next packet of one owner. */
 enum control_news control_receive(struct control *control, int owner, struct request *request);
-/* Lets a new owner in, if it is the same user or root. Returns its index, or -1. */
+/* Lets a new owner in, if it is the same user or root; it may replace the newest. Returns its index, or -1. */
 int control_accept(struct control *control);
 void control_answer(struct control *control, const struct request *request, int error, int descriptor);
 void control_wake(struct control *control, uint64_t journal_length);

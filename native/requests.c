@@ -222,6 +222,9 @@ void requests_serve(struct run *run, int index) {
 }
 
 void requests_welcome(struct run *run) {
+    requests_serve(run, OWNER_NEWEST); /* what it has asked for comes before the owner that may replace it */
+    if (run->phase == PHASE_ENDED)
+        return;
     int index = control_accept(&run->control);
     if (run->control.accept_paused)
         timer_set(&run->timers, TIMER_LISTEN, clock_now() + LISTEN_AGAIN_NS);

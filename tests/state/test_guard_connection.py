@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
+import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +18,8 @@ from holdfast.values.errors import RequestError, RunNotFoundError
 from tests.support.durable import DurableRun, facts_of_success, journal_bytes, put_run, run_to_end
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from holdfast.state.directory import StateDirectory
 
 pytestmark = pytest.mark.guard
@@ -71,3 +76,59 @@ class TestRequests:
             with GuardConnection(state, run_id) as asker:
                 asker.record.read()
                 assert asker.bound_s(now=False) == pytest.approx(expected + 3.0), run_id
+
+
+def connect(connection: GuardConnection) -> None:
+    """Connect as soon as the guard has taken in enough of the earlier ones."""
+    end = time.monotonic() + 10
+    while not connection.connect():
+        assert time.monotonic() < end, connection.problem
+        os.sched_yield()
+
+
+class TestCrowd:
+    """More connections than the guard has places: the last place is for the newest."""
+
+    @pytest.fixture
+    def crowded(self, state: StateDirectory) -> Iterator[tuple[DurableRun, list[GuardConnection]]]:
+        with DurableRun(state, READY, timeout=60, grace=0.1) as run, ExitStack() as stack:
+            run.until_ready()
+            idle = [stack.enter_context(GuardConnection(state, run.run_id)) for _ in range(20)]
+            for connection in idle:
+                assert connection.look() == "live"
+                connect(connection)
+            yield run, idle
+
+    def test_idle_connections_keep_nobody_from_asking(
+        self, crowded: tuple[DurableRun, list[GuardConnection]], state: StateDirectory
+    ) -> None:
+        run, _ = crowded
+        guard_connection.ask_stop(state, run.run_id, "enough", now=True)
+        run.until_ended()
+        with run.record() as record:
+            assert (record.outcome.status, record.outcome.cause) == ("cancelled", "user")
+
+    def test_only_the_newest_is_replaced(
+        self, crowded: tuple[DurableRun, list[GuardConnection]], state: StateDirectory
+    ) -> None:
+        run, idle = crowded
+        guard_connection.extend(state, run.run_id, 1)  # answered, so the guard has taken in the others
+        is_open = [connection.conversation.take_in() for connection in idle]
+        assert is_open == [True] * 14 + [False] * 6
+        ticket = idle[0].conversation.ask(packets.heartbeat)
+        assert idle[0].conversation.wait(ticket, time.monotonic() + 10)
+
+    def test_a_request_comes_before_the_owner_that_replaces_its_sender(
+        self, crowded: tuple[DurableRun, list[GuardConnection]], state: StateDirectory
+    ) -> None:
+        run, _ = crowded
+        signal.pidfd_send_signal(run.handle.pidfd, signal.SIGSTOP)
+        with ExitStack() as stack:
+            late = [stack.enter_context(GuardConnection(state, run.run_id)) for _ in range(5)]
+            for connection in late:
+                assert connection.connect(), connection.problem
+            late[0].send(lambda ticket: packets.stop(ticket, "user", "enough", now=True))
+            signal.pidfd_send_signal(run.handle.pidfd, signal.SIGCONT)
+            run.until_ended()
+        with run.record() as record:
+            assert (record.outcome.status, record.outcome.cause) == ("cancelled", "user")

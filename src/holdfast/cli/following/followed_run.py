@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...runs.live import LiveRun
     from ...state.directory import StateDirectory
 
-_AGAIN_S = 0.25  # a guard accepts fifteen followers; a further follower tries again this often
+_AGAIN_S = 0.25  # a guard keeps fourteen followers, and the newest of the others; they try again this often
 
 
 class FollowedRun:
