@@ -32,6 +32,7 @@ struct request {
     int owner;
     union {
         struct packet_stop stop;
+        struct packet_stop_within stop_within;
         struct packet_signal signal;
         struct packet_extend extend;
         struct packet_read read;

@@ -61,6 +61,7 @@ enum fact {
     FACT_CONTAINER_LOST = 26,  /* struct fact_container_lost, then the runtime's message */
     FACT_VANISHED = 27,        /* no payload: a foreign process has ended, and only its parent can know how */
     FACT_ORDER_UNKNOWN = 28,   /* no payload: nobody saw whether the command ended before its deadline */
+    FACT_GRACE_SHORTENED = 29, /* struct fact_grace_shortened; follows the STOP_ASKED of the same request */
 };
 
 enum stop_cause { CAUSE_USER = 1, CAUSE_SHUTDOWN, CAUSE_PARENT, CAUSE_SESSION, CAUSE_OWNER, CAUSE_SUPERSEDED };
@@ -89,6 +90,11 @@ struct fact_stop_asked {
     int32_t signal; /* the signal to the guard that asked for the stop, or 0 */
     int32_t by_pid; /* the process that asked; 0: unknown */
     int32_t by_uid;
+};
+struct fact_grace_shortened {
+    int32_t by_pid; /* the process that asked; 0: unknown */
+    int32_t by_uid;
+    uint64_t grace_ns; /* SIGKILL follows this long after the request, if not sooner */
 };
 struct fact_expired {
     uint64_t limit_ns;
@@ -246,6 +252,7 @@ enum packet {
     PACKET_HEARTBEAT = 70,
     PACKET_NEXT = 71,   /* the next run, for a guard that has ended one: its spec and descriptors; no answer */
     PACKET_GO = 73,     /* the run that came with PACKET_NEXT may start; no answer */
+    PACKET_STOP_WITHIN = 74, /* struct packet_stop_within, then the reason */
     PACKET_ANSWER = 80, /* struct packet_answer */
     PACKET_WAKE = 81,   /* struct packet_wake */
 };
@@ -257,6 +264,17 @@ struct packet_stop {
     int32_t now;    /* go to the last rung at once */
     int32_t signal; /* the signal that made the caller ask, or 0 */
     int32_t person; /* not 0: a person asks, and to ask a second time is to insist (stop.h) */
+};
+/*
+ * A stop that brings a grace of its own. It may shorten the grace of the ladder, and never makes it longer. A packet of
+ * its own, because an older guard would take the grace for a part of the reason; this one it refuses.
+ */
+struct packet_stop_within {
+    int32_t cause; /* up to here as in packet_stop */
+    int32_t now;
+    int32_t signal;
+    int32_t person;
+    uint64_t grace_ns;
 };
 struct packet_signal {
     int32_t signal;

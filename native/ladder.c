@@ -35,12 +35,32 @@ void ladder_repeat_last(struct run *run) {
     timer_set(&run->timers, TIMER_KILL_PASS, clock_now() + pause);
 }
 
+/* The earliest of a time and the two bounds of the ladder. */
+static uint64_t bounded(const struct run *run, uint64_t due_ns) {
+    if (run->bound_ns > 0 && run->bound_ns < due_ns)
+        due_ns = run->bound_ns;
+    return run->kill_by_ns > 0 && run->kill_by_ns < due_ns ? run->kill_by_ns : due_ns;
+}
+
+bool ladder_shorten(struct run *run, uint64_t grace_ns) {
+    const uint64_t now = clock_now(), kill_by_ns = clock_after(now, grace_ns);
+    uint64_t last_ns = timer_is_set(&run->timers, TIMER_RUNG) ? run->timers.due_ns[TIMER_RUNG] : now;
+    for (size_t i = run->rung; i + 1 < run->spec.rungs; i++)
+        last_ns = clock_after(last_ns, run->spec.ladder[i].wait_ns);
+    if (kill_by_ns >= bounded(run, last_ns))
+        return false;
+    run->kill_by_ns = kill_by_ns;
+    if (timer_is_set(&run->timers, TIMER_RUNG))
+        timer_set(&run->timers, TIMER_RUNG, bounded(run, run->timers.due_ns[TIMER_RUNG]));
+    return true;
+}
+
 void ladder_climb(struct run *run) {
     run_announce(run); /* the verdict is announced before the first signal */
     if (run->rung >= run->spec.rungs)
         return; /* the last rung has been climbed, and the guard repeats it */
     const uint64_t now = clock_now();
-    if ((run->bound_ns > 0 && now >= run->bound_ns) || !run->location->is_reachable(run))
+    if (now >= bounded(run, UINT64_MAX) || !run->location->is_reachable(run))
         ladder_skip_to_last(run);
     const struct spec_rung *rung = &run->spec.ladder[run->rung++];
     if (run->rung == run->spec.rungs) {
@@ -50,6 +70,5 @@ void ladder_climb(struct run *run) {
     }
     run_collect(run); /* so that the walk does not meet the dead */
     run->location->ask(run, rung->signal, run->rung - 1);
-    uint64_t due = clock_after(now, rung->wait_ns);
-    timer_set(&run->timers, TIMER_RUNG, run->bound_ns > 0 && run->bound_ns < due ? run->bound_ns : due);
+    timer_set(&run->timers, TIMER_RUNG, bounded(run, clock_after(now, rung->wait_ns)));
 }

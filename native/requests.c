@@ -56,6 +56,14 @@ static void do_act(struct run *run, enum act act) {
     }
 }
 
+/* A grace of the request's own may shorten the ladder's, and never makes it longer. The record says who did it. */
+static void shorten_grace(struct run *run, const struct stop *stop) {
+    if (!stop->has_grace || !ladder_shorten(run, stop->grace_ns))
+        return;
+    const struct fact_grace_shortened shortened = {stop->by_pid, (int32_t)stop->by_uid, stop->grace_ns};
+    journal_fact(&run->journal, FACT_GRACE_SHORTENED, &shortened, sizeof shortened);
+}
+
 int run_stop(struct run *run, const struct stop *stop) {
     run_reap(run);
     const enum asker asker = asker_of(run, stop);
@@ -66,6 +74,8 @@ int run_stop(struct run *run, const struct stop *stop) {
     journal_fact_text(&run->journal, FACT_STOP_ASKED, &asked, sizeof asked, stop->reason, stop->reason_length);
     if (act == ACT_BEGIN)
         ladder_begin_with(run, stop->signal);
+    if (act == ACT_BEGIN || act == ACT_JOIN || act == ACT_CLIMB)
+        shorten_grace(run, stop);
     run->parent_asked = run->parent_asked || asker == ASKER_PARENT;
     run->person_asked = run->person_asked || asker == ASKER_PERSON;
     do_act(run, act);
@@ -117,11 +127,14 @@ static void owner_gone(struct run *run, pid_t pid, uid_t uid) {
 
 static int stop_requested(struct run *run, const struct request *request) {
     const struct owner *owner = &run->control.owners[request->owner];
-    const size_t fixed = sizeof request->body.stop;
+    const bool within = request->frame.type == PACKET_STOP_WITHIN;
+    const size_t fixed = within ? sizeof request->body.stop_within : sizeof request->body.stop;
     struct stop stop = {
         .cause = (enum stop_cause)request->body.stop.cause,
         .now = request->body.stop.now != 0,
         .person = request->body.stop.person != 0,
+        .has_grace = within,
+        .grace_ns = within ? request->body.stop_within.grace_ns : 0,
         .signal = request->body.stop.signal,
         .by_pid = owner->pid,
         .by_uid = owner->uid,
@@ -176,6 +189,7 @@ static void handle(struct run *run, const struct request *request) {
         run->awaits_go = false;
         return;
     case PACKET_STOP:
+    case PACKET_STOP_WITHIN:
         error = stop_requested(run, request);
         break;
     case PACKET_SIGNAL:

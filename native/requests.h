@@ -10,7 +10,9 @@ struct stop {
     enum stop_cause cause;
     bool now;    /* go to the last rung at once */
     bool person; /* a person asks: the second time is on purpose */
+    bool has_grace;
     int signal;  /* the signal that asked, or 0 */
+    uint64_t grace_ns; /* with has_grace: the last rung is climbed after this time at the latest */
     pid_t by_pid;
     uid_t by_uid;
     const char *reason;

@@ -68,6 +68,7 @@ struct run {
     uint64_t started_ns;   /* 0: the command was never released */
     uint64_t deadline_ns;  /* from the start, as extended */
     uint64_t bound_ns;     /* stragglers of a finished command are killed at this time at the latest; 0: no bound */
+    uint64_t kill_by_ns;   /* a request shortened the grace: the last rung is climbed at this time; 0: none did */
     uint64_t pass_ns;      /* how long until the last rung is repeated */
     int input;             /* the command's stdin or terminal, kept for later owners; -1: none */
     int owner_process;     /* pidfd of the process that started us; -1: none */

@@ -28,50 +28,65 @@ FIRST, SECOND, LAST = int(signal.SIGUSR1), int(signal.SIGUSR2), int(signal.SIGKI
 SESSION = "s"
 
 
-def over_library(state: Path, run_id: str, now: bool) -> None:
+def over_library(state: Path, run_id: str, **how: Any) -> None:
     async def ask() -> None:
         async with holdfast.Supervisor(state_dir=state) as supervisor:
             run = await supervisor.adopt(run_id)
-            await run.cancel(now=now)
+            await run.cancel(**how)
         run.close()
 
     anyio.run(ask)
 
 
-def over_client(state: Path, run_id: str, now: bool) -> None:
+def over_client(state: Path, run_id: str, **how: Any) -> None:
     with holdfast.Client(state_dir=str(state)) as client:
-        client.cancel(run_id, now=now)
+        client.cancel(run_id, **how)
 
 
-def over_command(state: Path, run_id: str, now: bool) -> None:
-    done = command("cancel", "--no-wait", *(["--now"] if now else []), run_id, "--state-dir", str(state))
-    assert (done.returncode, done.stdout.decode()) == (0, f"{run_id}  asked\n"), done
-
-
-def over_sidecar(state: Path, run_id: str, now: bool) -> None:
-    with Host("--state-dir", str(state)) as host:
-        host.call("adopt", run_id=run_id)
-        host.call("cancel", run_id=run_id, now=now)
-
-
-def over_mcp(state: Path, run_id: str, now: bool) -> None:
+def over_async_client(state: Path, run_id: str, **how: Any) -> None:
     async def ask() -> None:
-        async with over_stdio(state) as call:
-            assert not (await call("cancel", run_id=run_id, now=now, wait_s=0)).is_error
+        async with holdfast.AsyncClient(state_dir=str(state)) as client:
+            await client.cancel(run_id, **how)
 
     anyio.run(ask)
 
 
-def over_http(running: Daemon) -> Callable[[Path, str, bool], None]:
-    def ask(_state: Path, run_id: str, now: bool) -> None:
-        running.cancel(run_id, now=now)
+def over_command(state: Path, run_id: str, *, now: bool = False, grace: float | None = None) -> None:
+    how = [*(["--now"] if now else []), *([] if grace is None else ["--grace", f"{grace}s"])]
+    done = command("cancel", "--no-wait", *how, run_id, "--state-dir", str(state))
+    assert (done.returncode, done.stdout.decode()) == (0, f"{run_id}  asked\n"), done
+
+
+def over_sidecar(state: Path, run_id: str, **how: Any) -> None:
+    with Host("--state-dir", str(state)) as host:
+        host.call("adopt", run_id=run_id)
+        host.call("cancel", run_id=run_id, **as_json(how))
+
+
+def over_mcp(state: Path, run_id: str, **how: Any) -> None:
+    async def ask() -> None:
+        async with over_stdio(state) as call:
+            assert not (await call("cancel", run_id=run_id, wait_s=0, **as_json(how))).is_error
+
+    anyio.run(ask)
+
+
+def over_http(running: Daemon) -> Callable[..., None]:
+    def ask(_state: Path, run_id: str, **how: Any) -> None:
+        running.cancel(run_id, **as_json(how))
 
     return ask
+
+
+def as_json(how: dict[str, Any]) -> dict[str, Any]:
+    """The names of JSON, which carry the unit."""
+    return {"grace_s" if name == "grace" else name: value for name, value in how.items()}
 
 
 DOORS = {
     "library": over_library,
     "client": over_client,
+    "async client": over_async_client,
     "command": over_command,
     "sidecar": over_sidecar,
     "mcp": over_mcp,
@@ -88,6 +103,12 @@ def rungs(running: Daemon, run_id: str) -> list[int]:
     """The signals of the ladder so far, without repetitions of the last."""
     found = [fact["signal"] for fact in running.report(run_id)["evidence"] if fact["fact"] == "signalled"]
     return found[: found.index(LAST) + 1] if LAST in found else found
+
+
+def shortened(running: Daemon, run_id: str) -> list[float]:
+    """The graces that requests have shortened the run's to, in seconds."""
+    facts = running.report(run_id)["evidence"]
+    return [fact["grace_ns"] / 1e9 for fact in facts if fact["fact"] == "grace_shortened"]
 
 
 def asked(running: Daemon, run_id: str) -> int:
@@ -110,19 +131,39 @@ def test_a_request_joins_and_now_kills(door: str, begun_by: str, running: Daemon
     if begun_by == "deadline":
         running.wait(run_id, "verdict")
     for _ in range(2):
-        ask(running.state_dir, run_id, False)
+        ask(running.state_dir, run_id)
     assert asked(running, run_id) == 2
     # Both are a person's on the command line: after a deadline the first joins, and the second is on purpose.
     assert rungs(running, run_id) == ([FIRST, SECOND] if door == "command" else [FIRST])
-    ask(running.state_dir, run_id, True)
+    ask(running.state_dir, run_id, now=True)
     running.wait(run_id)
     assert rungs(running, run_id)[-1] == LAST
+
+
+@pytest.mark.parametrize("begun_by", ["deadline", "door"])
+@pytest.mark.parametrize("door", [*DOORS, "http"])
+def test_a_shorter_grace_shortens_and_a_longer_one_does_not(
+    door: str, begun_by: str, running: Daemon, child: Children
+) -> None:
+    ask = DOORS.get(door) or over_http(running)
+    run_id = submitted(running, child, **({"timeout_s": 0.3} if begun_by == "deadline" else {}))
+    if begun_by == "deadline":
+        running.wait(run_id, "verdict")
+    ask(running.state_dir, run_id, grace=7200)
+    assert (rungs(running, run_id), shortened(running, run_id)) == ([FIRST], []), "the control"
+    ask(running.state_dir, run_id, grace=0.2)
+    running.wait(run_id)
+    # On the command line the second request is a person's on purpose: it climbs, too.
+    assert rungs(running, run_id) == ([FIRST, SECOND, LAST] if door == "command" else [FIRST, LAST])
+    assert shortened(running, run_id) == [0.2]
+    why = command("why", run_id, "--state-dir", str(running.state_dir)).stdout.decode()
+    assert "shortened its grace to 200ms" in why
 
 
 def test_one_cancel_of_the_command_line_in_the_grace_of_a_deadline(running: Daemon, child: Children) -> None:
     run_id = submitted(running, child, timeout_s=0.3)
     running.wait(run_id, "verdict")
-    over_command(running.state_dir, run_id, False)
+    over_command(running.state_dir, run_id)
     assert rungs(running, run_id) == [FIRST]
     running.cancel(run_id, now=True)
 
@@ -152,6 +193,48 @@ def test_closing_a_session_joins(door: str, running: Daemon, child: Children) ->
     report = running.wait(run_id)
     assert (report["status"], report["cause"]) == ("timed_out", "deadline")
     assert os.waitpid(pid, 0)[1] == 0
+
+
+@pytest.mark.parametrize("door", ["command", "http", "client", "sidecar"])
+def test_closing_a_session_with_a_shorter_grace(door: str, running: Daemon, child: Children) -> None:
+    session, state = f"{SESSION}-short-{door}", str(running.state_dir)
+    run_id = submitted(running, child, session=session, timeout_s=0.3)
+    running.wait(run_id, "verdict")
+    if door == "command":
+        assert command("reap", "--session", session, "--grace", "200ms", "--state-dir", state).returncode == 0
+    elif door == "http":
+        running.request("DELETE", f"/v1/sessions/{session}?grace_s=0.2")
+    elif door == "client":
+        with holdfast.Client(state_dir=state) as client:
+            client.close_session(session, grace=0.2)
+    else:
+        with Host("--state-dir", state) as host:
+            host.call("session.close", session=session, grace_s=0.2)
+    assert running.wait(run_id)["cause"] == "deadline"
+    assert (rungs(running, run_id), shortened(running, run_id)) == ([FIRST, LAST], [0.2])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_ending", [False, True])
+@pytest.mark.parametrize("grace", [0.2, None])
+async def test_leaving_a_supervisor_with_a_grace_of_its_own(
+    grace: float | None, is_ending: bool, child: Children
+) -> None:
+    """Without one, which is the control, the run gets its own."""
+    async with holdfast.Supervisor(shutdown_grace=grace) as supervisor:
+        run = await supervisor.start(child("reports_signals"), ladder="USR1:1s,KILL")
+        async for _ in run.output():
+            break
+        if is_ending:
+            await run.cancel()
+    facts = [fact.detail["grace_ns"] for fact in run.facts if fact.kind == "grace_shortened"]
+    assert facts == ([] if grace is None else [round(grace * 1e9)])
+    run.close()
+
+
+def test_a_wrong_shutdown_grace() -> None:
+    with pytest.raises(holdfast.SpecError, match="shutdown_grace must not be negative"):
+        holdfast.Supervisor(shutdown_grace=-1)
 
 
 def test_the_shutdown_of_a_daemon_joins(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .console import HOLDFAST, read_until, start
+from .console import HOLDFAST, holdfast, read_until, start
 from .kept_runs import Runs
 
 if TYPE_CHECKING:
@@ -104,3 +104,22 @@ def test_control_an_outer_grace_that_is_too_short(tmp_path: Path) -> None:
     mark = tmp_path / "saved"
     assert end(nested(2, mark, ("--grace", "100ms")), SIGTERM) == 143
     assert not mark.exists()
+
+
+@pytest.mark.parametrize(("grace", "is_saved"), [("20s", True), ("200ms", False)])
+@pytest.mark.parametrize("depth", [2, 3])
+def test_a_grace_of_the_request_bounds_the_outer_ladder(
+    depth: int, grace: str, is_saved: bool, tmp_path: Path, runs: Runs
+) -> None:
+    """A short one ends the inner command by the outermost run's SIGKILL; a long one, the control, leaves it its own."""
+    mark = tmp_path / "saved"
+    with start(*nested(depth, mark, ("--grace", "20s"))) as process:
+        assert process.stdout is not None
+        read_until(process.stdout.fileno(), b"ready")
+        assert holdfast("cancel", "--grace", grace, "level-0").returncode == 0
+        assert process.wait(60) == 143
+    assert mark.exists() is is_saved
+    shortened = [fact["fact"] for fact in runs.report("level-0")["evidence"]].count("grace_shortened")
+    assert shortened == (0 if is_saved else 1)
+    if is_saved:
+        assert_graceful(runs, depth)

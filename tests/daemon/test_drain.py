@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.daemon.drain import DrainEvent, DrainPhase, drain_budget_s, next_phase
+from holdfast.daemon.drain import DrainEvent, DrainPhase, drain_budget_s, grace_left_s, next_phase
 from tests.support.daemons import BOUND_S, Gate, UnixConnection, daemon
 
 if TYPE_CHECKING:
@@ -90,12 +90,32 @@ def test_the_drain_fits_the_stop_limit(tmp_path: Path, child: Children) -> None:
             assert (report["status"], report["cause"], report["exit_code"]) == ("cancelled", "shutdown", 0)
 
 
-def test_ladders_that_do_not_fit_begin_at_once_and_are_named(tmp_path: Path, child: Children) -> None:
-    with daemon(tmp_path / "s", "--stop-limit", "5s") as running:
-        running.until_output(running.submit(child("exits_on_term", 0))["run_id"])
+@pytest.mark.parametrize("is_ending", [False, True])
+def test_ladders_that_do_not_fit_begin_at_once_and_get_a_shorter_grace(
+    is_ending: bool, tmp_path: Path, child: Children
+) -> None:
+    """A run whose ladder fits keeps it, which is the control."""
+    with daemon(tmp_path / "s", "--stop-limit", "2s") as running:
+        fits = running.submit(child("ignores_term"), grace_s=0.2)["run_id"]
+        run_id = running.submit(child("ignores_term"), grace_s=600)["run_id"]
+        for each in (fits, run_id):
+            running.until_output(each)
+        if is_ending:
+            running.cancel(run_id)
         running.signal()
         assert running.exit_code() == 0
-        assert any("the stop limit is 5 s: give runs a shorter grace" in line for line in running.lines)
+        assert any("the stop limit is 2 s: their grace is shortened" in line for line in running.lines)
+    with daemon(tmp_path / "s") as running:
+        (shortened,) = (fact for fact in running.report(run_id)["evidence"] if fact["fact"] == "grace_shortened")
+        assert 1 < shortened["grace_ns"] / 1e9 <= 1.6
+        assert "grace_shortened" not in [fact["fact"] for fact in running.report(fits)["evidence"]]
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "passed_s", "grace_s"), [(None, 3, None), (30, 0, 25), (30, 10, 15), (5, 0, 4), (5, 60, 0), (0, 0, 0)]
+)
+def test_the_grace_that_is_left(limit_s: float | None, passed_s: float, grace_s: float | None) -> None:
+    assert grace_left_s(limit_s, passed_s) == grace_s
 
 
 @pytest.mark.parametrize(

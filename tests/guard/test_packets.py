@@ -21,6 +21,8 @@ def test_requests_are_one_frame_each() -> None:
         64, struct.pack("<iiii", 2, 1, 2, 0) + b"why", 7
     )
     assert packets.stop(7, "user", "", now=False, person=True) == packet(64, struct.pack("<iiii", 1, 0, 0, 1), 7)
+    within = packets.stop(7, "user", "why", now=False, grace_s=0.5)
+    assert within == packet(74, struct.pack("<iiiiQ", 1, 0, 0, 0, 5 * 10**8) + b"why", 7)
     assert packets.signal(8, 15, tree=True) == packet(65, struct.pack("<ii", 15, 2), 8)
     assert packets.signal(8, 15, tree=False) == packet(65, struct.pack("<ii", 15, 1), 8)
     assert packets.extend(9, 10**9) == packet(66, struct.pack("<Q", 10**9), 9)

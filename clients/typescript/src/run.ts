@@ -72,8 +72,10 @@ export class Subprocess<Out = string> implements Promise<Result<Out>> {
   }
 
   /** End the run; resolves when the stop is on record. `now`: without grace. */
-  async cancel(options: { reason?: string; now?: boolean } = {}): Promise<void> {
-    await this.#sidecar.call("cancel", { run_id: this.runId, ...options });
+  async cancel(options: { reason?: string; now?: boolean; graceMs?: number } = {}): Promise<void> {
+    const { graceMs, ...rest } = options;
+    const grace = graceMs === undefined ? {} : { grace_s: graceMs / 1000 };
+    await this.#sidecar.call("cancel", { run_id: this.runId, ...rest, ...grace });
   }
 
   /** Move the deadline by this many milliseconds. */

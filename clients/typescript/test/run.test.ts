@@ -79,6 +79,18 @@ test("the verdict comes before the end", async () => {
   assert.equal(running.kill(), false);
 });
 
+test("a cancel with a shorter grace", async () => {
+  const running = run(...sh("trap '' TERM; echo ready $$; while :; do sleep 1; done"), { reject: false });
+  await readyOn(running.stdout);
+  await running.cancel(); // its grace is ten seconds
+  await running.cancel({ graceMs: 200 });
+  const { report } = await running;
+  assert.deepEqual(
+    report.evidence?.filter((fact) => fact.fact === "grace_shortened").map((fact) => fact["grace_ns"]),
+    [200_000_000],
+  );
+});
+
 test("an abort before the start means that nothing is started", () =>
   withDirectory(async (directory) => {
     const mark = join(directory, "mark");

@@ -123,8 +123,14 @@ def waiting(run_id: str, until: Until, timeout: Duration | None) -> Generator[Cl
 
 
 def ask(run_id: str, what: str, body: Mapping[str, Any]) -> ClientCall:
-    """Send a live run a request: `cancel`, `signal`, `resize`."""
+    """Send a live run a request: `signal`, `resize`."""
     return ClientCall("POST", _run(run_id, what), json=body, repeats=False)
+
+
+def cancel(run_id: str, reason: str, *, now: bool, grace: Duration | None) -> ClientCall:
+    """Ask a run to end."""
+    grace_s = {} if grace is None else {"grace_s": parse_duration(grace, field="grace")}
+    return ask(run_id, "cancel", {"reason": reason, "now": now, **grace_s})
 
 
 def extend(run_id: str, seconds: Duration) -> ClientCall:
@@ -154,9 +160,11 @@ def events(wanted: EventFilters, last_id: str | None) -> ClientCall:
     return ClientCall("GET", "/v1/events", params, headers=headers, patience_s=QUIET_S)
 
 
-def close_session(name: str, reason: str, *, now: bool) -> ClientCall:
+def close_session(name: str, reason: str, *, now: bool, grace: Duration | None = None) -> ClientCall:
     """Close a session; the daemon answers when its runs are over."""
-    params = {"reason": reason, "now": _word(now)}
+    params: dict[str, Any] = {"reason": reason, "now": _word(now)}
+    if grace is not None:
+        params["grace_s"] = parse_duration(grace, field="grace")
     return ClientCall("DELETE", f"/v1/sessions/{quote(name, safe='')}", params, patience_s=None)
 
 

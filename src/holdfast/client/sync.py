@@ -73,9 +73,12 @@ class Client(transport.DaemonConnection):
         """The report when the run is settled, or as it is when the time is over."""
         return self.wait(run_id, timeout=timeout, until="settled")
 
-    def cancel(self, run_id: str, *, reason: str = "", now: bool = False) -> Report:
-        """Ask a run to end (`now`: by SIGKILL), and return the report once the request is on record."""
-        return self._ask(calls.ask(run_id, "cancel", {"reason": reason, "now": now}))
+    def cancel(self, run_id: str, *, reason: str = "", now: bool = False, grace: Duration | None = None) -> Report:
+        """Ask a run to end (`now`: by SIGKILL), and return the report once the request is on record.
+
+        A `grace` may shorten the grace of the run, and never makes it longer.
+        """
+        return self._ask(calls.cancel(run_id, reason, now=now, grace=grace))
 
     def extend(self, run_id: str, seconds: Duration) -> Report:
         """Move the deadline of a run by so many seconds."""
@@ -151,9 +154,14 @@ class Client(transport.DaemonConnection):
         """Every session that has runs, or is closed."""
         return self._ask(calls.simple("sessions"))["sessions"]  # type: ignore[no-any-return]
 
-    def close_session(self, name: str, *, reason: str = "", now: bool = False) -> dict[str, Any]:
-        """End the runs of a session and refuse later ones; the answer says which runs are confirmed gone."""
-        return self._ask(calls.close_session(name, reason, now=now))
+    def close_session(
+        self, name: str, *, reason: str = "", now: bool = False, grace: Duration | None = None
+    ) -> dict[str, Any]:
+        """End the runs of a session and refuse later ones; the answer says which runs are confirmed gone.
+
+        A `grace` may shorten the grace of the runs, and never makes it longer.
+        """
+        return self._ask(calls.close_session(name, reason, now=now, grace=grace))
 
     def doctor(self) -> dict[str, Any]:
         """The findings of the daemon's doctor."""

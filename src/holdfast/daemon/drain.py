@@ -90,6 +90,7 @@ class ShutdownPolicy(NamedTuple):
 
     on_shutdown: str
     drain_s: float
+    stop_limit_s: float | None
 
 
 def drain_budget_s(drain_s: float, stop_limit_s: float | None, ladders_s: float) -> float:
@@ -101,6 +102,13 @@ def drain_budget_s(drain_s: float, stop_limit_s: float | None, ladders_s: float)
     if stop_limit_s is None:
         return drain_s
     return min(drain_s, max(0.0, stop_limit_s - ladders_s - min(_MARGIN_S, stop_limit_s / 5)))
+
+
+def grace_left_s(stop_limit_s: float | None, passed_s: float) -> float | None:
+    """The longest grace that a run can get before the manager kills the daemon; None: there is no such limit."""
+    if stop_limit_s is None:
+        return None
+    return max(0.0, stop_limit_s - passed_s - min(_MARGIN_S, stop_limit_s / 5))
 
 
 class Drain:
@@ -128,7 +136,7 @@ class Drain:
         await self.signalled.wait()
         self._take_signal()
         budget_s = drain_budget_s(settings().drain_s, settings().stop_limit_s, self._ladders_s())
-        policy = ShutdownPolicy(settings().on_shutdown, budget_s)
+        policy = ShutdownPolicy(settings().on_shutdown, budget_s, settings().stop_limit_s)
         self._began = time.monotonic()
         self._enter(next_phase(self.phase, DrainEvent.SIGNAL, signals=1, policy=policy.on_shutdown))
         self._close_admission(policy)
@@ -166,7 +174,7 @@ class Drain:
             text = (
                 f"the ladders of the runs take up to {self._ladders_s():g} s, and the stop limit is {stop_limit_s:g} s"
             )
-            self._log.warning(f"{text}: give runs a shorter grace, or the manager a longer limit")
+            self._log.warning(f"{text}: their grace is shortened; give the manager a longer limit to keep it")
 
     async def _cancel(self, policy: ShutdownPolicy) -> None:
         busy = self._scheduler.busy
@@ -174,7 +182,8 @@ class Drain:
         if busy:
             self._notifier.stopping(f"cancelling {_runs(len(busy))}", bound_s + _MARGIN_S)
             self._log.info(f"force-abort after {self._ms()}", runs=[run.run_id for run in busy])
-        asking = asyncio.ensure_future(_ask_all(list(reversed(busy)), self._log))
+        grace_s = grace_left_s(policy.stop_limit_s, time.monotonic() - self._began)
+        asking = asyncio.ensure_future(_ask_all(list(reversed(busy)), self._log, grace_s))
         try:
             await self._wait(policy, bound_s)
         finally:
@@ -222,24 +231,24 @@ class Drain:
         return f"{round((time.monotonic() - self._began) * 1000)}ms"
 
 
-async def _ask_all(runs: list[ScheduledRun], log: Log) -> None:
-    """Ask the runs to end, in this order. Each run is asked after the run before it has taken its request.
+async def _ask_all(runs: list[ScheduledRun], log: Log, grace_s: float | None) -> None:
+    """Ask the runs to end, in this order, within this grace. Each is asked after the one before has taken its request.
 
     This order has a bounded time. When the time is over, the rest are asked at once.
     """
     in_order_until = time.monotonic() + _IN_ORDER_S
     asked = []
     for scheduled in runs:
-        asked.append(asyncio.ensure_future(_ask(scheduled, log)))
+        asked.append(asyncio.ensure_future(_ask(scheduled, log, grace_s)))
         await asyncio.wait(asked[-1:], timeout=max(0.0, in_order_until - time.monotonic()))
     await asyncio.gather(*asked)
 
 
-async def _ask(scheduled: ScheduledRun, log: Log) -> None:
-    if scheduled.run is None or scheduled.verdict.is_set():
-        return  # the run is already ending
+async def _ask(scheduled: ScheduledRun, log: Log, grace_s: float | None) -> None:
+    if scheduled.run is None or (scheduled.verdict.is_set() and grace_s is None):
+        return  # the run is already ending, and nothing bounds its grace
     try:
-        await scheduled.run.cancel(REASON, cause="shutdown")
+        await scheduled.run.cancel(REASON, cause="shutdown", grace=grace_s)
     except HoldfastError as error:
         log.warning(f"the run cannot be asked to end: {error}", run_id=scheduled.run_id)
 

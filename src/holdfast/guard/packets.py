@@ -23,6 +23,7 @@ HEARTBEAT = 70
 NEXT = 71
 HELLO = 72  # no request that a guard knows: it answers those, too
 GO = 73
+STOP_WITHIN = 74
 ANSWER = 80
 WAKE = 81
 
@@ -35,6 +36,7 @@ NEXT_RUN_ID_MAX = 20  # the longest run id that a used guard can show in its com
 
 _NO_WAKE = 2**64 - 1
 _STOP = struct.Struct("<iiii")
+_STOP_WITHIN = struct.Struct("<iiiiQ")
 _PAIR = struct.Struct("<ii")
 _NUMBER = struct.Struct("<Q")
 _NUMBERS = struct.Struct("<QQ")
@@ -53,14 +55,27 @@ class Wake(NamedTuple):
     journal_length: int
 
 
-def stop(ticket: int, cause: str, reason: str, *, now: bool, signal: int = 0, person: bool = False) -> bytes:
+def stop(
+    ticket: int,
+    cause: str,
+    reason: str,
+    *,
+    now: bool,
+    signal: int = 0,
+    person: bool = False,
+    grace_s: float | None = None,
+) -> bytes:
     """Ask for the end of the run. A request joins an end that is under way; `now` goes to the last rung.
 
     `person`: a person asks, and the second such request climbs to the next rung. `signal` is the signal that made the
-    caller ask, if any. ValueError for a cause that is not in the contract.
+    caller ask, if any. `grace_s`: the last rung comes after this time at the latest; it never makes a grace longer.
+    ValueError for a cause that is not in the contract.
     """
     text = reason.encode("utf-8", "replace")[:REASON_MAX].decode("utf-8", "ignore").encode()
-    return _packet(STOP, _STOP.pack(CAUSES.number(cause), now, signal, person) + text, ticket)
+    asked = CAUSES.number(cause), now, signal, person
+    if grace_s is None:
+        return _packet(STOP, _STOP.pack(*asked) + text, ticket)
+    return _packet(STOP_WITHIN, _STOP_WITHIN.pack(*asked, round(grace_s * 1e9)) + text, ticket)
 
 
 def signal(ticket: int, number: int, *, tree: bool) -> bytes:

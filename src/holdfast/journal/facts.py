@@ -195,6 +195,7 @@ FACTS: dict[int, Layout] = {
     26: _layout("container_lost", "fact_container_lost", "i4x", "why", _REASON, why=CONTAINER_WHYS),
     27: _layout("vanished"),
     28: _layout("order_unknown"),
+    29: _layout("grace_shortened", "fact_grace_shortened", "iiQ", "by_pid by_uid grace_ns"),
 }
 TYPES: dict[str, int] = {layout.name: number for number, layout in FACTS.items()}
 

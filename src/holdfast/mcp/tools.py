@@ -152,6 +152,9 @@ class McpTools:
         run_id: RunId,
         reason: Annotated[str, Field(description="why; kept in the record")] = "",
         now: Annotated[bool, Field(description="kill the run at once, without time to clean up")] = False,
+        grace_s: Annotated[
+            float | None, Field(ge=0, description="kill the run after this time at most; never longer than its grace")
+        ] = None,
         wait_s: WaitSeconds = 15.0,
     ) -> Annotated[CallToolResult, RunAnswer]:
         """End a run and all its processes: they are asked to end first, and killed when they do not. A run that is
@@ -159,7 +162,7 @@ class McpTools:
         """
         with told_to_the_model():
             async with self._runs.find(run_id) as run:
-                await run.cancel(reason, now=now)
+                await run.cancel(reason, now=now, grace=grace_s)
                 with self._runs.moment(wait_s):
                     await run.settled()
                 answer = await run_answer(self._runs, run, 0)

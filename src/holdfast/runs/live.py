@@ -181,12 +181,20 @@ class LiveRun:
         return self.conversation.ask_descriptor(packets.give_input)
 
     def ask_stop(
-        self, cause: str = "user", reason: str = "", *, now: bool = False, signal: int = 0, person: bool = False
+        self,
+        cause: str = "user",
+        reason: str = "",
+        *,
+        now: bool = False,
+        signal: int = 0,
+        person: bool = False,
+        grace: Duration | None = None,
     ) -> int:
         """Ask for the end of the run; returns the ticket of the answer. RequestError when the guard cannot be asked.
 
         The request joins an end that is under way, unless it says `now` or a `person` asks a second time. `signal` is
-        the signal that made the caller ask, if there was one. SpecError: the cause or the reason is wrong.
+        the signal that made the caller ask, if there was one. A `grace` may shorten the grace of the run, and never
+        makes it longer. SpecError: the cause, the reason or the grace is wrong.
         """
         if not isinstance(reason, str):
             raise SpecError(
@@ -198,8 +206,9 @@ class LiveRun:
         if cause not in STOP_CAUSES:
             remedy = f"use one of {', '.join(STOP_CAUSES)}"
             raise SpecError(f"{cause!r} is no cause", field="cause", run_id=self.spec.run_id, remedy=remedy)
+        grace_s = None if grace is None else parse_duration(grace, field="grace")
         return self.conversation.ask(
-            lambda ticket: packets.stop(ticket, cause, reason, now=now, signal=signal, person=person)
+            lambda ticket: packets.stop(ticket, cause, reason, now=now, signal=signal, person=person, grace_s=grace_s)
         )
 
     def ask_signal(self, number: int, *, tree: bool) -> int:

@@ -171,17 +171,19 @@ class Run:
 
     # Asking.
 
-    async def cancel(self, reason: str = "", *, cause: str = "user", now: bool = False) -> None:
-        """Ask the run to end and return when that is recorded. `now` kills at once.
+    async def cancel(
+        self, reason: str = "", *, cause: str = "user", now: bool = False, grace: Duration | None = None
+    ) -> None:
+        """Ask the run to end and return when that is recorded. `now` kills at once, `grace` after this time at most.
 
-        A run that is ending already keeps its grace: the request is only recorded. Does nothing when the run is over.
-        RequestError when the guard does not take the request.
+        A run that is ending already keeps its grace, and the request is only recorded; a shorter `grace` shortens what
+        is left of it. Does nothing when the run is over. RequestError when the guard does not take the request.
         """
         if self._live.ended:
             await checkpoint()
             return
         try:
-            await self._watched.answered(self._live.ask_stop(cause, reason, now=now))
+            await self._watched.answered(self._live.ask_stop(cause, reason, now=now, grace=grace))
         except RequestError as error:
             if error.errno != errno.ESRCH:  # ESRCH: it is over, or about to end
                 raise

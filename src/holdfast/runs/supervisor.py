@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from ..values.durations import parse_duration
 from ..values.errors import HoldfastError, RunExistsError, SpecError
 from ..values.spec_cache import new_spec
 from .ephemeral import start_ephemeral
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from ..state.directory import StateDirectory
-    from ..values.fields import Text
+    from ..values.fields import Duration, Text
     from ..values.options import SpecOptions
     from ..values.spec import RunSpec
     from .live import LiveRun
@@ -51,11 +52,21 @@ class Supervisor:
     A supervisor belongs to one thread and one event loop.
     """
 
-    def __init__(self, *, state_dir: Text | None = None, reuse_guards: bool = True) -> None:
-        """Open the state directory, if one is given. StateError: it cannot be used. SpecError: it is not a path.
+    def __init__(
+        self,
+        *,
+        state_dir: Text | None = None,
+        reuse_guards: bool = True,
+        shutdown_grace: Duration | None = None,
+    ) -> None:
+        """Open the state directory, if one is given. StateError: it cannot be used. SpecError: an argument is wrong.
 
-        With `reuse_guards=False`, every run gets a new guard.
+        With `reuse_guards=False`, every run gets a new guard. With `shutdown_grace`, runs that are still alive when the
+        block ends are killed after that time at the latest, also when their own grace is longer.
         """
+        self._shutdown_grace_s = (
+            None if shutdown_grace is None else parse_duration(shutdown_grace, field="shutdown_grace")
+        )
         self._state = None if state_dir is None else _open_state(state_dir)
         self._reuses_guards = state_dir is None and reuse_guards
         self._idle: IdleGuards | None = None
@@ -218,7 +229,7 @@ class Supervisor:
             if not run.ends_with_us:
                 watched.let_go()
         for watched in reversed(tuple(self._runs)):
-            bound_s = max(bound_s, watched.begin_shutdown(*self._leaving))
+            bound_s = max(bound_s, watched.begin_shutdown(*self._leaving, self._shutdown_grace_s))
             # Ask the next run only when this one is stopping, so that the runs get their signals newest first, not only
             # our requests. A guard that does not answer cannot hold the others up for long.
             with anyio.move_on_after(in_order_until - anyio.current_time()):

@@ -153,10 +153,10 @@ class WatchedRun:
 
     # When the supervisor is left.
 
-    def begin_shutdown(self, cause: str, reason: str) -> float:
-        """Ask for the end; returns how many seconds that may take."""
+    def begin_shutdown(self, cause: str, reason: str, grace_s: float | None) -> float:
+        """Ask for the end, within this grace if there is one; returns how many seconds that may take."""
         try:
-            self.live.ask_stop(cause, reason)
+            self.live.ask_stop(cause, reason, grace=grace_s)
         except RequestError:
             pass  # over, or its guard is stuck; the bounded wait that follows deals with both
         return self.live.settle_bound_s()

@@ -126,7 +126,7 @@ class SidecarMethods:
     async def cancel(self, params: Params) -> Params:
         run = self._runs[params["run_id"]].run
         cause, now = params.get("cause", "user"), params.get("now", False)
-        await run.cancel(params.get("reason", ""), cause=cause, now=now)
+        await run.cancel(params.get("reason", ""), cause=cause, now=now, grace=params.get("grace_s"))
         return {}
 
     async def extend(self, params: Params) -> Params:
@@ -169,7 +169,8 @@ class SidecarMethods:
 
         def work() -> Params:
             state = StateDirectory.open(self._state_dir, create=True)
-            closing = close(state, params["session"], reason=params.get("reason", ""), now=params.get("now", False))
+            reason, now = params.get("reason", ""), params.get("now", False)
+            closing = close(state, params["session"], reason=reason, now=now, grace_s=params.get("grace_s"))
             runs = [{"run_id": run.run_id, "how": run.how} for run in closing.runs]
             return {"session": closing.session, "runs": runs, "problems": list(closing.problems)}
 

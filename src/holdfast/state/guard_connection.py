@@ -141,13 +141,15 @@ class GuardConnection:
         self.close()
 
 
-def ask_stop(state: StateDirectory, run_id: str, reason: str, *, now: bool, person: bool = False) -> None:
+def ask_stop(
+    state: StateDirectory, run_id: str, reason: str, *, now: bool, person: bool = False, grace_s: float | None = None
+) -> None:
     """Ask a live run to end; returns when its guard has recorded the request. RequestError: it has not.
 
-    `person`: a person asks, and the second such request climbs the ladder.
+    `person`: a person asks, and the second such request climbs the ladder. `grace_s` may shorten the run's grace.
     """
     with GuardConnection(state, run_id) as connection:
-        connection.ask(lambda ticket: packets.stop(ticket, "user", reason, now=now, person=person))
+        connection.ask(lambda ticket: packets.stop(ticket, "user", reason, now=now, person=person, grace_s=grace_s))
 
 
 def extend(state: StateDirectory, run_id: str, seconds: float) -> None:

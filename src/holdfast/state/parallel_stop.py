@@ -42,14 +42,15 @@ def stop_all(
     reason: str = "",
     now: bool = False,
     person: bool = False,
+    grace_s: float | None = None,
 ) -> list[StopResult]:
     """Stop these runs, in the order given; one result each, in that order. A failure is in the run's result.
 
-    `person`: a person asks, and the second such request climbs the ladder.
+    `person`: a person asks, and the second such request climbs the ladder. `grace_s` may shorten the grace of the runs.
     """
 
     def request(ticket: int) -> bytes:
-        return packets.stop(ticket, cause, reason, now=now, person=person)
+        return packets.stop(ticket, cause, reason, now=now, person=person, grace_s=grace_s)
 
     results: dict[str, StopResult] = {}
     for first in range(0, len(run_ids), _AT_ONCE):

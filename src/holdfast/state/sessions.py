@@ -102,7 +102,9 @@ def mark_closed(state: StateDirectory, session: str, reason: str = "") -> None:
         raise state_error(error, state.path) from None
 
 
-def close(state: StateDirectory, session: str, *, reason: str = "", now: bool = False) -> SessionClosing:
+def close(
+    state: StateDirectory, session: str, *, reason: str = "", now: bool = False, grace_s: float | None = None
+) -> SessionClosing:
     """Close the session and stop its runs, newest first. Returns when each run is over, or its bound has passed.
 
     Closing a closed session again stops the runs that are still live. StateError: the mark could not be made, and no
@@ -112,9 +114,8 @@ def close(state: StateDirectory, session: str, *, reason: str = "", now: bool = 
 
     mark_closed(state, session, reason)
     run_ids, problems = live_runs(state, session)
-    return SessionClosing(
-        session, tuple(stop_all(state, run_ids, cause="session", reason=reason, now=now)), tuple(problems)
-    )
+    runs = stop_all(state, run_ids, cause="session", reason=reason, now=now, grace_s=grace_s)
+    return SessionClosing(session, tuple(runs), tuple(problems))
 
 
 def live_runs(state: StateDirectory, session: str) -> tuple[list[str], list[str]]:

@@ -122,6 +122,11 @@ def _stop(detail: Mapping[str, Any]) -> str:
     return f"asked to stop{who}{how}, cause {detail['cause']}{why}"
 
 
+def _shortened(detail: Mapping[str, Any]) -> str:
+    who = f"process {detail['by_pid']} of user {detail['by_uid']}" if detail["by_pid"] > 0 else "the request"
+    return f"{who} shortened its grace to {format_duration(detail['grace_ns'] / 1e9)} from then on"
+
+
 def _signalled(detail: Mapping[str, Any]) -> str:
     step = "on request" if detail["rung"] < 0 else f"step {detail['rung'] + 1} of the ladder"
     refused = f"; {_count(detail['refused'])} refused it" if detail["refused"] else ""
@@ -195,6 +200,7 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "started": _started,
     "warned": lambda d: f"warned of its deadline with {signal_name(d['signal'])}: {_count(d['reached'])} listened",
     "stop_asked": _stop,
+    "grace_shortened": _shortened,
     "deadline": lambda d: f"its deadline of {_span(d)} passed",
     "idle": lambda d: f"nothing happened for {_span(d)}",
     "queue_expired": lambda d: f"it did not start within {_span(d)}",

@@ -21,6 +21,7 @@ from ..lookup.selection import (
 )
 from ..parsing.command import JSON, Command, open_state, put, show_json
 from ..parsing.options import Option
+from ..parsing.stop_options import GRACE, grace_of
 from ..printing import messages
 from ..printing.stop_results import show_stop_results
 
@@ -51,7 +52,9 @@ def act(given: CommandLine) -> int:
     complete = complete and len(taken_out) == len(queued)
     if given.has("--no-wait"):
         return _ask_only(state, run_ids, reason, given, complete=complete, asked=[run.run_id for run in taken_out])
-    results = stop_all(state, run_ids, cause="user", reason=reason, now=given.has("--now"), person=True)
+    results = stop_all(
+        state, run_ids, cause="user", reason=reason, now=given.has("--now"), person=True, grace_s=grace_of(given)
+    )
     return show_stop_results([*taken_out, *results], as_json=given.has("--json"), complete=complete)
 
 
@@ -65,7 +68,7 @@ def _take_out(state: StateDirectory, run_ids: list[str], reason: str, given: Com
     now, wait = given.has("--now"), not given.has("--no-wait")
     for run_id in run_ids:
         try:
-            found.append(stopped(cancel_queued(state, run_id, reason, now=now, wait=wait)))
+            found.append(stopped(cancel_queued(state, run_id, reason, now=now, wait=wait, grace_s=grace_of(given))))
         except HoldfastError as error:  # the other runs must end all the same
             messages.say(f"run {run_id} is not cancelled: {error}")
     return found
@@ -87,7 +90,7 @@ def _ask_only(
     results: dict[str, str] = dict.fromkeys(asked, "asked")
     for run_id in run_ids:
         try:
-            ask_stop(state, run_id, reason, now=now, person=True)
+            ask_stop(state, run_id, reason, now=now, person=True, grace_s=grace_of(given))
             results[run_id] = "asked"
         except RequestError as error:
             results[run_id] = str(error)
@@ -105,6 +108,7 @@ COMMAND = Command(
         SESSION,
         LABEL,
         Option("--now", None, "go to the last rung, SIGKILL, at once"),
+        GRACE,
         Option("--reason", "TEXT", "why, for the record"),
         Option("--no-wait", None, "only ask; do not wait for the end"),
         JSON,

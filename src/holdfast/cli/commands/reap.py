@@ -9,6 +9,7 @@ from ...wording.plain import plain
 from ..lookup.selection import has_daemon
 from ..parsing.command import JSON, Command, no_words, open_state, put
 from ..parsing.options import Option, UsageError
+from ..parsing.stop_options import GRACE, grace_of
 from ..printing.stop_results import show_stop_results
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ def act(given: CommandLine) -> int:
         raise UsageError("no session was given", remedy="write holdfast reap --session NAME")
     # Make the directory when it is missing: a user may close a session before its first run, which is then refused.
     state = open_state(given, create=True)
-    closing = close(state, session, reason=given.last("--reason") or "", now=given.has("--now"))
+    reason = given.last("--reason") or ""
+    closing = close(state, session, reason=reason, now=given.has("--now"), grace_s=grace_of(given))
     runs = [*closing.runs, *_queued(state, session, given)]
     code = show_stop_results(runs, closing.problems, as_json=given.has("--json"))
     if not given.has("--json"):
@@ -51,6 +53,7 @@ COMMAND = Command(
     (
         Option("--session", "NAME", "the session; it stays closed"),
         Option("--now", None, "go to the last rung, SIGKILL, at once"),
+        GRACE,
         Option("--reason", "TEXT", "why, for the record"),
         JSON,
     ),

@@ -68,12 +68,14 @@ def queued_report(state: StateDirectory, run_id: str) -> dict[str, Any]:
     return report
 
 
-def cancel_queued(state: StateDirectory, run_id: str, reason: str, *, now: bool, wait: bool = True) -> dict[str, Any]:
+def cancel_queued(
+    state: StateDirectory, run_id: str, reason: str, *, now: bool, wait: bool = True, grace_s: float | None = None
+) -> dict[str, Any]:
     """Take a run out of the queue, or end it if it has begun meanwhile; return its report.
 
     With `wait` the report is that of the settled run; without, the report right after the request.
     """
-    report: dict[str, Any] = ask(state, calls.ask(run_id, "cancel", {"reason": reason, "now": now}))
+    report: dict[str, Any] = ask(state, calls.cancel(run_id, reason, now=now, grace=grace_s))
     if wait and report["state"] != "settled":
         report = drive(state, calls.waiting(run_id, "settled", None))
     return report

@@ -46,7 +46,9 @@ class DaemonSessions:
             for session in [*empty, *found.values()]
         ]
 
-    async def close(self, name: str, *, reason: str = "", now: bool = False) -> dict[str, Any]:
+    async def close(
+        self, name: str, *, reason: str = "", now: bool = False, grace_s: float | None = None
+    ) -> dict[str, Any]:
         """Close a session and end its runs; returns `session, confirmed, survivors, unknown` (ids), `problems`.
 
         SpecError: the name is not a session's name.
@@ -55,7 +57,7 @@ class DaemonSessions:
         # sees the mark, or has a directory. state/sessions.py uses the same order.
         await asyncio.to_thread(sessions.mark_closed, self._state, name, reason)
         ended = self._end_queued(name, reason)
-        closing = await asyncio.to_thread(sessions.close, self._state, name, reason=reason, now=now)
+        closing = await asyncio.to_thread(sessions.close, self._state, name, reason=reason, now=now, grace_s=grace_s)
         for scheduled in ended:
             await scheduled.begun.wait()
         done = {how: closing.those(how) for how in ("confirmed", "survivors", "unknown")}

@@ -187,7 +187,15 @@ class Service:
 
     # Requests to a run.
 
-    async def cancel(self, run_id: str, *, reason: str = "", now: bool = False, cause: str = "user") -> Report:
+    async def cancel(
+        self,
+        run_id: str,
+        *,
+        reason: str = "",
+        now: bool = False,
+        cause: str = "user",
+        grace: float | None = None,
+    ) -> Report:
         """Ask a run to end; the report after the stop is on record. A run that is over stays so. Fails as `report`."""
         scheduled = await self._finder.find(run_id)
         if scheduled is None:
@@ -195,7 +203,7 @@ class Service:
         if self._scheduler.end_in_queue(run_id, unstarted.stopped(cause, reason)):
             await scheduled.begun.wait()
         if scheduled.run is not None:  # also one that was started in this very moment
-            await scheduled.run.cancel(reason, cause=cause, now=now)
+            await scheduled.run.cancel(reason, cause=cause, now=now, grace=grace)
         return scheduled.report
 
     async def send_input(self, run_id: str, data: bytes, *, eof: bool = False) -> Report:
@@ -241,9 +249,11 @@ class Service:
         """Every session with runs or a closing mark: `name, queued, live, ended, closed, closed_at, reason`."""
         return await self._sessions.show()
 
-    async def close_session(self, name: str, *, reason: str = "", now: bool = False) -> Report:
+    async def close_session(
+        self, name: str, *, reason: str = "", now: bool = False, grace_s: float | None = None
+    ) -> Report:
         """Close a session and end its runs, as `DaemonSessions.close`."""
-        return await self._sessions.close(name, reason=reason, now=now)
+        return await self._sessions.close(name, reason=reason, now=now, grace_s=grace_s)
 
     # The daemon itself.
 

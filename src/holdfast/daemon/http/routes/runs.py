@@ -111,7 +111,7 @@ async def deliveries(call: OperationCall) -> Response:
 async def cancel(call: OperationCall) -> Response:
     """Ask a run to end. A run that is over stays as it is."""
     asked: Stop = call.body
-    return _report(await call.service.cancel(call.run_id, reason=asked.reason, now=asked.now))
+    return _report(await call.service.cancel(call.run_id, reason=asked.reason, now=asked.now, grace=asked.grace_s))
 
 
 async def send_input(call: OperationCall) -> Response:

@@ -22,7 +22,7 @@ async def close(call: OperationCall) -> Response:
     """Close a session and end its runs; answers when each run has ended or its time is up. May be repeated."""
     asked: Stop = call.query
     name: str = call.request.path_params["session"]
-    found = await call.service.close_session(name, reason=asked.reason, now=asked.now)
+    found = await call.service.close_session(name, reason=asked.reason, now=asked.now, grace_s=asked.grace_s)
     return answer(msgspec.convert(found, Closing))
 
 

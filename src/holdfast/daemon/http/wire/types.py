@@ -172,10 +172,14 @@ class OutputFrame(msgspec.Struct):
 
 
 class Stop(msgspec.Struct, forbid_unknown_fields=True):
-    """A stop: its reason, and whether to go to the last rung of the ladder at once."""
+    """A stop: its reason, whether to go to the last rung of the ladder at once, and a grace of its own.
+
+    `grace_s`: SIGKILL comes after this time at the latest. It never makes the grace of the run longer.
+    """
 
     reason: Reason = ""
     now: bool = False
+    grace_s: Annotated[float, Meta(ge=0, le=1e9)] | None = None
 
 
 class Input(msgspec.Struct, forbid_unknown_fields=True):
