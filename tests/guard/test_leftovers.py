@@ -109,6 +109,32 @@ def test_a_leaf_is_emptied_and_removed(marked: Marked) -> None:
     assert [pid for pid in pids if not wait_exited(pid, 0)] == []
 
 
+@pytest.mark.root
+@pytest.mark.parametrize("leaves", [True, False])
+def test_a_process_that_left_its_leaf(marked: Marked, leaves: bool) -> None:
+    from holdfast.guard.containment import probe
+
+    if (base := probe().cgroup_base) is None:
+        pytest.skip(f"needs a writable cgroup v2: {probe().why_not}")
+    run_id = new_run_id()
+    leaf = f"{base}/holdfast-{run_id}"
+    os.mkdir(leaf)
+    inside, other = marked(), marked(HOLDFAST_RUN_ID=run_id)
+    for pid in [inside] if leaves else [inside, other]:
+        with open(f"{leaf}/cgroup.procs", "w") as members:
+            members.write(str(pid))
+    assert leftovers.clean_up(run_id, leaf) == ("unknown" if leaves else "gone", ())
+    assert [pid for pid in (inside, other) if not wait_exited(pid, 0)] == []
+
+
+def test_a_survivor_outside_of_the_leaf_is_named(marked: Marked, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = new_run_id()
+    pid = marked(HOLDFAST_RUN_ID=run_id)
+    monkeypatch.setattr(leftovers, "_kill_if_marked", lambda seen, *_: seen == pid)
+    gone_leaf = f"/sys/fs/cgroup/holdfast-{run_id}"
+    assert leftovers.clean_up(run_id, gone_leaf, within_s=0.05) == ("survivors", (pid,))
+
+
 def test_what_cannot_be_killed_in_time_is_a_survivor(marked: Marked, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = new_run_id()
     pid = marked(HOLDFAST_RUN_ID=run_id)

@@ -22,7 +22,7 @@ from holdfast.values.identity import read_identity
 from holdfast.values.run_id import new_run_id
 from tests.support.durable import USAGE, DurableRun, HeldLock, facts_of_success, journal_bytes, put_run
 from tests.support.evidence import kinds
-from tests.support.processes import is_gone, own_children, wait_exited
+from tests.support.processes import is_gone, kill_children, own_children, wait_exited
 
 if TYPE_CHECKING:
     from holdfast.outcome import Outcome
@@ -80,6 +80,30 @@ class TestOutcome:
         for pid in own_children() - known:
             os.kill(pid, signal.SIGKILL)  # it cleared its environment, and there was no cgroup: nobody could know it
             os.waitpid(pid, 0)
+
+    @pytest.mark.guard
+    @pytest.mark.root
+    def test_a_killed_guard_and_a_process_in_another_cgroup(self, state: StateDirectory, tmp_path: Path) -> None:
+        """A login session and `systemd-run --scope` move a process out of the cgroup of its run."""
+        if (base := containment.probe().cgroup_base) is None:
+            pytest.skip(f"needs a writable cgroup v2: {containment.probe().why_not}")
+        elsewhere = Path(base) / f"elsewhere-{os.getpid()}"
+        elsewhere.mkdir()
+        pid_file = tmp_path / "pid"
+        moves = f"echo $$ >{elsewhere}/cgroup.procs; echo $$ >{pid_file}; echo ready; exec sleep 100"
+        known = own_children()
+        try:
+            with DurableRun(state, ["sh", "-c", f"setsid sh -c '{moves}' & wait"]) as run:
+                run.until_ready()
+                moved = int(pid_file.read_text())
+                run.kill_guard()
+                recovered = recovery.finish(state, run.run_id)
+            assert recovered is not None
+            assert recovered.how == "unknown", "others may have left with a cleared environment"
+            assert wait_exited(moved)
+        finally:
+            kill_children(known)
+            elsewhere.rmdir()
 
     @pytest.mark.parametrize(
         ("facts", "expected"),

@@ -1,10 +1,15 @@
-"""Killing the processes that a dead guard left, found by the run's cgroup or by the run id in their environment.
+"""Killing the processes that a dead guard left, found by the run's cgroup and by the run id in their environment.
 
 The leader itself dies by its parent-death signal. The guard kills the leader's descendants; when the guard was
-SIGKILLed, its owner does. With a cgroup that is one write. Without one, the owner looks for processes whose environment
-at exec carried this run's id. It pins each by a pidfd *before* it reads the environment a second time. So the process
-that gets the signal is the process that was checked, never a stranger with the same number. A process that cleared its
-environment is not found this way, so without a cgroup the answer is "unknown", never "gone".
+SIGKILLed, its owner does. With a cgroup, one write kills all its members. But a process may have left that cgroup: a
+login session moves it, `systemd-run --scope` does, and root or the owner of the cgroups may. So the owner also looks
+for processes whose environment at exec carried this run's id. It pins each by a pidfd *before* it reads the environment
+a second time. So the process that gets the signal is the process that was checked, never a stranger with the same
+number.
+
+A process that cleared its environment is not found this way. So without a cgroup the answer is "unknown", never "gone".
+With a cgroup it is "unknown", too, when a process of the run was found outside of it: others may have left it with a
+cleared environment.
 """
 
 from __future__ import annotations
@@ -35,9 +40,13 @@ def clean_up(run_id: str, cgroup: str | None, *, first_run: str | None = None, w
     `first_run`: the first run of the guard, if it has kept several runs. Their cgroup has the name of the first.
     """
     deadline = time.monotonic() + within_s
+    inside = TreeEnd("unknown")
     if cgroup and os.path.basename(cgroup) == f"holdfast-{first_run or run_id}":  # never anything but our own leaf
-        return _clean_cgroup(cgroup, deadline)
-    return _clean_by_token(run_id, deadline)
+        inside = _clean_cgroup(cgroup, deadline)
+    found_outside, left_outside = _clean_by_token(run_id, deadline)
+    if survivors := tuple(dict.fromkeys((*inside.survivors, *left_outside))):
+        return TreeEnd("survivors", survivors)
+    return TreeEnd("unknown") if found_outside else inside
 
 
 def leaf_path(base: str | None, run_id: str) -> str | None:
@@ -65,21 +74,23 @@ def _clean_cgroup(leaf: str, deadline: float) -> TreeEnd:
     return TreeEnd("gone") if _until(removed, deadline) else TreeEnd("survivors", pids)
 
 
-def _clean_by_token(run_id: str, deadline: float) -> TreeEnd:
+def _clean_by_token(run_id: str, deadline: float) -> tuple[bool, tuple[int, ...]]:
+    """Kill the processes that carry the token; returns whether there were some, and which of them are left."""
     token = f"{RUN_ID}={run_id}\0".encode()
-    found: tuple[int, ...] = ()
+    found_any, found = False, tuple[int, ...]()
     killed: dict[int, int] = {}  # pidfds by PID: a dying process has no environment any more, but is still there
 
     def none_left() -> bool:
-        nonlocal found
+        nonlocal found, found_any
         marked = [pid for pid in _all_pids() if pid not in killed and _kill_if_marked(pid, token, killed)]
+        found_any = found_any or bool(marked or killed)
         for pid in [pid for pid, pidfd in killed.items() if _has_exited(pidfd)]:
             os.close(killed.pop(pid))
         found = (*marked, *killed)
         return not found
 
     try:
-        return TreeEnd("unknown") if _until(none_left, deadline) else TreeEnd("survivors", found)
+        return (found_any, ()) if _until(none_left, deadline) else (found_any, found)
     finally:
         for pidfd in killed.values():
             os.close(pidfd)
