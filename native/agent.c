@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -13,6 +14,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -327,6 +329,14 @@ static bool turn(void) {
     return true;
 }
 
+/* Says on stderr what the container lacks: the guard records the runtime's last words. */
+static bool lacks(const char *what) {
+    dprintf(2, "%s is missing in the container\n", what);
+    return false;
+}
+
+static bool works(int probe) { return probe >= 0 && close(probe) == 0; }
+
 static bool prepare(const char *meeting) {
     sigset_t taken;
     sigemptyset(&taken);
@@ -338,9 +348,15 @@ static bool prepare(const char *meeting) {
     agent.signals = signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC);
     agent.meeting = meeting;
     agent.listener = meeting_open(meeting);
+    if (!works(memfd_create("holdfast-probe", MFD_CLOEXEC)))
+        return lacks("the system call memfd_create");
+    if (!works((int)syscall(SYS_pidfd_open, getpid(), 0)))
+        return lacks("the system call pidfd_open");
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (nothing < 0)
+        return lacks("/dev/null");
     for (int fd = 0; fd < 3; fd++) {
-        if (nothing < 0 || dup2(nothing, fd) < 0)
+        if (dup2(nothing, fd) < 0)
             return false;
     }
     close(nothing);

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+from errno import ENOSYS
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+import holdfast
 
 from ..cli.console import holdfast as cli
 from ..support.processes import descendants, wait_exited
 
 if TYPE_CHECKING:
     from ..cli.kept_runs import Runs
-    from ..support.containers import Container
+    from ..support.containers import Container, Containers
 
 pytestmark = pytest.mark.root
 
@@ -103,3 +107,16 @@ def test_a_container_that_stands_still_is_given_up_on(doomed: Container, runs: R
     doomed.owner.podman("unpause", doomed.name)
     for pid in inside:  # it finds the link closed and ends everything, although late
         assert wait_exited(pid)
+
+
+@pytest.mark.parametrize("name", ["pidfd_open", "memfd_create"])
+def test_a_container_whose_sandbox_lacks_a_system_call(containers: Containers, tmp_path: Path, name: str) -> None:
+    profile = tmp_path / "seccomp.json"
+    refused = {"names": [name], "action": "SCMP_ACT_ERRNO", "errnoRet": ENOSYS}
+    profile.write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [refused]}))
+    with containers.container("--security-opt", f"seccomp={profile}") as boxed:
+        result = holdfast.run(
+            ["/bin/sh", "-c", ":"], in_container=boxed.name, container_runtime=boxed.runtime, timeout=30
+        )
+    assert (result.status, result.cause) == ("failed", "spawn")
+    assert f"the system call {name} is missing in the container" in result.report["reason"]

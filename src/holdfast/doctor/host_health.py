@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..guard import containment
 from ..guard.binary import guard_path
+from ..guard.requirements import find_missing, has_memfd, has_pidfd
 from ..proc.process_table import all_pids, read_proc
 from ..state.byte_lock import is_locked
 from ..values.environment import findings as environment_findings
@@ -57,22 +58,6 @@ def _platform() -> Iterator[DoctorFinding]:
         yield DoctorFinding(OK, "platform", f"{name} has {have}")
 
 
-def _has_pidfd() -> bool:
-    try:
-        os.close(os.pidfd_open(os.getpid()))
-    except OSError:
-        return False
-    return True
-
-
-def _has_memfd() -> bool:
-    try:
-        os.close(os.memfd_create("holdfast-doctor"))
-    except OSError:
-        return False
-    return True
-
-
 def _has_subreaper() -> bool:
     answer = ctypes.c_int()
     failed: int = ctypes.CDLL(None, use_errno=True).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(answer), 0, 0, 0)
@@ -80,10 +65,7 @@ def _has_subreaper() -> bool:
 
 
 def _has_file_locks() -> bool:
-    try:
-        fd = os.memfd_create("holdfast-doctor")
-    except OSError:
-        return False
+    fd = os.open(__file__, os.O_RDONLY | os.O_CLOEXEC)
     try:
         is_locked(fd, 0)
     except OSError:
@@ -120,8 +102,8 @@ def _system_call(number: int, *arguments: object) -> int:
 
 
 CAPABILITIES: dict[str, Callable[[], bool]] = {
-    "pidfd": _has_pidfd,
-    "memfd": _has_memfd,
+    "pidfd": has_pidfd,
+    "memfd": has_memfd,
     "subreaper": _has_subreaper,
     "open-file locks": _has_file_locks,
     "/proc children files": _has_children_files,
@@ -204,6 +186,11 @@ def _environment() -> Iterator[DoctorFinding]:
 
 def _guard(trial: bool) -> Iterator[DoctorFinding]:
     path = guard_path()
+    if (missing := find_missing()) is not None:
+        yield DoctorFinding(
+            PROBLEM, "guard", f"what every guard needs is not there: {missing.what}", remedy=missing.remedy
+        )
+        return
     if not trial:
         yield DoctorFinding(OK, "guard", path)
         return

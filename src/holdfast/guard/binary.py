@@ -16,7 +16,12 @@ def guard_path() -> str:
 
 
 def cannot_start(error: OSError, run_id: str) -> GuardError:
-    """The error for a guard binary that the kernel refused to start, with what to do about it."""
+    """The error for a guard that could not be started, with what to do about it."""
+    from .requirements import find_missing  # here, because a guard seldom fails to start
+
+    if (missing := find_missing()) is not None:
+        message = f"the guard cannot be started: {missing.what}"
+        return GuardError(message, errno=error.errno, run_id=run_id, remedy=missing.remedy)
     path = guard_path()
     message = f"the guard {path} cannot be started: {error.strerror}"
     remedy = "reinstall holdfast for this machine"
