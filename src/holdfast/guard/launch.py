@@ -221,10 +221,6 @@ def _pidfd(pid: int) -> int:
         return os.pidfd_open(pid)
     except ProcessLookupError:
         return -1
-    except OSError:
-        os.kill(pid, 9)  # our child and not reaped, as said; the command dies by its parent-death signal
-        os.waitpid(pid, 0)
-        raise
 
 
 def _raise_typed(error: OSError, spec: RunSpec) -> NoReturn:
