@@ -35,7 +35,7 @@ ROOMS: dict[str, str] = {
     "config": "values",
     "web": "values",
     "daemon.process": "values",
-    "daemon.store": "values sqlite",
+    "daemon.store": "values sqlite state",
     "daemon.events": "values daemon.store",
     "daemon.webhooks": "values state daemon.store daemon.events",
     "daemon.engines": "values outcome proc runs",
@@ -43,7 +43,7 @@ ROOMS: dict[str, str] = {
     "daemon.events daemon.webhooks daemon.engines",
     "daemon.service": "values journal outcome proc state state.index doctor config daemon.process daemon.events "
     "daemon.webhooks daemon.engines daemon.queue",
-    "daemon.agents": "values journal projections config daemon.queue daemon.service",
+    "daemon.agents": "values journal projections state config daemon.queue daemon.service",
     "daemon.http.wire": "projections web daemon.service",
     "daemon.http.routes": "values journal outcome projections wording state.index doctor web daemon.events "
     "daemon.queue daemon.service daemon.http.wire",

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.state.directory import StateDirectory, default_path, write_atomically
+from holdfast.state.directory import StateDirectory, default_path
+from holdfast.state.owned_files import write_atomically
 from holdfast.values.errors import StateError, StateVersionError
 from tests.support.descriptors import room_for
 from tests.support.unprivileged import NOBODY, as_nobody

@@ -96,7 +96,7 @@ class TestMaking:
 
     @pytest.mark.parametrize("step", ["mkdir", "pwrite", "rename"])
     def test_a_failure_leaves_nothing(self, state: StateDirectory, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fails(*_: object) -> int:
+        def fails(*_: object, **__: object) -> int:
             raise OSError(28, "No space left on device")
 
         with monkeypatch.context() as full:
@@ -126,9 +126,11 @@ state = StateDirectory.open(sys.argv[1])
 spec = make_spec(["x"], run_id="one")
 owner = StateDirectory if sys.argv[2] == "mark_live" else os
 real = getattr(owner, sys.argv[2])
-def dies(*arguments):
-    real(*arguments)
-    os.kill(os.getpid(), 9)
+def dies(*arguments, **named):
+    result = real(*arguments, **named)
+    if os.listdir(state.runs_path):  # something is made
+        os.kill(os.getpid(), 9)
+    return result
 setattr(owner, sys.argv[2], dies)
 run_directory.prepare(state, spec, bytes.fromhex(sys.argv[3]))
 """

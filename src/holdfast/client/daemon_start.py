@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from ..state import owner_lock
 from ..state.directory import StateDirectory, state_error
 from ..state.file_lock import FileLock
+from ..state.owned_files import open_or_create
 from ..values.environment import parent_run_id
 from ..values.errors import DaemonUnreachableError
 from .endpoint import connect
@@ -121,11 +122,11 @@ class _StartedDaemon:
 def _open_log(path: str) -> int:
     """Open the log for appending. A log that is too large is renamed first, in place of the log renamed before."""
     try:
-        if os.stat(path).st_size > _LARGEST_LOG:
+        if os.lstat(path).st_size > _LARGEST_LOG:
             os.replace(path, f"{path}.1")
     except FileNotFoundError:
         pass
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    return open_or_create(path, os.O_WRONLY | os.O_APPEND)
 
 
 def _listens(state: StateDirectory) -> bool:

@@ -122,7 +122,7 @@ class GuardDescriptors:
             path = f"/proc/{os.getpid()}/fd/{fd}"
         else:
             path = os.path.join(files.path, "heartbeat")
-            fd = self._keep(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            fd = self._keep(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         self._share(fd, FD_HEARTBEAT)
         return fd, path
 

@@ -21,12 +21,14 @@ import stat
 from ..values.environment import STATE_DIR
 from ..values.errors import StateError, StateVersionError, resource_remedy
 from ..values.fast_imports import TYPE_CHECKING
+from .owned_files import check_directory, create, open_directory, replace_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FORMAT = 1
 DAEMON_SOCKET = "holdfast.sock"
+_PARTS = ("runs", "live", "sessions")
 _REMEDIES = {
     errno.EROFS: "it is on a read-only file system: choose another with --state-dir or HOLDFAST_STATE_DIR",
     errno.EACCES: "you may not write there: choose another with --state-dir or HOLDFAST_STATE_DIR",
@@ -67,35 +69,24 @@ class StateDirectory:
         state = cls(os.path.abspath(path or default_path()))
         try:
             if create:
-                state._make()
-            state._check()
+                os.makedirs(state.path, mode=0o700, exist_ok=True)
+            # Before anything is written: a directory of another user may hold links to our files.
+            directory = open_directory(state.path)
+            try:
+                if create:
+                    _make_parts(directory)
+                state._check(directory)
+            finally:
+                os.close(directory)
         except OSError as error:
             raise state_error(error, state.path) from None
         return state
 
-    def _make(self) -> None:
-        if os.path.exists(self.format_path):
-            return
-        os.makedirs(self.path, mode=0o700, exist_ok=True)
-        for part in (self.runs_path, self.live_path, self.sessions_path):
-            os.makedirs(part, mode=0o700, exist_ok=True)
-        # Last, and atomically: a process that sees the format also sees the directories.
-        write_atomically(self.format_path, f"{FORMAT}\n".encode())
-
-    def _check(self) -> None:
-        found = os.stat(self.path)
-        if found.st_uid != os.geteuid():
-            raise StateError(
-                f"the state directory {self.path} belongs to user {found.st_uid}",
-                remedy="use one of your own: --state-dir or HOLDFAST_STATE_DIR",
-            )
-        if stat.S_IMODE(found.st_mode) & 0o022:
-            raise StateError(
-                f"others may write to the state directory {self.path}", remedy=f"chmod 700 {self.path}, and look at it"
-            )
+    def _check(self, directory: int) -> None:
+        for name in _PARTS:
+            _check_part(directory, name, os.path.join(self.path, name))
         try:
-            with open(self.format_path, "rb") as file:
-                text = file.read(32).strip()
+            text = _read_format(directory)
         except FileNotFoundError:
             raise StateError(
                 f"{self.path} is no state directory", remedy="name another one, or start a run to make it"
@@ -144,7 +135,10 @@ class StateDirectory:
         except FileExistsError:
             pass
         except OSError:  # too many links to one file, or a file system without hard links
-            os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            try:
+                os.close(create(mark))
+            except FileExistsError:
+                pass
 
     def unmark_live(self, run_id: str) -> None:
         """Remove the mark of a run: the index has its end now, or the run does not exist. A missing mark is fine."""
@@ -177,15 +171,35 @@ def state_error(error: OSError, path: str, run_id: str | None = None) -> StateEr
     return StateError(f"cannot use the state directory {path}: {why}", run_id=run_id, remedy=remedy)
 
 
-def write_atomically(path: str, data: bytes) -> None:
-    """Replace a file: readers see the whole old file or the whole new one. OSError: no temporary file is left."""
-    temporary = f"{path}.{os.getpid()}.new"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+def _make_parts(directory: int) -> None:
     try:
-        os.write(fd, data)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+        os.stat("format", dir_fd=directory, follow_symlinks=False)
+        return
+    except FileNotFoundError:
+        pass
+    for name in _PARTS:
+        try:
+            os.mkdir(name, 0o700, dir_fd=directory)
+        except FileExistsError:
+            pass
+    # Last, and atomically: a process that sees the format also sees the directories.
+    replace_in(directory, "format", f"{FORMAT}\n".encode())
+
+
+def _check_part(directory: int, name: str, path: str) -> None:
+    """Check a directory inside the state directory. Its owner may have put a link of his own in its place."""
+    try:
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if stat.S_ISLNK(found.st_mode) and found.st_uid == os.geteuid():
+            found = os.stat(name, dir_fd=directory)
+    except FileNotFoundError:
+        return  # an operation that needs it names it
+    check_directory(found, path)
+
+
+def _read_format(directory: int) -> bytes:
+    fd = os.open("format", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        return os.read(fd, 32).strip()
     finally:
         os.close(fd)
-    os.rename(temporary, path)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..values.errors import StateError
 from ..values.identity import is_stopped
+from .owned_files import open_or_create
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +48,7 @@ class _HeldLock:
         self._fd = -1
 
     def __enter__(self) -> None:
-        self._fd = os.open(self._lock.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._fd = open_or_create(self._lock.path, os.O_RDWR)
         try:
             self._wait()
         except BaseException:

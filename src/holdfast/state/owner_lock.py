@@ -31,6 +31,7 @@ from ..values.errors import StateError
 from ..values.identity import boot_id, read_identity
 from .byte_lock import is_locked, lock
 from .directory import state_error
+from .owned_files import create, temporary_name
 
 if TYPE_CHECKING:
     from typing import Self
@@ -73,7 +74,7 @@ class OwnerStatus(NamedTuple):
 def look(state: StateDirectory) -> OwnerStatus:
     """Read the state of the lock without changing anything. StateError: the file cannot be opened."""
     try:
-        fd = os.open(_path(state), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = os.open(_path(state), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return OwnerStatus(MISSING)
     except OSError as error:
@@ -93,7 +94,7 @@ def take(state: StateDirectory, what: str) -> OwnerLock:
 
     OwnerAliveError: another owner is alive. StateError: the file is not ours, or the directory cannot be written.
     """
-    own = f"{_path(state)}.{os.urandom(6).hex()}.new"
+    own = temporary_name(_path(state))
     try:
         fd = _prepare(own, what)
         try:
@@ -115,7 +116,7 @@ def take(state: StateDirectory, what: str) -> OwnerLock:
 def clear(state: StateDirectory) -> bool:
     """Remove the note of a stale owner, or move a damaged file aside. False in the other three states."""
     try:
-        fd = os.open(_path(state), os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = os.open(_path(state), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return False
     try:
@@ -215,7 +216,7 @@ def _prepare(path: str, what: str) -> int:
         "what": what[:200],
         "since_ns": time.time_ns(),
     }
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fd = create(path, os.O_RDWR)
     try:
         os.write(fd, json.dumps(note).encode() + b"\n")
         lock(fd, _BYTE)
@@ -238,7 +239,7 @@ def _take_place(state: StateDirectory, own: str) -> str | None:
     except FileExistsError:
         pass
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     try:

@@ -19,6 +19,7 @@ from ..values.errors import RunExistsError
 from ..values.fast_imports import TYPE_CHECKING, NamedTuple
 from .byte_lock import is_locked, lock
 from .directory import StateDirectory, state_error
+from .owned_files import create_in, open_directory
 
 if TYPE_CHECKING:
     from ..values.errors import HoldfastError
@@ -56,10 +57,9 @@ def prepare(state: StateDirectory, spec: RunSpec, beginning: bytes) -> PreparedD
     opened: list[int] = []
     listener = None
     try:
-        os.mkdir(hidden, 0o700)
-        directory = os.open(hidden, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        directory = _make_directory(hidden)
         opened.append(directory)
-        journal = os.open(os.path.join(hidden, JOURNAL), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        journal = create_in(directory, JOURNAL, os.O_RDWR)
         opened.append(journal)
         lock(journal, _LAUNCHER_BYTE)
         write_whole(journal, beginning, 0)
@@ -82,6 +82,15 @@ def prepare(state: StateDirectory, spec: RunSpec, beginning: bytes) -> PreparedD
             take_back(state, run_id, hidden, taken, unmark=False)  # the mark belongs to the run that has the id
         raise taken from None
     return PreparedDirectory(path, journal, listener, directory)
+
+
+def _make_directory(path: str) -> int:
+    runs = open_directory(os.path.dirname(path))
+    try:
+        os.mkdir(name := os.path.basename(path), 0o700, dir_fd=runs)
+        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=runs)
+    finally:
+        os.close(runs)
 
 
 def take_back(state: StateDirectory, run_id: str, path: str, failure: HoldfastError, *, unmark: bool = True) -> None:

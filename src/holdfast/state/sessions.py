@@ -13,7 +13,8 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..values.errors import HoldfastError, SessionClosedError, SpecError
-from .directory import StateDirectory, state_error, write_atomically
+from .directory import StateDirectory, state_error
+from .owned_files import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,6 +8,7 @@ import stat
 
 from ..values.errors import StateError
 from .directory import state_error
+from .owned_files import create, temporary_name
 
 TOKEN_FILE = "token"
 _TOKEN_BYTES = 32
@@ -41,8 +42,8 @@ def _make_token(path: str) -> None:
     """Make the file atomically. An existing token is never replaced: clients may already have it."""
     if os.path.lexists(path):
         return
-    temporary = f"{path}.{os.getpid()}.new"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    temporary = temporary_name(path)
+    fd = create(temporary)
     try:
         os.write(fd, secrets.token_urlsafe(_TOKEN_BYTES).encode() + b"\n")
         os.fsync(fd)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from ...state.owned_files import create
 from ...values.errors import StateError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class PromptFiles:
         """Write the prompt; False when the run has a prompt already, which stays. StateError: it cannot be written."""
         try:
             os.makedirs(self._path, 0o700, exist_ok=True)
-            fd = os.open(self.path_of(run_id), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            fd = create(self.path_of(run_id))
         except FileExistsError:
             return False
         except OSError as error:

@@ -25,6 +25,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...sqlite import database, sql_files
+from ...state.owned_files import check_file, create
 from ...values.errors import StateError
 
 if TYPE_CHECKING:
@@ -232,8 +233,8 @@ def _tell(answers: list[_StoreAnswer], path: str) -> None:
 
 
 def _connect(path: str) -> sqlite3.Connection:
-    if not os.path.exists(path):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    if not check_file(path):  # SQLite would follow a link
+        os.close(create(path))  # SQLite would make it readable
     connection = database.open_file(path)
     try:
         database.make_durable(connection)  # an answered submit is on disk

@@ -12,7 +12,8 @@ import hmac
 import os
 import secrets
 
-from ...state.directory import state_error, write_atomically
+from ...state.directory import state_error
+from ...state.owned_files import write_atomically
 from ...values.errors import StateError
 
 _PREFIX = "whsec_"

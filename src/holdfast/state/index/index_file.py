@@ -7,6 +7,7 @@ import sqlite3
 
 from ...sqlite import database
 from ...values.errors import StateError
+from .. import owned_files
 from . import queries
 
 APPLICATION_ID = 0x484F4C44  # "HOLD": tells the index from the SQLite files of other programs
@@ -21,7 +22,7 @@ def connect(path: str) -> sqlite3.Connection:
 
     DamagedIndexError: it is missing, or not ours, or not readable. StateVersionError: it is a newer Holdfast's.
     """
-    if not os.path.exists(path):
+    if not owned_files.check_file(path):  # SQLite would follow a link
         raise DamagedIndexError("is missing")
     connection = database.open_file(path)  # never made here: an empty file in its place would pass for an empty history
     try:
@@ -44,7 +45,7 @@ def connect(path: str) -> sqlite3.Connection:
 
 def create(path: str) -> sqlite3.Connection:
     """Make an empty index under a name that no reader knows. It is not safe against a crash until `seal`."""
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))  # SQLite would make it readable
+    os.close(owned_files.create(path))  # SQLite would make it readable
     connection = database.open_file(path)
     connection.execute("PRAGMA journal_mode = OFF")
     connection.execute("PRAGMA synchronous = OFF")
