@@ -1,6 +1,9 @@
-/* budget: records when a run has spent its memory, its processes or its output */
+/* budget: records when a run has spent its memory, its processes, its output or its CPU time */
 #include "budget.h"
 
+#include <unistd.h>
+
+#include "phases.h"
 #include "tree.h"
 
 static bool record_limit(struct run *run, enum limit what, uint64_t most, uint64_t seen) {
@@ -15,6 +18,19 @@ static bool record_oom(struct run *run, uint64_t kills) {
     return true;
 }
 
+/*
+ * User and system time of the whole tree so far. The v2 leaf counts every process that was ever in it. Without a leaf,
+ * the guard adds up the live processes with the children that they have reaped, and what it has reaped itself. That
+ * misses a child whose parent ignores SIGCHLD: the kernel gives its time to nobody.
+ */
+static uint64_t cpu_used_ns(const struct run *run, uint64_t live_ticks) {
+    const uint64_t counted_us = cgroup_cpu_us(&run->cgroup);
+    if (counted_us > 0)
+        return counted_us * 1000u;
+    const uint64_t reaped_us = (uint64_t)(run->usage.user_us + run->usage.system_us);
+    return live_ticks * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK)) + reaped_us * 1000u;
+}
+
 bool run_record_budgets(struct run *run) {
     const struct cgroup *cgroup = &run->cgroup;
     const uint64_t memory = run->spec.options.memory_bytes, processes = run->spec.options.processes;
@@ -25,14 +41,17 @@ bool run_record_budgets(struct run *run) {
         return record_oom(run, oom_kills);
     if (processes > 0 && cgroup_refused_forks(cgroup) > 0)
         return record_limit(run, LIMIT_PROCESSES, processes, processes + 1);
-    if (!sample_memory && !sample_pids)
+    const uint64_t cpu_ns = run->spec.options.cpu_ns;
+    if (!sample_memory && !sample_pids && cpu_ns == 0)
         return false;
     const struct tree_usage usage = tree_usage();
     if (sample_memory && usage.memory_bytes > memory)
         return record_limit(run, LIMIT_MEMORY, memory, usage.memory_bytes);
     if (sample_pids && usage.tasks > processes)
         return record_limit(run, LIMIT_PROCESSES, processes, usage.tasks);
-    return false;
+    /* Unlike the others, this one stays spent: it goes on record once. */
+    const uint64_t used_ns = cpu_ns > 0 && run_may_begin_stop(run) ? cpu_used_ns(run, usage.cpu_ticks) : 0;
+    return used_ns > cpu_ns && record_limit(run, LIMIT_CPU, cpu_ns, used_ns);
 }
 
 void run_record_output_limit(struct run *run) {

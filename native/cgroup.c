@@ -49,7 +49,7 @@ static void limit_or_drop(struct group *group, const char *file, uint64_t limit,
 }
 
 static bool has_budget(const struct spec *spec) {
-    return spec->options.memory_bytes > 0 || spec->options.processes > 0;
+    return spec->options.memory_bytes > 0 || spec->options.processes > 0 || spec->options.cpu_ns > 0;
 }
 
 static bool is_kept_for(const struct cgroup *cgroup, const struct spec *spec) {
@@ -124,6 +124,10 @@ uint64_t cgroup_oom_kills(const struct cgroup *cgroup) {
 
 uint64_t cgroup_refused_forks(const struct cgroup *cgroup) {
     return read_count(cgroup->controls ? cgroup->unified.leaf : cgroup->pids.leaf, "pids.events", "max");
+}
+
+uint64_t cgroup_cpu_us(const struct cgroup *cgroup) {
+    return read_count(cgroup->unified.leaf, "cpu.stat", "usage_usec");
 }
 
 /* The leaf's own members. Nested runs have leaves below it, and their members are not counted. */

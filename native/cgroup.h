@@ -44,6 +44,8 @@ bool cgroup_keeps_pids(const struct cgroup *cgroup);
 /* How often in this run the kernel killed a process for memory, or refused a fork. */
 uint64_t cgroup_oom_kills(const struct cgroup *cgroup);
 uint64_t cgroup_refused_forks(const struct cgroup *cgroup);
+/* CPU time of all processes that were ever in the v2 leaf or in a leaf of a nested run; 0: there is no leaf. */
+uint64_t cgroup_cpu_us(const struct cgroup *cgroup);
 /*
  * Sends SIGKILL to all members at once. Returns how many there were, or -1 when that is not possible here. The leaf is
  * not kept after that: from then on the kernel (seen on 6.18) kills every process that is cloned straight into it.

@@ -27,7 +27,7 @@ void run_arm_timers(struct run *run, uint64_t now) {
     const uint64_t first_look_ns = (options->flags & SPEC_IDLE_CPU) ? options->idle_ns / 4 : options->idle_ns;
     if (options->idle_ns > 0)
         timer_set(&run->timers, TIMER_IDLE, clock_after(now, first_look_ns));
-    if (options->memory_bytes > 0 || options->processes > 0)
+    if (options->memory_bytes > 0 || options->processes > 0 || options->cpu_ns > 0)
         timer_set(&run->timers, TIMER_SAMPLE, now + SAMPLE_EVERY_NS);
 }
 

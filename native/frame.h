@@ -66,7 +66,7 @@ enum fact {
 
 enum stop_cause { CAUSE_USER = 1, CAUSE_SHUTDOWN, CAUSE_PARENT, CAUSE_SESSION, CAUSE_OWNER, CAUSE_SUPERSEDED };
 enum containment { CONTAINMENT_SUBREAPER = 1, CONTAINMENT_CGROUP = 2, CONTAINMENT_CONTAINER = 3, CONTAINMENT_NONE = 4 };
-enum limit { LIMIT_MEMORY = 1, LIMIT_PROCESSES = 2, LIMIT_OUTPUT = 3 };
+enum limit { LIMIT_MEMORY = 1, LIMIT_PROCESSES = 2, LIMIT_OUTPUT = 3, LIMIT_CPU = 4 };
 enum drain_end { DRAIN_EOF = 1, DRAIN_IDLE = 2, DRAIN_ABSOLUTE = 3 };
 enum tree_end { TREE_GONE = 1, TREE_SURVIVORS = 2, TREE_UNKNOWN = 3 };
 enum stragglers { STRAGGLERS_KILL = 1, STRAGGLERS_WAIT = 2, STRAGGLERS_LEAVE = 3 };
@@ -102,7 +102,7 @@ struct fact_expired {
 struct fact_limit {
     int32_t what;
     int32_t reserved;
-    uint64_t limit;
+    uint64_t limit; /* bytes, processes or, for CPU time, nanoseconds */
     uint64_t seen;
 };
 struct fact_oom {
@@ -227,6 +227,7 @@ struct spec_options {
     uint64_t processes;
     uint64_t output_bytes;
     uint64_t window_bytes; /* unread journal bytes beyond which the command has to wait; 0: no limit */
+    uint64_t cpu_ns;       /* user and system time of the whole tree */
 };
 
 struct spec_foreign {

@@ -292,10 +292,12 @@ struct tree_usage tree_usage(void) {
     struct process_stat status;
     list_tree();
     for (size_t i = 0; i < listed; i++) {
-        if (!read_stat(list[i].pid, &status) || is_dead(&status))
+        if (!read_stat(list[i].pid, &status))
+            continue;
+        usage.cpu_ticks += status.cpu_ticks; /* of the dead, too, until their parent reaps them and has it */
+        if (is_dead(&status))
             continue;
         usage.tasks += (uint64_t)status.threads;
-        usage.cpu_ticks += status.cpu_ticks;
         usage.memory_bytes += private_memory(list[i].pid);
     }
     return usage;

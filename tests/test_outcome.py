@@ -28,7 +28,7 @@ DECIDES: list[tuple[str, dict[str, Any], str, str]] = [
     ("oom", {"kills": 1}, "failed", "oom"),
     *[
         ("limit", {"what": what, "limit": 10, "seen": 11}, "failed", "limit")
-        for what in ("memory", "processes", "output")
+        for what in ("memory", "processes", "output", "cpu")
     ],
     ("deadline", {"limit_ns": 2_000_000_000}, "timed_out", "deadline"),
     ("idle", {"limit_ns": 500_000_000}, "timed_out", "idle"),
@@ -271,6 +271,7 @@ RUNG = {"reached": 1, "refused": 0}
         ([("queue_expired", 1, {"limit_ns": 60 * SECOND})], "did not start within 1m"),
         ([("limit", 1, {"what": "memory", "limit": 64 << 20, "seen": 0})], "memory limit of 64M reached"),
         ([("limit", 1, {"what": "processes", "limit": 12, "seen": 0})], "limit of 12 processes reached"),
+        ([("limit", 1, {"what": "cpu", "limit": 90 * 10**9, "seen": 0})], "cpu time limit of 90s reached"),
         ([("limit", 1, {"what": "unknown:9", "limit": 1, "seen": 0})], "limit reached (unknown:9)"),
         ([("oom", 1, {"kills": 1})], "out of memory: the kernel killed 1 process"),
         ([("spawn_failed", 1, {"step": "exec", "error": 2})], "no such file or directory"),

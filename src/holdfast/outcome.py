@@ -213,6 +213,7 @@ _OVER = {
     "memory": lambda limit: f"memory limit of {format_size(limit)} reached",
     "processes": lambda limit: f"limit of {limit} processes reached",
     "output": lambda limit: f"output limit of {format_size(limit)} reached",
+    "cpu": lambda limit: f"cpu time limit of {_span(limit)} reached",
 }
 _LOST = {
     "guard": "the guard died before it recorded an end",

@@ -71,6 +71,7 @@ def scenes(directory: Path) -> dict[str, Scene]:
         "stopped: shutdown": _shell(_READY, act="shut down"),
         "limit: output": _shell("while :; do echo much; done", 'max_output = "1K"'),
         "limit: processes": _shell("for i in 1 2 3 4 5 6 7 8; do sleep 600 & done; wait", "pids = 4"),
+        "limit: cpu": _shell("while :; do :; done", 'cpu_time = "200ms"'),
         "not spawned: chdir": Scene(["true"], 'cwd = "/nowhere"'),
         "not spawned: exec": Scene([str(plain)]),
         "not spawned: interpreter": Scene([str(foreign)]),

@@ -178,6 +178,13 @@ def shown_by_door(line: str, column: str, cell: str) -> str:
     return shown_part(column, cell)
 
 
+# The lines of real runs that cannot occur behind `holdfast acp`, and why.
+NOT_IN_ACP = {
+    "queue, never started": "the proxy has no queue",
+    "user before the start": "the editor speaks to an agent that has started",
+    "limit: output": "the agent's output is the protocol, and has no budget there",
+}
+
 _PAGE = """\
 # Projections: one outcome, many surfaces
 
@@ -187,9 +194,9 @@ signal, escalated, run_id`.
 
 A line that is marked as seen was brought about by real runs. In such a line the cells of {columns}
 are what clients of these surfaces were told. The stops of ACP are from prompts through
-[`holdfast acp`](acp.md#an-agent-for-an-editor), except where the mark says so. The others are from a run of a daemon's
-[agent](agents.md), after a restart of the daemon where the run had ended. The cells of the other surfaces are the
-projections' own, of an outcome made from facts. People agreed to every cell; tests compare them.
+[`holdfast acp`](acp.md#an-agent-for-an-editor), except where the mark says that the line cannot occur there. The others
+are from a run of a daemon's [agent](agents.md), after a restart of the daemon where the run had ended. The cells of the
+other surfaces are the projections' own, of an outcome made from facts. People agreed to every cell; tests compare them.
 `python -m tests.projections.seen` plays the runs, and `python -m tests.projections.table --docs` makes this page.
 
 {table}
@@ -209,7 +216,10 @@ Details that are not obvious:
   the answer is an error. `cancelled` is only for the client's own cancel, in both versions.
 - **ACP turns.** The line "exit 0" is an agent that ends its turn, and then exits. An agent that exits in the middle of
   a turn is an error there, with 0 too. An agent that was not started has no turn: the editor's first request gets the
-  error, in both versions. There the cell of version 2 is what was seen; the projection alone says `error`.
+  error, in both versions. There the cell of version 2 is what was seen; the projection alone says `error`. The editor
+  is told at the verdict, so an agent that needs a SIGKILL gets it after that.
+- **Not in ACP.** Behind `holdfast acp` some lines cannot occur:
+{not_in_acp}
 - **Responses.** There is no reason for a timeout: the shell call's outcome, the message and the metadata tell it. A
   lost run has no shell outcome, because nobody saw an exit.
 - **systemd.** `SERVICE_RESULT (EXIT_CODE EXIT_STATUS)` as `ExecStopPost=` gets them. A stop on request is a success
@@ -228,7 +238,8 @@ def page() -> str:
     rows = [(*header, "seen"), tuple("---" for _ in (*header, "")), *(_row(header, line, told) for line in lines)]
     columns = [column for column in header if column in next(iter(told.values()))]
     text = "".join(f"| {' | '.join(row)} |\n" for row in rows)
-    return _PAGE.format(table=text, columns=f"{', '.join(columns[:-1])} and {columns[-1]}")
+    not_in_acp = "".join(f"  - {line}: {why}.\n" for line, why in NOT_IN_ACP.items()).rstrip()
+    return _PAGE.format(not_in_acp=not_in_acp, table=text, columns=f"{', '.join(columns[:-1])} and {columns[-1]}")
 
 
 def _row(header: tuple[str, ...], line: tuple[str, ...], told: dict[str, dict[str, str]]) -> tuple[str, ...]:
@@ -238,7 +249,7 @@ def _row(header: tuple[str, ...], line: tuple[str, ...], told: dict[str, dict[st
         cells[column] + cell[len(shown_part(column, cell)) :] if column in cells else cell
         for column, cell in zip(header, line, strict=True)
     ]
-    return (*found, "" if not cells else "yes" if ACP_V1_STOP in cells else "yes, except ACP")
+    return (*found, "" if not cells else "yes" if ACP_V1_STOP in cells else "yes, not in ACP")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ TIMERS: list[tuple[str, dict[str, Any]]] = [
 ]
 BUDGETS: list[tuple[str, dict[str, Any]]] = [
     ("oom", {"kills": 1}),
-    *[("limit", {"what": w, "limit": 1, "seen": 2}) for w in ("memory", "processes", "output")],
+    *[("limit", {"what": w, "limit": 1, "seen": 2}) for w in ("memory", "processes", "output", "cpu")],
 ]
 LATER: list[tuple[str, dict[str, Any]]] = [exited(0), exited(9), stopped(signal=2), *TIMERS, *BUDGETS]
 

@@ -135,6 +135,7 @@ def test_a_finished_run() -> None:
         (("limit", 1.0, {"what": "memory", "limit": 1, "seen": 2}), "memory"),
         (("limit", 1.0, {"what": "processes", "limit": 1, "seen": 2}), "processes"),
         (("limit", 1.0, {"what": "output", "limit": 1, "seen": 2}), "output"),
+        (("limit", 1.0, {"what": "cpu", "limit": 1, "seen": 2}), "cpu"),
         (("oom", 1.0, {"kills": 1}), "memory"),
         (("deadline", 1.0, {"limit_ns": 1}), None),
     ],

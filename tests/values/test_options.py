@@ -63,6 +63,7 @@ TOGETHER = {
     "pids": Sample(500, ("500",)),
     "max_output": Sample(1 << 20, ("1M",)),
     "on_max_output": Sample("drop", ("drop",)),
+    "cpu_time": Sample(90.0, ("90",)),
     "session": Sample("walk", ("walk",)),
     "labels": Sample({"team": "a"}, ("team=a",)),
     "name": Sample("walker", ("walker",)),

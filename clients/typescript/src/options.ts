@@ -34,6 +34,8 @@ export interface RunOptions {
   stragglers?: "kill" | "wait" | "leave" | undefined;
   memoryBytes?: number | undefined;
   pids?: number | undefined;
+  /** Milliseconds of CPU time of the whole tree. */
+  cpuTime?: number | undefined;
   pty?: boolean | undefined;
   merge?: boolean | undefined;
   name?: string | undefined;
@@ -65,6 +67,7 @@ export function startParams(argv: string[], options: RunOptions, env: NodeJS.Pro
     stragglers: options.stragglers,
     memory_bytes: options.memoryBytes,
     pids: options.pids,
+    cpu_time_s: seconds(options.cpuTime),
     max_output_bytes: options.maxBuffer ?? (buffers ? MAX_BUFFER : undefined),
     pty: options.pty,
     merge: options.merge,

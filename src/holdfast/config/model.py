@@ -68,6 +68,9 @@ class Config(NamedTuple):
     default_max_output_bytes: Annotated[
         int | None, Is("defaults.max_output", _OPTIONAL_SIZE, "end a run when it writes more")
     ] = None
+    default_cpu_time_s: Annotated[
+        float | None, Is("defaults.cpu_time", _OPTIONAL_DURATION, "end a run when its tree has used more CPU time")
+    ] = None
 
     # Admission: how many runs may run and be queued, and how long a run may stay queued.
     max_runs: Annotated[int, Is("limits.max_runs", AT_LEAST_ONE, "how many runs at once; the rest is queued")] = 16

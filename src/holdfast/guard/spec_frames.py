@@ -42,7 +42,7 @@ GRACE_LADDER = 1 << 13
 
 STRAGGLERS = {"kill": 1, "wait": 2, "leave": 3}
 
-_OPTIONS = struct.Struct("<Iiii11Q")
+_OPTIONS = struct.Struct("<Iiii12Q")
 _RUNG = struct.Struct("<iiQ")
 _FOREIGN = struct.Struct("<i4xQ")
 
@@ -143,6 +143,7 @@ def _options(spec: RunSpec, flags: int, window_bytes: int) -> bytes:
         spec.pids or 0,
         spec.max_output_bytes or 0,
         window_bytes,
+        _ns(spec.cpu_time_s),
     )
 
 

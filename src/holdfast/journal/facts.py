@@ -82,7 +82,7 @@ def _words(enum: str, prefix: str, *words: str) -> Words:
 
 CAUSES = _words("stop_cause", "CAUSE_", "user", "shutdown", "parent", "session", "owner", "superseded")
 CONTAINMENTS = _words("containment", "CONTAINMENT_", "subreaper", "cgroup", "container", "none")
-LIMITS = _words("limit", "LIMIT_", "memory", "processes", "output")
+LIMITS = _words("limit", "LIMIT_", "memory", "processes", "output", "cpu")
 DRAIN_ENDS = _words("drain_end", "DRAIN_", "eof", "idle", "absolute")
 TREE_ENDS = _words("tree_end", "TREE_", "gone", "survivors", "unknown")
 STRAGGLERS = _words("stragglers", "STRAGGLERS_", "kill", "wait", "leave")

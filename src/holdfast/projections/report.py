@@ -93,7 +93,7 @@ def report(
 
 
 def limit_of(outcome: Outcome) -> str | None:
-    """The budget whose end decided the outcome: `memory`, `processes` or `output`; None for every other outcome.
+    """The budget whose end decided the outcome: `memory`, `processes`, `output` or `cpu`; None for all others.
 
     The kernel keeps a memory budget where the run has a cgroup, and the guard where it has none. The causes differ,
     `oom` and `limit`, because the kernel killed a process and the guard did not. The budget is the same.

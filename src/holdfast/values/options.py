@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         pids: str | int | None
         max_output: str | int | None
         on_max_output: str
+        cpu_time: Duration | None
         session: str | None
         labels: Mapping[str, str] | None
         name: str | None
@@ -114,6 +115,7 @@ OPTIONS = (
     RunOption("pids", "pids", "--pids", _JSON),
     RunOption("max_output", "max_output_bytes", "--max-output", _JSON),
     RunOption("on_max_output", "on_max_output", "--on-max-output", _JSON),
+    RunOption("cpu_time", "cpu_time_s", "--cpu-time", _JSON),
     RunOption("session", "session", "--session", _JSON),
     RunOption("labels", "labels", "--label", _JSON, dict),
     RunOption("name", "name", "--name", (*_JSON, MCP)),

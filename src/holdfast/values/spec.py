@@ -63,6 +63,7 @@ class RunSpec(NamedTuple):
     pids: int | None
     max_output_bytes: int | None
     on_max_output: str
+    cpu_time_s: float | None
     session: str | None
     labels: tuple[tuple[str, str], ...]
     name: str | None
@@ -105,6 +106,7 @@ def make_spec(
     pids: str | int | None = None,
     max_output: str | int | None = None,
     on_max_output: str = "stop",
+    cpu_time: Duration | None = None,
     session: str | None = None,
     labels: Mapping[str, str] | None = None,
     name: str | None = None,
@@ -143,6 +145,7 @@ def make_spec(
         pids=fields.check_pids(pids),
         max_output_bytes=fields.check_budget(max_output, "max_output"),
         on_max_output=fields.check_word(on_max_output, ON_MAX_OUTPUT, "on_max_output"),
+        cpu_time_s=fields.check_limit(cpu_time, "cpu_time"),
         session=None if session is None else fields.check_session(session),
         labels=fields.check_labels(labels),
         name=None if name is None else fields.check_line(name, "name", 200),
@@ -236,7 +239,7 @@ def _check_together(spec: RunSpec) -> None:
 
 def _check_container(spec: RunSpec) -> None:
     """Refuse options that Holdfast can keep only outside of a container."""
-    for field, limit in (("memory", spec.memory_bytes), ("pids", spec.pids)):
+    for field, limit in (("memory", spec.memory_bytes), ("pids", spec.pids), ("cpu_time", spec.cpu_time_s)):
         if limit is not None:
             remedy = "the container keeps that budget: set it when the container is made"
             raise SpecError(f"{field} cannot be limited for one run in a container", field=field, remedy=remedy)
@@ -259,6 +262,7 @@ def _check_foreign(spec: RunSpec) -> None:
         "memory": spec.memory_bytes,
         "pids": spec.pids,
         "max_output": spec.max_output_bytes,
+        "cpu_time": spec.cpu_time_s,
         "in_container": spec.in_container,
     }
     for field, value in needs_parent.items():

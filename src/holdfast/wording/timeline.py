@@ -144,6 +144,9 @@ def _exited(detail: Mapping[str, Any]) -> str:
 def _limit(detail: Mapping[str, Any]) -> str:
     if detail["what"] == "processes":
         return f"went over its limit of {_count(detail['limit'])}: there were {detail['seen']}"
+    if detail["what"] == "cpu":
+        limit = format_duration(detail["limit"] / 1e9)
+        return f"went over its limit of {limit} of cpu time: it had used {span(detail['seen'] / 1e9)}"
     return (
         f"went over its limit of {format_size(detail['limit'])} of {detail['what']}: it was at {size(detail['seen'])}"
     )

@@ -41,6 +41,7 @@ OPTIONS = (
     Option("--pids", "COUNT", "end the run when it has more processes"),
     Option("--max-output", "SIZE", "end the run when it writes more output"),
     Option("--on-max-output", "stop|drop", "at --max-output: end the run, or drop further output and count it"),
+    Option("--cpu-time", "DURATION", "end the run when its processes have used more CPU time"),
     Option("--in-container", "NAME", "run it inside this running container; see docs/containers.md"),
     Option("--runtime", "COMMAND", "the container runtime: podman (default) or docker, and its own options"),
     Option("--session", "NAME", "the session it belongs to"),

@@ -61,6 +61,7 @@ class Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     pids: Count | None = None
     max_output_bytes: Count | None = None
     on_max_output: Literal["stop", "drop"] | None = None
+    cpu_time_s: Seconds | None = None
     session: str | None = None
     parent: str | None = None
     labels: dict[str, str] | None = None
