@@ -1,10 +1,9 @@
 """Real turns that end in the ways of the table: an editor prompts scripted agents through `holdfast acp`.
 
 A scene is played in both versions of the protocol, and the detail that the editor gets must have the line's verdict.
-That is the turn's verdict: a turn over its time is `timed_out`, however its agent ends after it. Some lines of the
-daemon's doors have no scene here. The proxy has no queue, and it prompts no agent before its start. A budget or a
-closed session ends the agent in the middle of a turn, which the proxy answers as it answers a signal. It does not wait
-for a SIGKILL.
+That is the turn's verdict: a turn over its time is `timed_out`, however its agent ends after it. The proxy answers at
+the verdict. So the editor of an agent that needs a SIGKILL is told before the SIGKILL, and the scene looks into the
+record whether it was needed. Three lines of the daemon's doors cannot occur here (`table.NOT_IN_ACP`).
 """
 
 from __future__ import annotations
@@ -16,6 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from acp.exceptions import RequestError
 
+from holdfast.state.directory import StateDirectory
+from holdfast.state.record import RunRecord
+from holdfast.state.sessions import close
+
 from ..acp.editors import AGENT, AGENT_2, Session, Wire, proxied, wired
 from ..support.processes import descendants, describe
 from .table import ACP_V1_STOP, ACP_V2_STOP
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
 _IN_TIME = ("--prompt-timeout", "1s", "--grace", "20s")
 _OVER_TIME = ("--prompt-timeout", "1s", "--grace", "300ms")
+_SESSION = "closing"
 _IDLE = ("--idle-timeout", "1s", "--grace", "300ms")
 
 
@@ -49,6 +53,10 @@ def _acp_scenes(directory: Path) -> dict[str, AcpScene]:
         "deadline, ended by SIGTERM": AcpScene("listen", ("--timeout", "5s")),
         "deadline, not ended yet": AcpScene("deaf", _OVER_TIME),
         "idle, ended by SIGTERM": AcpScene("deaf", _IDLE),
+        "deadline, SIGKILL needed": AcpScene("ignore", ("--timeout", "5s", "--grace", "300ms"), "see the kill"),
+        "stopped: session": AcpScene("listen", ("--session", _SESSION), "close the session"),
+        "limit: processes": AcpScene("fork 20", ("--pids", "15")),
+        "limit: cpu": AcpScene("spin", ("--cpu-time", "4s")),
         "stopped: user": AcpScene("deaf", ("--grace", "300ms"), "cancel"),
         "stopped: shutdown": AcpScene("listen", act="terminate"),
         "not spawned: chdir": AcpScene(options=("--cwd", "/nowhere")),
@@ -80,8 +88,11 @@ async def _version_1(state: Path, scene: AcpScene) -> _Told:
             await session.editor.hears("listening|pid=")
         if scene.act == "cancel":
             await session.connection.cancel(session.session_id)
-        _act(session, scene.act)
-        answer = await prompt
+        await _act(session, state, scene.act)
+        try:
+            answer = await prompt
+        finally:
+            await _see(session, state, scene.act)
     return _Told(answer.stop_reason, answer.field_meta, session.process.returncode)
 
 
@@ -90,17 +101,33 @@ async def _version_2(state: Path, scene: AcpScene) -> _Told:
         await wire.begin(scene.prompt)
         if scene.act == "cancel":
             wire.send("session/cancel", sessionId="s")
-        _act(wire, scene.act)
+        await _act(wire, state, scene.act)
         update = await wire.end()
+        await _see(wire, state, scene.act)
     return _Told(update["stopReason"], update.get("_meta"), wire.process.returncode)
 
 
-def _act(editor: Session | Wire, act: str) -> None:
+async def _act(editor: Session | Wire, state: Path, act: str) -> None:
     if act == "terminate":
         editor.process.terminate()
+    elif act == "close the session":
+        opened = StateDirectory.open(str(state))
+        closing = await asyncio.to_thread(close, opened, _SESSION)
+        assert [run.how for run in closing.runs] == ["confirmed"]
     elif act == "kill the guard":
         (guard,) = (pid for pid in descendants(editor.process.pid) if "holdfast-guard" in describe(pid))
         os.kill(guard, signal.SIGKILL)
+
+
+async def _see(editor: Session | Wire, state: Path, act: str) -> None:
+    """See in the record that the agent needed a SIGKILL, which came after the editor was told."""
+    if act != "see the kill":
+        return
+    await editor.process.wait()
+    opened = StateDirectory.open(str(state))
+    (run_id,) = opened.all_ids()
+    with RunRecord(opened, run_id) as record:
+        assert record.read().report()["escalated"]
 
 
 ACP_COLUMNS: dict[str, Callable[[Path, AcpScene], Awaitable[_Told]]] = {

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from holdfast.cli.commands.acp import OPTIONS
+
 from . import table
 from .acp_scenes import ACP_COLUMNS
 from .seen import DOORS, seen_by_doors
@@ -41,15 +43,9 @@ def test_what_was_seen_is_what_was_agreed() -> None:
         "lost: host",
         "vanished",
     }
-    # The lines that only the doors of the daemon have: `acp_scenes.py` says why.
-    assert {line for line, cells in told.items() if not ACP_COLUMNS.keys() & cells.keys()} == {
-        "deadline, SIGKILL needed",
-        "queue, never started",
-        "user before the start",
-        "stopped: session",
-        "limit: output",
-        "limit: processes",
-    }
+    # The lines that only the doors of the daemon have: the page says why.
+    assert {line for line, cells in told.items() if not ACP_COLUMNS.keys() & cells.keys()} == table.NOT_IN_ACP.keys()
+    assert "--max-output" not in [option.flag for option in OPTIONS], "why a budget of output cannot be spent there"
 
 
 def test_control_a_late_exit_0_is_not_told_as_a_success_by_any_door() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -84,6 +85,28 @@ class ScriptedAgent:
     async def _have_a_child(self, session_id: str) -> None:
         child = await asyncio.create_subprocess_exec(sys.executable, "-c", HELPER, start_new_session=True)
         await self.say(session_id, f"pid={os.getpid()} pid={child.pid}")
+
+    async def ignore(self, session_id: str, _rest: str) -> PromptResponse:
+        """Ignores SIGTERM, and never ends."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        await self.say(session_id, "listening")
+        await asyncio.sleep(600)
+        raise AssertionError
+
+    async def fork(self, _session_id: str, rest: str) -> PromptResponse:
+        """Starts this many processes; where the kernel keeps the budget, it refuses some."""
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(int(rest)):
+                await asyncio.create_subprocess_exec("sleep", "600")
+        await asyncio.sleep(600)
+        raise AssertionError
+
+    async def spin(self, _session_id: str, _rest: str) -> PromptResponse:
+        """Uses CPU time, for a minute at most."""
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            pass
+        raise AssertionError
 
     async def crash(self, _session_id: str, rest: str) -> PromptResponse:
         os.kill(os.getpid(), int(rest or signal.SIGSEGV))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
+import subprocess
 import sys
+import time
 from typing import Any
 
 
@@ -34,6 +38,16 @@ for line in sys.stdin:
                 update(state="idle", stopReason="end_turn")
             case "exit":
                 sys.exit(int(rest))
+            case "ignore":
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            case "fork":
+                with contextlib.suppress(BlockingIOError):
+                    for _ in range(int(rest)):
+                        subprocess.Popen(["sleep", "600"])
+            case "spin":
+                end = time.monotonic() + 60
+                while time.monotonic() < end:
+                    pass
             case "crash":
                 os.kill(os.getpid(), int(rest))
     elif message["method"] == "session/cancel" and at_cancel:
