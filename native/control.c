@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "descriptors.h"
+
 static void learn_peer(struct owner *owner) {
     struct ucred peer;
     socklen_t length = sizeof peer;
@@ -21,7 +23,7 @@ void control_open(struct control *control, int first) {
         control->owners[i].fd = -1;
     control->owners[0].fd = first;
     learn_peer(&control->owners[0]);
-    control->listener = -1;
+    control->listener = control->directory = -1;
 }
 
 enum control_news control_receive(struct control *control, int index, struct request *request) {
@@ -122,7 +124,7 @@ void control_drop(struct control *control, int index) {
  * The number of stdin is never free.
  */
 static bool put_in_place(int arrived, enum next_descriptor which) {
-    static const int place[NEXT_COUNT] = {GUARD_FD_JOURNAL, GUARD_FD_STDIN, GUARD_FD_HEARTBEAT};
+    static const int place[NEXT_DIRECTORY] = {GUARD_FD_JOURNAL, GUARD_FD_STDIN, GUARD_FD_HEARTBEAT};
     const int to = place[which];
     if (arrived == to)
         return to != GUARD_FD_STDIN;
@@ -131,10 +133,15 @@ static bool put_in_place(int arrived, enum next_descriptor which) {
     return done;
 }
 
-static bool put_all_in_place(const int *arrived, size_t count, uint64_t which) {
+/* The directory is in use only until the child is forked, so any number will do. It comes last, so it goes up first. */
+static bool put_all_in_place(struct control *control, const int *arrived, size_t count, uint64_t which) {
     bool done = (which & 1u << NEXT_JOURNAL) != 0;
     size_t next = 0;
-    for (int i = 0; i < NEXT_COUNT; i++) {
+    if ((which & 1u << NEXT_DIRECTORY) != 0 && count > 0) {
+        control->directory = arrived[--count];
+        done = raise_descriptor(&control->directory) && done;
+    }
+    for (int i = 0; i < NEXT_DIRECTORY; i++) {
         if ((which & 1u << i) == 0)
             continue;
         done = next < count && put_in_place(arrived[next], (enum next_descriptor)i) && done;
@@ -168,7 +175,7 @@ enum control_news control_next_run(struct control *control, char *spec, size_t *
                 return CONTROL_GONE; /* not everything fitted; the padding of `rights` has room for one more */
             memcpy(arrived, CMSG_DATA(header), count * sizeof(int));
             *length = (size_t)got - sizeof frame;
-            return put_all_in_place(arrived, count, frame.at_ns) ? CONTROL_REQUEST : CONTROL_GONE;
+            return put_all_in_place(control, arrived, count, frame.at_ns) ? CONTROL_REQUEST : CONTROL_GONE;
         }
         if (frame.type != PACKET_READ && frame.type != PACKET_GO) { /* a request that came after the last run's end */
             struct packet_answer answer = {.error = ESRCH};

@@ -43,6 +43,7 @@ struct request {
 struct control {
     struct owner owners[OWNERS_MAX]; /* [0] is the owner that started the run */
     int listener;                    /* -1: none */
+    int directory;                   /* the owner's working directory, which came with the next run; -1: none */
     bool accept_paused;              /* no descriptor was free to accept an owner: try again later */
 };
 

@@ -311,7 +311,7 @@ enum guard_fd {
 };
 
 /* The descriptors that come with PACKET_NEXT, in this order; a bit in its ticket for each. Without stdin: /dev/null. */
-enum next_descriptor { NEXT_JOURNAL, NEXT_STDIN, NEXT_HEARTBEAT, NEXT_COUNT };
+enum next_descriptor { NEXT_JOURNAL, NEXT_STDIN, NEXT_HEARTBEAT, NEXT_DIRECTORY, NEXT_COUNT };
 /* The longest spec that fits into the packet; a run with a longer one gets a guard of its own. */
 enum { NEXT_SPEC_MAX = 32 * 1024 };
 

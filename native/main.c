@@ -87,9 +87,8 @@ static void hand_over_stdin(void) {
         tcsetpgrp(0, run.leader);
     }
     dup2(1, 0);
-    static bool is_out_of_the_way;
-    if (!is_out_of_the_way) /* the command is in its directory; we would only keep that file system busy */
-        is_out_of_the_way = chdir("/") == 0;
+    if (chdir("/") < 0) /* the command is in its directory; we would only keep that file system busy */
+        return;
 }
 
 /* ── the steps ────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -102,6 +101,21 @@ static bool open_stdio(struct child_stdio *stdio) {
         return output_open(&run.output, -1, flags & SPEC_MERGE, stdio);
     run.input = fcntl(GUARD_FD_INPUT, F_DUPFD_CLOEXEC, GUARD_FD_FIRST_FREE);
     return run.input >= 0 && ioctl(0, TIOCSCTTY, 0) == 0 && output_open(&run.output, GUARD_FD_INPUT, true, stdio);
+}
+
+/*
+ * A guard that is used again starts the command where its owner is now. The owner sends its directory and no path: the
+ * path may lead elsewhere, or be closed to us, or the directory may have none any more.
+ */
+static bool enter_directory(void) {
+    if (run.control.directory < 0)
+        return true;
+    const bool entered = fchdir(run.control.directory) == 0;
+    const int error = errno;
+    close(run.control.directory);
+    run.control.directory = -1;
+    errno = error;
+    return entered;
 }
 
 /*
@@ -134,7 +148,10 @@ static void prepare(void) {
         prepare_foreign();
         return;
     }
-    bool held = open_stdio(&stdio);
+    bool held = enter_directory();
+    if (!held)
+        failure.step = STEP_CHDIR;
+    held = held && open_stdio(&stdio);
     if (held && run.spec.container != NULL) {
         held = agent_link_open(&run.agent, &run.spec);
         timer_set(&run.timers, TIMER_AGENT, clock_now() + ENTER_WAIT_NS);

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 FD_STDIN, FD_JOURNAL, FD_CONTROL, FD_SPEC, FD_INPUT, FD_LISTEN, FD_DIRECTORY, FD_HEARTBEAT = 0, 3, 4, 5, 6, 7, 8, 9
 FIRST_FREE = 10
+WORKING_DIRECTORY = -1  # ours, for a guard that is used again: it has no number of its own there
 
 
 class DurableFiles(NamedTuple):
@@ -125,6 +126,12 @@ class GuardDescriptors:
             fd = self._keep(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         self._share(fd, FD_HEARTBEAT)
         return fd, path
+
+    def open_directory(self, spec: RunSpec) -> None:
+        """Open our working directory for a guard that is in another, unless the spec names one that needs no start."""
+        if spec.cwd is None or not spec.cwd.startswith("/"):
+            self.given[WORKING_DIRECTORY] = fd = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            self.theirs.append(fd)
 
     def put_spec(self, frames: bytes) -> None:
         """Write the spec where the guard reads it."""

@@ -18,7 +18,7 @@ from ..values.errors import RESOURCE_ERRNOS, ResourceError
 from ..values.fast_imports import TYPE_CHECKING, NamedTuple
 from . import containment, spec_frames
 from .binary import cannot_start, guard_path
-from .descriptors import FD_HEARTBEAT, FD_JOURNAL, FD_STDIN, GuardDescriptors
+from .descriptors import FD_HEARTBEAT, FD_JOURNAL, FD_STDIN, WORKING_DIRECTORY, GuardDescriptors
 from .packets import NEXT_RUN_ID_MAX, NEXT_SPEC_MAX, go, next_run, stop
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .inherited_state import InheritedState
     from .pool import GuardPool, PooledGuard
 
-_NEXT_DESCRIPTORS = (FD_JOURNAL, FD_STDIN, FD_HEARTBEAT)  # what an idle guard gets for its next run
+_NEXT_DESCRIPTORS = (FD_JOURNAL, FD_STDIN, FD_HEARTBEAT, WORKING_DIRECTORY)  # what an idle guard gets for its next run
 _ENDS_WITHIN_MS = 30_000
 _ROOM_FOR_AN_ID = " " * NEXT_RUN_ID_MAX  # where a guard that is used again shows which run it keeps
 
@@ -157,10 +157,6 @@ class _Launching:
         We compare the inherited state while the guard forks. The guard starts nothing before it is told to go.
         """
         given, coming, bits = self.descriptors.given, bytearray(), 0
-        for bit, number in enumerate(_NEXT_DESCRIPTORS):
-            if number in given:
-                bits |= 1 << bit
-                coming += given[number].to_bytes(4, sys.byteorder)
         # Whatever interrupts us from here on, `abandon` ends the guard: by then it may have started the run.
         self.control, self.pid = guard.control, guard.pid
         self.descriptors.ours.append(guard.pidfd)
@@ -173,8 +169,13 @@ class _Launching:
                 guard.control.send(go(), MSG_DONTWAIT | MSG_NOSIGNAL)
                 return True
         except OSError:
-            pass  # the guard is gone after all, or the spec is too long for a packet
+            pass  # the guard is gone after all, the spec is too long for a packet, or our directory is closed to us
         self.control, self.pid = None, 0
+            self.descriptors.open_directory(self.spec)
+            for bit, number in enumerate(_NEXT_DESCRIPTORS):
+                if number in given:
+                    bits |= 1 << bit
+                    coming += given[number].to_bytes(4, sys.byteorder)
         self.descriptors.ours.pop()
         guard.end()
         return False

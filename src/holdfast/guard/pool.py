@@ -128,20 +128,13 @@ class GuardPool:
         return spare
 
     @staticmethod
-    def spec_for(spec: RunSpec) -> RunSpec | None:
-        """The spec for a guard that was started earlier; None when the run needs a new guard.
+    def suits(spec: RunSpec) -> bool:
+        """Whether a guard that was started earlier can keep this run.
 
-        Such a guard may be in another working directory, so the spec names ours. A run with a terminal, in a container,
-        of a foreign process, or of a lifetime beyond ours needs a new guard.
+        A run with a terminal, in a container, of a foreign process, or of a lifetime beyond ours needs a new guard.
         """
         needs_its_own = spec.pty or spec.in_container or spec.foreign or spec.lifetime != "owner"
-        if needs_its_own or len(spec.run_id) > NEXT_RUN_ID_MAX:
-            return None
-        try:
-            here = os.getcwd()
-        except OSError:
-            return None
-        return spec._replace(cwd=here if spec.cwd is None else os.path.join(here, spec.cwd))
+        return not needs_its_own and len(spec.run_id) <= NEXT_RUN_ID_MAX
 
     def close(self) -> None:
         """End every guard in the pool, and keep none from now on."""

@@ -32,11 +32,11 @@ def start_ephemeral(
     Fails as `launch` does; nothing is left then.
     """
     window_bytes = WINDOW_BYTES if windowed else ENDLESS
-    if pool is None or (told := pool.spec_for(spec)) is None:
+    if pool is None or not pool.suits(spec):
         handle = launch(spec, wake_output=wake_output, window_bytes=window_bytes, window_size=window_size)
         return LiveRun(spec, handle, end_lost, wake_output=wake_output, windowed=windowed)
-    handle = launch(told, wake_output=wake_output, window_bytes=window_bytes, pool=pool)
-    live = LiveRun(told, handle, end_lost, wake_output=wake_output, windowed=windowed)
+    handle = launch(spec, wake_output=wake_output, window_bytes=window_bytes, pool=pool)
+    live = LiveRun(spec, handle, end_lost, wake_output=wake_output, windowed=windowed)
     is_new = handle.first_run == spec.run_id  # a used guard kept other runs before
     live.pool = pool.for_inherited_state(handle.inherited_state) if is_new else pool
     return live
