@@ -5,9 +5,9 @@ write there is needed: as root anywhere, as a user in a delegated subtree (`syst
 `Delegate=yes`). Version 2 may be mounted beside version 1 (`/sys/fs/cgroup/unified`) and without controllers:
 `cgroup.kill` and `cgroup.events` work there all the same, so containment and budgets are probed separately.
 
-Capabilities are probed, not guessed from versions or permission bits: once per process a leaf is really made and
-removed. The answer is kept. A process that is moved to another cgroup later goes on using the first one. That is still
-correct for its runs (the leaf exists where it was made), and may only surprise a person who looks for it.
+Capabilities are probed, not guessed from versions or permission bits: a leaf is really made and removed. The answer is
+kept until this process is in another cgroup: a command belongs where `subprocess` would put it, below the limits that
+hold for this process now.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 from ..values.fast_imports import NamedTuple
 
 FORCE_VARIABLE = "HOLDFAST_CONTAINMENT"  # "subreaper": behave as if there were no cgroup; for tests
+_OWN_GROUPS = "/proc/self/cgroup"
 _FORCED = f"{FORCE_VARIABLE}=subreaper is set"
 
 
@@ -40,28 +41,45 @@ class Mount(NamedTuple):
 
 
 _known: Containment | None = None
+_own_groups = ""  # of this process when it probed
 
 
 def probe() -> Containment:
-    """Probe the containment, once per process. Never fails: `why_not` explains a missing cgroup."""
+    """Probe the containment, unless the answer is known. Never fails: `why_not` explains a missing cgroup."""
     global _known
     if _known is None:
         _known = _probe()
     return _known
 
 
+def forget_if_moved() -> bool:
+    """Probe again next time if this process is in another cgroup than when it probed. Returns whether it is."""
+    if _known is None or _known.why_not == _FORCED:
+        return False
+    try:
+        if _read(_OWN_GROUPS) == _own_groups:
+            return False
+    except OSError:
+        pass  # /proc is out of reach, perhaps in a chroot: then the old paths may lead nowhere
+    forget()
+    return True
+
+
 def forget() -> None:
-    """Probe again next time; for tests and for a program that moved itself to another cgroup."""
+    """Probe again next time."""
     global _known
     _known = None
 
 
 def _probe() -> Containment:
+    global _own_groups
+    _own_groups = ""
     if os.environ.get(FORCE_VARIABLE) == "subreaper":
         return Containment(None, None, None, _FORCED)
     try:
         mounts = parse_mounts(_read("/proc/self/mountinfo"))
-        own = parse_own_groups(_read("/proc/self/cgroup"))
+        _own_groups = _read(_OWN_GROUPS)
+        own = parse_own_groups(_own_groups)
     except OSError as error:
         return Containment(None, None, None, f"/proc cannot be read: {error}")
     base, why_not = _find_unified(mounts, own)

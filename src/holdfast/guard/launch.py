@@ -104,15 +104,21 @@ class _Launching:
         heartbeat, heartbeat_path = None, None
         if "heartbeat" in spec.idle_counts:
             heartbeat, heartbeat_path = descriptors.open_heartbeat(self.files)
-        frames = spec_frames.encode_spec(
-            spec,
-            containment.probe(),
-            wake_output=wake_output,
-            window_bytes=window_bytes,
-            heartbeat=heartbeat_path,
-            listens=self.files is not None,
-            again=self.pool is not None,
-        )
+
+        def encode() -> bytes:
+            return spec_frames.encode_spec(
+                spec,
+                containment.probe(),
+                wake_output=wake_output,
+                window_bytes=window_bytes,
+                heartbeat=heartbeat_path,
+                listens=self.files is not None,
+                again=self.pool is not None,
+            )
+
+        if self.pool is None:
+            containment.forget_if_moved()
+        frames = encode()
         input_fd = descriptors.open_stdin(spec, window_size)
         if self.pool is not None and (idle := self.pool.take()) is not None:
             if self._hand_to(idle, frames, self.pool):
@@ -121,10 +127,12 @@ class _Launching:
                     idle.control, journal.fd, idle.pidfd, idle.pid, input_fd, heartbeat, *journal[1:], idle.first_run
                 )
             os.ftruncate(journal.fd, journal.trusted)  # removes facts that the idle guard may have written
+        # Before the spawn: after it, this process may have changed.
+        inherited_state = None if self.pool is None else self.pool.read_inherited_state()
+        if self.pool is not None and self.pool.is_of_another(inherited_state) and containment.forget_if_moved():
+            frames = encode()
         descriptors.put_spec(frames)
         self.control = control = descriptors.open_control()
-        # Before the spawn: after it, this process may have changed.
-        inherited_state = None if self.pool is None else _inherited_state()
         self._spawn()
         descriptors.close_theirs()  # before `_pidfd` needs a descriptor: perhaps no other is free
         return GuardHandle(
@@ -163,6 +171,11 @@ class _Launching:
         try:
             if len(frames) > NEXT_SPEC_MAX:
                 raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
+            self.descriptors.open_directory(self.spec)
+            for bit, number in enumerate(_NEXT_DESCRIPTORS):
+                if number in given:
+                    bits |= 1 << bit
+                    coming += given[number].to_bytes(4, sys.byteorder)
             rights = (SOL_SOCKET, SCM_RIGHTS, coming)
             guard.control.sendmsg([next_run(frames, bits)], [rights], MSG_DONTWAIT | MSG_NOSIGNAL)
             if pool.is_current:
@@ -171,11 +184,6 @@ class _Launching:
         except OSError:
             pass  # the guard is gone after all, the spec is too long for a packet, or our directory is closed to us
         self.control, self.pid = None, 0
-            self.descriptors.open_directory(self.spec)
-            for bit, number in enumerate(_NEXT_DESCRIPTORS):
-                if number in given:
-                    bits |= 1 << bit
-                    coming += given[number].to_bytes(4, sys.byteorder)
         self.descriptors.ours.pop()
         guard.end()
         return False
@@ -207,12 +215,6 @@ class _Launching:
                 os.waitpid(self.pid, 0)
             except ChildProcessError:
                 pass  # a waitpid(-1) of the embedding program was faster
-
-
-def _inherited_state() -> InheritedState | None:
-    from .inherited_state import read_inherited_state  # here, because a run without a pool does not need it
-
-    return read_inherited_state()
 
 
 def _pidfd(pid: int) -> int:

@@ -17,7 +17,7 @@ import time
 
 from ..values.fast_imports import TYPE_CHECKING, NamedTuple, signal
 from .containment import probe
-from .inherited_state import descriptor_limit, read_inherited_state
+from .inherited_state import StateReader, descriptor_limit
 from .leftovers import leaf_path, remove_leaf
 from .packets import NEXT_RUN_ID_MAX
 
@@ -41,6 +41,7 @@ class PooledGuard(NamedTuple):
     pidfd: int
     pid: int
     first_run: str
+    cgroup_base: str | None  # the directory that holds the cgroup, if there is one
 
     def end(self, within_s: float = _GOES_WITHIN_S) -> None:
         """End the guard and reap it, and remove its cgroup."""
@@ -49,7 +50,7 @@ class PooledGuard(NamedTuple):
             self._reap(within_s)
             os.close(self.pidfd)
         # A guard that was killed could not remove its cgroup. The kernel refuses this while a process is inside.
-        if (leaf := leaf_path(probe().cgroup_base, self.first_run)) is not None:
+        if (leaf := leaf_path(self.cgroup_base, self.first_run)) is not None:
             remove_leaf(leaf)
 
     def _reap(self, within_s: float) -> None:
@@ -70,19 +71,26 @@ class GuardPool:
     pool that was made after it.
     """
 
-    __slots__ = ("_fewest", "_guards", "_inherited_state", "_is_closed", "_most")
+    __slots__ = ("_cgroup_base", "_fewest", "_guards", "_inherited_state", "_is_closed", "_most", "_reader")
 
-    def __init__(self, inherited_state: InheritedState | None = None) -> None:
+    def __init__(self, inherited_state: InheritedState | None = None, reader: StateReader | None = None) -> None:
         self._guards: list[PooledGuard] = []
         self._fewest = 0  # the fewest idle guards since the last `take_spare`
         self._inherited_state = inherited_state
+        self._reader = StateReader() if reader is None else reader
+        # A program that moves to another cgroup gets another pool.
+        self._cgroup_base = None if inherited_state is None else probe().cgroup_base
         self._is_closed = inherited_state is None
         self._most = min(MOST_IDLE, max(KEPT, descriptor_limit() // 8))  # the limit is part of the inherited state
 
     @property
     def is_current(self) -> bool:
         """Whether the inherited state of this process is still the same as when it started these guards."""
-        return self._inherited_state is not None and self._inherited_state == read_inherited_state()
+        return self._inherited_state is not None and self._inherited_state == self.read_inherited_state()
+
+    def read_inherited_state(self) -> InheritedState | None:
+        """The inherited state of this thread, which is that of a guard that it starts now; None: it cannot be read."""
+        return self._reader.read()
 
     def for_inherited_state(self, inherited_state: InheritedState | None) -> GuardPool:
         """Return the pool for guards with this inherited state.
@@ -91,8 +99,12 @@ class GuardPool:
         """
         if inherited_state is not None and inherited_state == self._inherited_state:
             return self
-        self.close()
-        return GuardPool(inherited_state)
+        self._end_guards()
+        return GuardPool(inherited_state, self._reader)
+
+    def is_of_another(self, inherited_state: InheritedState | None) -> bool:
+        """Whether these guards were started with another state than this one, or with one that is not known."""
+        return self._inherited_state is None or self._inherited_state != inherited_state
 
     @property
     def has_room(self) -> bool:
@@ -102,18 +114,25 @@ class GuardPool:
     def take(self) -> PooledGuard | None:
         """Take an idle guard out of the pool; None when there is none.
 
-        The caller checks `is_current` before the guard starts anything: only then does the guard pass on to the command
-        what a new guard would.
+        Guards that the kernel does not let us look at are ended: since their start we have entered a Landlock domain or
+        a user namespace, and they are outside. The caller checks `is_current` before the guard starts anything: only
+        then does the guard pass on to the command what a new guard would.
         """
-        if not self._guards:
-            return None
-        guard = self._guards.pop()
+        outside = []
+        guard = None
+        while guard is None and self._guards:
+            guard = self._guards.pop()
+            if not self._reader.may_look_at(guard.pid):
+                outside.append(guard)
+                guard = None
         self._fewest = min(self._fewest, len(self._guards))
+        if outside:
+            end_all(outside)
         return guard
 
     def give(self, control: socket, pidfd: int, pid: int, first_run: str) -> None:
         """Keep a guard for the next run. The caller has asked `has_room`."""
-        self._guards.append(PooledGuard(control, pidfd, pid, first_run))
+        self._guards.append(PooledGuard(control, pidfd, pid, first_run, self._cgroup_base))
 
     @property
     def has_spare(self) -> bool:
@@ -137,7 +156,11 @@ class GuardPool:
         return not needs_its_own and len(spec.run_id) <= NEXT_RUN_ID_MAX
 
     def close(self) -> None:
-        """End every guard in the pool, and keep none from now on."""
+        """End every guard in the pool, keep none from now on, and close what the pool reads its state from."""
+        self._end_guards()
+        self._reader.close()
+
+    def _end_guards(self) -> None:
         self._is_closed = True
         guards, self._guards = self._guards, []
         end_all(guards)
