@@ -290,7 +290,7 @@ struct packet_read {
 };
 #define READ_NO_WAKE UINT64_MAX
 struct packet_answer {
-    int32_t error; /* 0 or an errno: ESRCH too late, ERANGE over the ceiling, EINVAL not understood, ... */
+    int32_t error; /* 0 or an errno: ESRCH too late, ERANGE over the ceiling, EPERM not from inside, EINVAL, ... */
     int32_t reserved;
 };
 struct packet_wake {

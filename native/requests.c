@@ -8,9 +8,10 @@
 #include "expiry.h"
 #include "ladder.h"
 #include "phases.h"
+#include "procfs.h"
 #include "stop.h"
 
-enum { REQUESTS_AT_ONCE = 64 };
+enum { REQUESTS_AT_ONCE = 64, ANCESTORS_MAX = 4096 };
 #define LISTEN_AGAIN_NS 1000000000u
 
 /* ── stop, extend, signal ─────────────────────────────────────────────────────────────────────────────────────── */
@@ -82,13 +83,39 @@ int run_stop(struct run *run, const struct stop *stop) {
     return 0;
 }
 
-static int extend(struct run *run, uint64_t by_ns) {
+/*
+ * Whether a process of this run's own tree asks: its ancestors lead to this guard. A peer that has exited counts as one,
+ * because an honest peer waits for the answer, and so does a peer whose parent exits meanwhile: it may ask again. Where
+ * /proc hides the processes of other users (hidepid), such an ancestor is outside. PID 0 is a process outside of our
+ * PID namespace, and the whole tree is inside of it. The tree cannot reach the first owner's socket.
+ */
+static bool asks_from_inside(const struct run *run, int index) {
+    struct process_stat status;
+    if (index == 0)
+        return false;
+    pid_t pid = run->control.owners[index].pid;
+    for (int depth = 0; depth < ANCESTORS_MAX; depth++) {
+        if (pid <= 0)
+            return false;
+        if (pid == getpid())
+            return true;
+        if (!read_stat(pid, &status))
+            return depth == 0 || (kill(pid, 0) < 0 && errno == ESRCH);
+        pid = status.parent;
+    }
+    return true;
+}
+
+static int extend(struct run *run, int owner, uint64_t by_ns) {
     run_reap(run);
     const struct spec_options *options = &run->spec.options;
     if (!run_may_begin_stop(run))
         return ESRCH;
     if (run->deadline_ns == 0)
         return EINVAL;
+    /* A ceiling is the right to use the time up to it, also for the command itself. */
+    if (options->ceiling_ns == 0 && asks_from_inside(run, owner))
+        return EPERM;
     uint64_t limit = run->deadline_ns + by_ns;
     if (limit < run->deadline_ns || limit > UINT64_MAX / 4 || (options->ceiling_ns > 0 && limit > options->ceiling_ns))
         return ERANGE;
@@ -196,7 +223,7 @@ static void handle(struct run *run, const struct request *request) {
         error = send_signal(run, request->body.signal.signal, (enum signal_scope)request->body.signal.scope);
         break;
     case PACKET_EXTEND:
-        error = extend(run, request->body.extend.by_ns);
+        error = extend(run, request->owner, request->body.extend.by_ns);
         break;
     case PACKET_CLOSE_INPUT:
         error = close_input(run);

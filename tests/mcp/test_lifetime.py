@@ -12,7 +12,7 @@ import pytest
 from holdfast.state import sessions
 from holdfast.state.directory import StateDirectory
 
-from ..cli.console import holdfast, read_until, start
+from ..cli.console import HOLDFAST, holdfast, read_until, start
 from ..support.durable import DurableRun, run_to_end
 from ..support.leftovers import open_descriptors
 from ..support.processes import wait_exited
@@ -145,6 +145,33 @@ async def test_runs_of_others_are_not_found(tmp_path: Path) -> None:
         # The control: the run exists, and commands on the directory show it.
         assert report_of(state, live.run_id)["state"] in ("starting", "running")
     assert holdfast("logs", run_id, "--state-dir", str(state)).stdout == b"private\n"
+
+
+async def test_two_servers_do_not_see_each_others_runs(tmp_path: Path, child: Children) -> None:
+    state = tmp_path / "state"
+    async with over_stdio(state) as one, over_stdio(state) as other:
+        run_id, pid = await sleeper(one, child)
+        over = (await one("exec", argv=["true"]))["run_id"]
+        for tool in ("poll", "output", "wait", "cancel", "send_input"):
+            for theirs in (run_id, over):
+                assert "there is no run" in (await other(tool, run_id=theirs)).text
+        for which in ("live", "all"):
+            assert (await other("list", which=which))["runs"] == []
+        # The control: its own server finds both.
+        assert {run["run_id"] for run in (await one("list", which="all"))["runs"]} == {run_id, over}
+        assert (await one("poll", run_id=run_id))["state"] == "running"
+        assert (await one("cancel", run_id=run_id))["tree"] == "gone"
+    assert wait_exited(pid)
+
+
+async def test_a_command_cannot_extend_its_own_run(tmp_path: Path) -> None:
+    extend = " ".join([*HOLDFAST, "extend", "--state-dir", str(tmp_path / "state"), '"$HOLDFAST_RUN_ID"', "1h"])
+    async with over_stdio(tmp_path / "state", "--max-timeout", "5s") as call:
+        answer = await call("exec", command=f"{extend} 2>&1; echo rc=$?; exec sleep 600", wait_s=BOUND_S)
+    assert "rc=125" in answer["output"]
+    assert (answer["status"], answer["cause"]) == ("timed_out", "deadline")
+    asked = holdfast("show", "--json", answer["run_id"], "--state-dir", str(tmp_path / "state")).stdout
+    assert b'"extended"' not in asked
 
 
 async def test_descriptors_are_given_back(tmp_path: Path) -> None:

@@ -37,6 +37,10 @@ _EXTENSION_REFUSED = {
     errno.ESRCH: ("it is too late: the run has its verdict", "start it again with a longer timeout"),
     errno.EINVAL: ("the run has no deadline", "there is nothing to extend"),
     errno.ERANGE: ("that goes past the longest timeout the run may have", "ask for less"),
+    errno.EPERM: (
+        "a command may not move its own deadline",
+        "extend it from outside, or start it with max_timeout: then it may use the time up to there",
+    ),
 }
 
 

@@ -1,8 +1,9 @@
 """The runs of an MCP server: starts them, finds them by id, waits for them.
 
 A run belongs to the server, not to the call that started it: when a call is cancelled or its client disconnects, the
-run goes on. Every run has a run directory, so its id still works after a restart of the server. Runs that MCP clients
-started carry a label; other runs are not found here, so a client can see and end only what MCP clients started.
+run goes on. Every run has a run directory, so its id still works after a restart of a server whose session has a name.
+A server finds only runs of its own session that carry the label of MCP: a client can neither see nor end what clients
+of another server started, or what was started in another way.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class McpRuns:
         self.state = state
         self.limits = limits
         self.session = session
+        self._filters = Filters(session=session, labels=(LABEL,))
         self._lifetime = "detached" if detached else "owner"
         self._supervisor = supervisor
         self._own: dict[str, Run] = {}
@@ -94,13 +96,14 @@ class McpRuns:
         options["lifetime"] = self._lifetime
         options["labels"] = dict([LABEL])
         options["max_output"] = self.limits.max_output_bytes
+        options["max_timeout"] = options["timeout"]  # nobody moves the deadline, least of all the command itself
         run = await self._supervisor.start(argv, **options)
         self._own[run.run_id] = run
         return run
 
     @asynccontextmanager
     async def find(self, run_id: str) -> AsyncIterator[Run]:
-        """The run with this id, live or over. RunNotFoundError: no MCP client of this state directory started it."""
+        """The run with this id, live or over. RunNotFoundError: no client of this session started it."""
         async with self._adopting:  # two calls about one run share one adopted run
             run = self._own.get(run_id) or self._others.get(run_id)
             if run is None:
@@ -149,7 +152,7 @@ class McpRuns:
         return await anyio.to_thread.run_sync(self._page, live, limit, cursor)
 
     def _page(self, live: bool, limit: int, cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
-        filters = Filters(labels=(LABEL,))
+        filters = self._filters
         with Index.open(self.state) as index:
             current = [entry.report for entry in index.refresh() if filters.matches(entry)]
             if live:
@@ -160,7 +163,7 @@ class McpRuns:
         return first + [entry.report for entry in page.entries], page.cursor
 
     def _left_running(self) -> list[str]:
-        filters = Filters(session=self.session, labels=(LABEL,))
+        filters = self._filters
         with Index.open(self.state) as index:
             return [entry.run_id for entry in index.refresh() if filters.matches(entry)]
 
@@ -169,7 +172,7 @@ class McpRuns:
         if self.state.has(run_id):
             with RunRecord(self.state, run_id) as record:
                 asked = record.read().reader.spec or {}
-            if (asked.get("labels") or {}).get(label) == value:
+            if (asked.get("labels") or {}).get(label) == value and asked.get("session") == self.session:
                 return
         raise RunNotFoundError(f"there is no run {run_id!r} here", remedy="`list` shows the runs there are")
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 from typing import TYPE_CHECKING
+
+import pytest
 
 from ...support.processes import is_gone, state_of
 from ..console import HOLDFAST, holdfast
@@ -113,6 +116,27 @@ def test_extend(runs: Runs) -> None:
     assert "the run has no deadline" in one_line(holdfast("extend", runs.sleeper(), "5m"))
     over = runs.ended("true", options=("--timeout", "10m"))
     assert f"it is too late: the run has its verdict (run {over})" in one_line(holdfast("extend", over, "5m"))
+
+
+@pytest.mark.parametrize("how", ["exec {extend}", "{extend}", "setsid -f sh -c {quoted}"])
+def test_a_command_cannot_move_its_own_deadline(runs: Runs, how: str) -> None:
+    """Neither the command nor a process that it has daemonised; from outside it works."""
+    extend = " ".join([*HOLDFAST, "extend", '"$HOLDFAST_RUN_ID"', "1h"])
+    said = f"{extend} 2>&1; echo over; sleep 600"
+    line = how.format(extend=f"sh -c {shlex.quote(said)}", quoted=shlex.quote(said)) + "; sleep 600"
+    run_id = runs.start("sh", "-c", line, options=("--timeout", "10m"))
+    runs.until(run_id, b"over")
+    assert b"a command may not move its own deadline" in holdfast("logs", run_id).stdout
+    done = holdfast("extend", run_id, "5m")
+    assert "15m after its start" in done.stdout.decode()
+
+
+def test_a_command_with_a_ceiling_may_move_its_own_deadline(runs: Runs) -> None:
+    extend = " ".join([*HOLDFAST, "extend", '"$HOLDFAST_RUN_ID"', "5m"])
+    limits = ("--timeout", "10m", "--max-timeout", "20m")
+    run_id = runs.start("sh", "-c", f"{extend} 2>&1; echo over; sleep 600", options=limits)
+    runs.until(run_id, b"over")
+    assert b"15m after its start" in holdfast("logs", run_id).stdout
 
 
 def test_signal(runs: Runs) -> None:

@@ -85,5 +85,6 @@ COMMAND = Command(
         Option("--detached", None, "let runs go on when the server ends"),
     ),
     act,
-    "Runs end with the server, unless --detached. Ids stay valid after a restart. Exit codes: 0 ended, 125 failed.\n",
+    "Runs end with the server, unless --detached. With --session, ids stay valid after a restart.\n"
+    "Exit codes: 0 ended, 125 failed.\n",
 )
