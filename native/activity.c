@@ -20,7 +20,7 @@ static struct timespec modified(int fd) {
 }
 
 void activity_start(struct activity *activity, int heartbeat, uint64_t now) {
-    activity->last_ns = activity->sampled_ns = now;
+    activity->last_ns = activity->sampled_ns = activity->looked_ns = now;
     activity->heartbeat = heartbeat;
     activity->beat = modified(heartbeat);
 }
@@ -28,19 +28,23 @@ void activity_start(struct activity *activity, int heartbeat, uint64_t now) {
 void activity_seen(struct activity *activity, uint64_t now) { activity->last_ns = now; }
 
 /*
- * The file's time is wall-clock time. That the file changed is certain. When it changed is only as certain as that
- * clock. So the result stays between the last sign of life and now: a jump of the clock never ends a run early, nor
- * keeps it too long.
+ * The file's time is wall-clock time. That the file changed since we last looked is certain. When it changed is only as
+ * certain as that clock. If the clock says that it was before our last look, or in the future, the clock has jumped.
+ * Then the beat counts as of now: a jump of the clock never ends a run early, and keeps it for one idle time at most.
  */
 static void check_heartbeat(struct activity *activity, uint64_t now) {
     struct timespec beat = modified(activity->heartbeat), wall;
+    const uint64_t looked_ns = activity->looked_ns;
+    activity->looked_ns = now;
     if (beat.tv_sec == activity->beat.tv_sec && beat.tv_nsec == activity->beat.tv_nsec)
         return;
     activity->beat = beat;
     clock_gettime(CLOCK_REALTIME, &wall);
     int64_t age = (wall.tv_sec - beat.tv_sec) * 1000000000LL + (wall.tv_nsec - beat.tv_nsec);
-    uint64_t most = now - activity->last_ns;
-    activity->last_ns = now - (age < 0 ? 0 : (uint64_t)age > most ? most : (uint64_t)age);
+    const bool has_jumped = age < 0 || (uint64_t)age > now - looked_ns;
+    const uint64_t beat_ns = has_jumped ? now : now - (uint64_t)age;
+    if (beat_ns > activity->last_ns)
+        activity->last_ns = beat_ns;
 }
 
 static void check_cpu(struct activity *activity, uint64_t reaped_us, uint64_t now) {

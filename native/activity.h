@@ -18,6 +18,7 @@ struct activity {
     uint64_t sampled_ns;  /* when the guard last looked at CPU time */
     uint64_t cpu_ticks;
     int heartbeat;        /* a file that the command touches; -1: none */
+    uint64_t looked_ns;   /* when the guard last looked at that file */
     struct timespec beat; /* its modification time at the last look */
 };
 

@@ -35,12 +35,32 @@ def guard_with_jumping_clock(directory: Path, by_s: int) -> Path:
     return compile_c(sources, directory / f"guard-jumping{by_s}", "-D_GNU_SOURCE", "-include", str(header))
 
 
+def guard_that_was_suspended(directory: Path, clock: str) -> Path:
+    """A guard for which this clock goes on by an hour in the middle of a run, as if the machine had been suspended."""
+    header = directory / "suspended.h"
+    header.write_text(_SUSPENDED.replace("CLOCK", clock))
+    sources = sorted(NATIVE.glob("*.c"))
+    return compile_c(sources, directory / f"guard-{clock}", "-D_GNU_SOURCE", "-include", str(header))
+
+
 def _script(path: Path, text: str) -> Path:
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return path
 
 
+# The first readings are before the suspend: those of the start.
+_SUSPENDED = """
+#include <time.h>
+__attribute__((unused)) static int suspended_clock_gettime(clockid_t clock, struct timespec *now) {
+    static int readings;
+    int result = clock_gettime(clock, now);
+    if (clock == CLOCK && ++readings > 20)
+        now->tv_sec += 3600;
+    return result;
+}
+#define clock_gettime suspended_clock_gettime
+"""
 # Every way to read the wall clock in C; timers set by it are refused, because they would jump with it.
 _JUMPING_CLOCK = """
 #include <errno.h>
