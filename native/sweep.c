@@ -13,24 +13,51 @@
 
 #include "procfs.h"
 
-enum { PASSES = 40, PAUSE_MS = 50, TOKEN_MAX = 128, ENVIRON_MAX = 1 << 20 };
+enum { PASSES = 40, PAUSE_MS = 50, TOKEN_MAX = 128, PIECE = 1 << 16 };
 
 struct search {
     char token[TOKEN_MAX]; /* NAME=value */
     int found;
 };
 
-/* Whether the token is in the environment of the process. The part beyond our buffer is not looked at. */
-static bool is_marked(const char *pid, const char *token) {
-    static char environment[ENVIRON_MAX];
-    char path[40];
-    snprintf(path, sizeof path, "/proc/%s/environ", pid);
-    const ssize_t length = read_small(AT_FDCWD, path, environment, sizeof environment);
-    for (ssize_t at = 0; at < length; at += (ssize_t)strlen(environment + at) + 1) {
-        if (strcmp(environment + at, token) == 0)
-            return true;
+/* A comparison of one variable after another with the token, which may be cut into pieces anywhere. */
+struct comparison {
+    size_t equal; /* how many bytes of this variable are those of the token */
+    bool differs;
+};
+
+/* True when a variable that ends in this piece is the token. */
+static bool compare(struct comparison *so_far, const char *piece, ssize_t length, const char *token) {
+    for (ssize_t i = 0; i < length; i++) {
+        if (piece[i] == '\0') {
+            if (!so_far->differs && token[so_far->equal] == '\0')
+                return true;
+            *so_far = (struct comparison){0};
+        } else if (so_far->differs || token[so_far->equal] != piece[i]) {
+            so_far->differs = true;
+        } else {
+            so_far->equal++;
+        }
     }
     return false;
+}
+
+/* Whether the token is in the environment of the process, however long that is: it may hold six megabytes. */
+static bool is_marked(const char *pid, const char *token) {
+    static char piece[PIECE];
+    struct comparison so_far = {0};
+    char path[40];
+    snprintf(path, sizeof path, "/proc/%s/environ", pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool found = false;
+    ssize_t got = fd < 0 ? 0 : 1;
+    while (got > 0 && !found) {
+        got = read(fd, piece, sizeof piece);
+        found = compare(&so_far, piece, got, token);
+    }
+    if (fd >= 0)
+        close(fd);
+    return found;
 }
 
 /* Kills a process that carries the token. The pidfd is opened before the second check, so it is the checked process. */

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from holdfast.guard import leftovers
+from holdfast.guard.binary import guard_path
 from holdfast.values.run_id import new_run_id
 
 from ..support.processes import is_gone, wait_exited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+def _allow_large_environment() -> None:
+    _soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    wanted = 64 << 20
+    resource.setrlimit(resource.RLIMIT_STACK, (wanted if hard == -1 else min(wanted, hard), hard))
 
 
 class Marked:
@@ -24,7 +32,7 @@ class Marked:
         self.started: list[subprocess.Popen[bytes]] = []
 
     def __call__(self, **env: str) -> int:
-        process = subprocess.Popen(["sleep", "110"], env=env)
+        process = subprocess.Popen(["sleep", "110"], env=env, preexec_fn=_allow_large_environment)
         self.started.append(process)
         return process.pid
 
@@ -56,6 +64,31 @@ def test_processes_with_the_token_die_and_others_do_not(marked: Marked) -> None:
     assert wait_exited(ours, 0)
     assert wait_exited(also_ours, 0)
     assert [pid for pid in strangers if wait_exited(pid, 0)] == []
+
+
+def large(count: int) -> dict[str, str]:
+    """An environment of so many hundreds of kilobytes."""
+    return {f"LARGE_{i}": "x" * 100_000 for i in range(count)}
+
+
+def test_a_token_behind_a_large_environment_is_found(marked: Marked) -> None:
+    run_id = new_run_id()
+    ours, stranger = marked(**large(50), HOLDFAST_RUN_ID=run_id), marked(**large(50), HOLDFAST_RUN_ID="another")
+    assert leftovers.clean_up(run_id, None) == ("unknown", ())
+    assert wait_exited(ours, 0)
+    assert not wait_exited(stranger, 0)
+
+
+def test_so_it_is_in_a_container(marked: Marked) -> None:
+    """The sweep that the agent's program does there, done here."""
+    run_id = new_run_id()
+    ours, stranger = marked(**large(50), HOLDFAST_RUN_ID=run_id), marked(**large(50), HOLDFAST_RUN_ID=f"{run_id}x")
+    also_ours = marked(HOLDFAST_RUN_ID=run_id, **large(2))
+    swept = subprocess.run([guard_path(), "inside", "sweep", run_id], check=False)
+    assert swept.returncode == 0
+    assert wait_exited(ours, 0)
+    assert wait_exited(also_ours, 0)
+    assert not wait_exited(stranger, 0)
 
 
 def test_a_number_that_changed_hands_is_left_alone(marked: Marked, monkeypatch: pytest.MonkeyPatch) -> None:

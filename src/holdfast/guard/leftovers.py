@@ -24,7 +24,7 @@ from ..values.fast_imports import TYPE_CHECKING, NamedTuple, signal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_ENVIRON_MAX = 4 << 20  # more than ARG_MAX leaves room for
+_ENVIRON_MAX = 8 << 20  # the kernel allows six megabytes of arguments and environment, where the stack limit does
 
 
 class TreeEnd(NamedTuple):
