@@ -21,6 +21,7 @@
 
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
 
+#define BUSY_LAST_PAUSE_NS 512000000
 enum { KERNEL_SIGNALS = 64, SIGNAL_SET_SIZE = KERNEL_SIGNALS / 8 };
 #if defined(__SANITIZE_ADDRESS__) /* it knows only one stack per thread */
 #define MAY_SHARE false
@@ -72,9 +73,24 @@ static const char *find_path(char *const *env) {
     return DEFAULT_PATH;
 }
 
+/*
+ * A program that was written a moment ago may be busy: a fork of the writer, in another of its threads, still has the
+ * file open for writing until its own exec. The child tries again for about a second.
+ */
+static long exec_when_written(const char *file, const struct spec *spec) {
+    long error = -ETXTBSY;
+    for (long pause_ns = 1000000; error == -ETXTBSY && pause_ns <= BUSY_LAST_PAUSE_NS; pause_ns *= 2) {
+        error = RAW_SYSCALL(SYS_execve, (long)file, (long)spec->argv, (long)spec->env);
+        const struct timespec pause = {0, pause_ns};
+        if (error == -ETXTBSY)
+            RAW_SYSCALL(SYS_nanosleep, (long)&pause, 0);
+    }
+    return error;
+}
+
 /* Executes a file. For ENOENT it finds out whether the program is missing, or only the interpreter of the program. */
 static long try_exec(const char *file, const struct spec *spec, enum spawn_step *step) {
-    const long error = RAW_SYSCALL(SYS_execve, (long)file, (long)spec->argv, (long)spec->env);
+    const long error = exec_when_written(file, spec);
     if (error == -ENOENT && RAW_SYSCALL(SYS_faccessat, AT_FDCWD, (long)file, F_OK) == 0)
         *step = STEP_INTERPRETER;
     return error;

@@ -20,6 +20,7 @@ Invariants.
 
 from __future__ import annotations
 
+import errno
 import os
 from itertools import pairwise
 
@@ -209,6 +210,7 @@ _NOT_SPAWNED = {
     "exec": "",
     "interpreter": "its interpreter cannot be run: ",
 }
+_SPAWN_HINTS = {errno.ETXTBSY: " (a process has the program open for writing: start it when it is written)"}
 _OVER = {
     "memory": lambda limit: f"memory limit of {format_size(limit)} reached",
     "processes": lambda limit: f"limit of {limit} processes reached",
@@ -255,7 +257,8 @@ def _stop_reason(fact: Fact, ordered: list[Fact]) -> str:
 
 def _spawn_reason(fact: Fact, _ordered: list[Fact]) -> str:
     why = os.strerror(fact.detail["error"])
-    return _NOT_SPAWNED.get(fact.detail["step"], "could not be started: ") + why[:1].lower() + why[1:]
+    hint = _SPAWN_HINTS.get(fact.detail["error"], "")
+    return _NOT_SPAWNED.get(fact.detail["step"], "could not be started: ") + why[:1].lower() + why[1:] + hint
 
 
 def _container_reason(fact: Fact, _ordered: list[Fact]) -> str:
