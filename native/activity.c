@@ -49,9 +49,10 @@ static void check_heartbeat(struct activity *activity, uint64_t now) {
 
 static void check_cpu(struct activity *activity, uint64_t reaped_us, uint64_t now) {
     const uint64_t per_second = (uint64_t)sysconf(_SC_CLK_TCK), elapsed = now - activity->sampled_ns;
-    const uint64_t ticks = tree_usage().cpu_ticks + reaped_us * per_second / 1000000u;
+    const struct tree_usage usage = tree_usage(UINT64_MAX, UINT64_MAX);
+    const uint64_t ticks = usage.cpu_ticks + reaped_us * per_second / 1000000u;
     const uint64_t enough = elapsed / 1000000000u * per_second * BUSY_PER_MILLE / 1000;
-    if (ticks > activity->cpu_ticks + enough)
+    if (ticks > activity->cpu_ticks + enough || !usage.is_whole) /* a tree too busy, or too large, to be seen whole */
         activity->last_ns = now;
     activity->cpu_ticks = ticks;
     activity->sampled_ns = now;

@@ -44,7 +44,8 @@ bool run_record_budgets(struct run *run) {
     const uint64_t cpu_ns = run->spec.options.cpu_ns;
     if (!sample_memory && !sample_pids && cpu_ns == 0)
         return false;
-    const struct tree_usage usage = tree_usage();
+    const struct tree_usage usage =
+        tree_usage(sample_pids ? processes : UINT64_MAX, sample_memory ? memory : UINT64_MAX);
     if (sample_memory && usage.memory_bytes > memory)
         return record_limit(run, LIMIT_MEMORY, memory, usage.memory_bytes);
     if (sample_pids && usage.tasks > processes)

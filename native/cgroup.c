@@ -3,16 +3,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "descriptors.h"
 #include "procfs.h"
 
 enum { NESTING_MAX = 16, MOVE_OUT_ROUNDS = 64 };
+#define FREEZE_WAIT_NS 100000000u
 
 static void group_make(struct group *group, const char *base, const char *name) {
     group->base = group->leaf = -1;
@@ -151,6 +154,30 @@ int cgroup_kill(struct cgroup *cgroup) {
     cgroup->base_path[0] = '\0';
     int members = count_members(cgroup->unified.leaf);
     return write_small(cgroup->unified.leaf, "cgroup.kill", "1") ? members : -1;
+}
+
+void cgroup_freeze(const struct cgroup *cgroup) {
+    const int leaf = cgroup->unified.leaf;
+    if (leaf < 0 || !write_small(leaf, "cgroup.freeze", "1"))
+        return;
+    const uint64_t until = clock_now() + FREEZE_WAIT_NS;
+    struct pollfd events = {openat(leaf, "cgroup.events", O_RDONLY | O_CLOEXEC), POLLPRI, 0};
+    char text[128];
+    ssize_t got;
+    while (events.fd >= 0 && (got = pread(events.fd, text, sizeof text - 1, 0)) > 0) {
+        uint64_t frozen = 1, now = clock_now();
+        text[got] = '\0';
+        find_number(text, "frozen", &frozen);
+        if (frozen != 0 || now >= until || poll(&events, 1, (int)((until - now) / 1000000u) + 1) <= 0)
+            break;
+    }
+    if (events.fd >= 0)
+        close(events.fd);
+}
+
+void cgroup_thaw(const struct cgroup *cgroup) {
+    if (cgroup->unified.leaf >= 0)
+        write_small(cgroup->unified.leaf, "cgroup.freeze", "0");
 }
 
 /* Moves members up, and repeats it because they may fork meanwhile. A group that cannot be emptied keeps its leaf. */

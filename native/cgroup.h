@@ -51,6 +51,12 @@ uint64_t cgroup_cpu_us(const struct cgroup *cgroup);
  * not kept after that: from then on the kernel (seen on 6.18) kills every process that is cloned straight into it.
  */
 int cgroup_kill(struct cgroup *cgroup);
+/*
+ * Lets no member of the leaf run until cgroup_thaw. Waits a moment for that: a process that cannot be frozen, because
+ * it waits for a device, does not hold up the rest.
+ */
+void cgroup_freeze(const struct cgroup *cgroup);
+void cgroup_thaw(const struct cgroup *cgroup);
 /* Moves stragglers that the run leaves alone into the group above the leaf. */
 void cgroup_move_members_out(const struct cgroup *cgroup);
 /*

@@ -22,6 +22,7 @@ enum timer {
     TIMER_RUNG,      /* the current rung's grace is over */
     TIMER_KILL_PASS, /* repeat the last rung */
     TIMER_KILL_WAIT, /* give up on what SIGKILL cannot end */
+    TIMER_WALK,      /* go on with the walk of a rung through a huge tree */
     TIMER_AGENT,     /* the agent in a container has not said what it should have said */
     TIMER_DRAIN_IDLE,
     TIMER_DRAIN,

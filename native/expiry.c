@@ -122,6 +122,11 @@ void run_timer_is_due(struct run *run, enum timer timer) {
         if (run->phase == PHASE_STOPPING)
             run->location->give_up(run);
         break;
+    case TIMER_WALK:
+        run_reap(run);
+        if (run->phase == PHASE_STOPPING)
+            host_go_on_asking(run);
+        break;
     case TIMER_AGENT:
         run->location->overdue(run);
         break;

@@ -8,11 +8,13 @@
 #include "clock.h"
 #include "expiry.h"
 #include "phases.h"
+#include "priority.h"
 #include "run.h"
 #include "traced.h"
 #include "tree.h"
 
 #define LAST_PASS_NS 50000000u
+#define WALK_SLICE_NS 20000000u /* while it walks, the guard looks at clocks and owners this often */
 
 /* ── the start ────────────────────────────────────────────────────────────────────────────────────────────────── */
 
@@ -152,22 +154,81 @@ static void record_signalled(struct run *run, int number, int rung, struct reach
     journal_fact(&run->journal, FACT_SIGNALLED, &signalled, sizeof signalled);
 }
 
+/* A rung whose walk may take several turns of the guard. It is recorded when the walk is over. */
+static struct {
+    bool is_under_way;
+    int signal;
+    size_t rung;
+} asked;
+
+static bool kill_is_unrecorded; /* the first walk of the last rung is not over */
+
+static void end_ask(struct run *run) {
+    if (!asked.is_under_way)
+        return;
+    asked.is_under_way = false;
+    timer_off(&run->timers, TIMER_WALK);
+    cgroup_thaw(&run->cgroup);
+    record_signalled(run, asked.signal, (int)asked.rung, tree_end_ask());
+}
+
+void host_go_on_asking(struct run *run) {
+    if (!asked.is_under_way)
+        return;
+    if (tree_go_on_asking(clock_now() + WALK_SLICE_NS))
+        end_ask(run);
+    else
+        timer_set(&run->timers, TIMER_WALK, clock_now()); /* after a look at clocks and owners */
+}
+
+/*
+ * The leaf is frozen during the walk: nothing forks behind the guard's back, and nothing keeps the processor from it.
+ * A frozen process takes the signal when it is thawed.
+ */
 void host_ask(struct run *run, int number, size_t rung) {
-    record_signalled(run, number, (int)rung, tree_ask(number));
+    end_ask(run);
+    priority_raise();
+    asked.is_under_way = true;
+    asked.signal = number;
+    asked.rung = rung;
+    cgroup_freeze(&run->cgroup);
+    tree_begin_ask(number);
+    host_go_on_asking(run);
 }
 
 static void collect(void *run) { run_collect(run); }
 
+static struct reach kill_tree(struct run *run) {
+    const struct reach reach = tree_kill(collect, run);
+    if (kill_is_unrecorded && reach.is_whole) {
+        kill_is_unrecorded = false;
+        record_signalled(run, SIGKILL, (int)run->spec.rungs - 1, reach);
+    }
+    return reach;
+}
+
 void host_kill(struct run *run) {
-    struct reach reach = {.reached = cgroup_kill(&run->cgroup)};
-    if (reach.reached < 0)
-        reach = tree_kill(collect, run);
-    record_signalled(run, SIGKILL, (int)run->spec.rungs - 1, reach);
+    end_ask(run);
+    priority_raise();
+    const int members = cgroup_kill(&run->cgroup);
+    kill_is_unrecorded = members < 0;
+    if (kill_is_unrecorded)
+        kill_tree(run);
+    else
+        record_signalled(run, SIGKILL, (int)run->spec.rungs - 1, (struct reach){.reached = members});
+}
+
+void host_end_signals(struct run *run) {
+    end_ask(run);
+    if (kill_is_unrecorded)
+        record_signalled(run, SIGKILL, (int)run->spec.rungs - 1, (struct reach){0});
+    kill_is_unrecorded = false;
+    priority_lower();
 }
 
 uint64_t host_kill_again(struct run *run) {
     cgroup_kill(&run->cgroup);
-    if (tree_kill(collect, run).found_new)
+    if (kill_tree(run).found_new)
         run->pass_ns = 0; /* a storm of forks: again at once, after a look at clocks and owners */
     else
         run->pass_ns = run->pass_ns * 2 < LAST_PASS_NS ? run->pass_ns * 2 + HOST_FIRST_PASS_NS : LAST_PASS_NS;

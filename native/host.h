@@ -11,6 +11,10 @@
 bool host_output_is_on_its_way(const struct run *run);
 bool host_is_reachable(const struct run *run);
 void host_ask(struct run *run, int signal, size_t rung);
+/* TIMER_WALK: a rung whose walk through the tree was not over. */
+void host_go_on_asking(struct run *run);
+/* Records a rung, or the kill, whose walk is not over, because nothing is to be signalled any more. */
+void host_end_signals(struct run *run);
 void host_kill(struct run *run);
 uint64_t host_kill_again(struct run *run);
 void host_give_up(struct run *run);

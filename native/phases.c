@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "host.h"
 #include "ladder.h"
 #include "witness.h"
 
@@ -118,6 +119,7 @@ void run_begin_drain(struct run *run, enum tree_end how) {
     }
     output_fence(&run->output);
     run->output.final = true;
+    host_end_signals(run);
     journal_fact_text(&run->journal, FACT_TREE, &tree, sizeof tree, survivors, length);
     enter(run, PHASE_DRAINING);
     const struct spec_options *options = &run->spec.options;

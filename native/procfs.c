@@ -105,8 +105,8 @@ static bool read_sizes(const char *pid, unsigned long sizes[2]) {
     snprintf(path, sizeof path, "/proc/%s/stat", pid);
     const char *rest = read_small(AT_FDCWD, path, text, sizeof text) > 0 ? strrchr(text, ')') : NULL;
     if (rest == NULL || sscanf(rest + 1,
-                               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %*u %*u %*d"
-                               " %*u %lu %lu %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*d %*d %*u %*u %*u %*u %*d"
+                               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %*u %*u"
+                               " %*d %*u %lu %lu %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*d %*d %*u %*u %*u %*u %*d"
                                " %lu %lu",
                                &code, &code_end, &data, &data_end) != 4)
         return false;

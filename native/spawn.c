@@ -13,10 +13,12 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "fork_sharing.h"
+#include "priority.h"
 #include "raw_syscall.h"
 
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
@@ -36,6 +38,7 @@ struct errand {
     const struct spec *spec;
     struct child_stdio stdio;
     pid_t guard;
+    bool on_terminal; /* stdin is the terminal of our session */
 };
 
 enum word { WAIT, GO, NEVER };
@@ -138,7 +141,9 @@ static _Noreturn void become_command(const void *context) {
     check(RAW_SYSCALL(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL), STEP_SETUP);
     if (RAW_SYSCALL(SYS_getppid, 0) != errand.guard)
         leave(126); /* the guard died before the line above */
-    check(RAW_SYSCALL(SYS_setpgid, 0, 0), STEP_SETUP);
+    /* A session of its own, where it can be: there it does not share the guard's part of the processor. */
+    check(errand.on_terminal ? RAW_SYSCALL(SYS_setpgid, 0, 0) : RAW_SYSCALL(SYS_setsid, 0), STEP_SETUP);
+    priority_reset_in_child();
     check(RAW_SYSCALL(SYS_dup3, errand.stdio.out, 1, 0), STEP_STDIO);
     check(RAW_SYSCALL(SYS_dup3, errand.stdio.err, 2, 0), STEP_STDIO);
     if (!may_go())
@@ -232,7 +237,8 @@ bool spawn_held(struct spawned *spawned, const struct spec *spec, struct cgroup 
     atomic_store(&held->failed, false);
     /* Static, because the child may read it after this function has returned. */
     static struct errand errand;
-    errand = (struct errand){.spec = spec, .stdio = stdio, .guard = getpid()};
+    errand = (struct errand){.spec = spec, .stdio = stdio, .guard = getpid(), .on_terminal = tcgetsid(0) == getsid(0)};
+    priority_take_short_turns();
     const uint64_t before = clock_boot() / TICK_NS;
     spawned->pid = fork_into(cgroup, &errand);
     int error = errno;

@@ -3,8 +3,8 @@
 #define HOLDFAST_SPAWN_H
 
 /*
- * First the guard forks a child that has everything but the program: process group, cgroup, descriptors and a
- * parent-death signal. The child waits for a word of the guard. When STARTED, with the child's identity, is in the
+ * First the guard forks a child that has everything but the program: session, cgroup, descriptors and a parent-death
+ * signal. The child waits for a word of the guard. When STARTED, with the child's identity, is in the
  * journal, the guard tells the child to go on. If the guard dies before that, the child dies with it, and the command
  * never runs. When exec fails, the child leaves the reason in the memory that it shares with the guard, and exits. The
  * guard holds one child at a time.

@@ -1,4 +1,4 @@
-/* tree: every process that descends from this guard: listing, signalling, killing, counting */
+/* tree: every process that descends from this guard: signalling, killing, counting */
 #ifndef HOLDFAST_TREE_H
 #define HOLDFAST_TREE_H
 
@@ -20,13 +20,15 @@
 struct reach {
     int reached;
     int refused;    /* EPERM: a process of another user */
-    bool found_new; /* of tree_kill: the last walk still found a new process */
+    bool found_new; /* of tree_kill: the last walk still found a new process, or is not over */
+    bool is_whole;  /* of tree_kill: every process that was found has got SIGKILL */
 };
 
 struct tree_usage {
     uint64_t tasks;        /* processes and their threads, as the pids controller counts */
     uint64_t memory_bytes; /* resident less shared, added up: a page shared by fork counts for each process */
     uint64_t cpu_ticks;
+    bool is_whole; /* the whole tree was seen: nothing was over its limit, and it took less than a second */
 };
 
 /* Whether this process is a guard, of the same build as ours. */
@@ -45,18 +47,30 @@ void tree_set_outside(int root, uint64_t start_ticks);
  * nested guard climbs its own ladder there, and its record can say `parent`.
  */
 struct reach tree_ask(int signal);
+/*
+ * The same in parts, so that the guard can look at clocks and owners while it walks through a huge tree: begin, then go
+ * on, in later turns as well, until that returns true. The end says how many have got the signal, also before all have.
+ */
+void tree_begin_ask(int signal);
+bool tree_go_on_asking(uint64_t until);
+struct reach tree_end_ask(void);
 /* Sends one signal to every process, nested runs included. */
 struct reach tree_signal(int signal);
 /* Sends the signal only to processes that have a handler for it. */
 struct reach tree_warn(int signal);
 /*
  * Stops the world: sends SIGSTOP until no new process appears, and reaps the dead between the walks. Then it sends
- * SIGKILL to all. It returns after some milliseconds in any case; the caller repeats it until ECHILD.
+ * SIGKILL to all. It returns after some milliseconds in any case, and the next call goes on where it was; the caller
+ * repeats it until ECHILD.
  */
 struct reach tree_kill(void (*reap)(void *context), void *context);
-/* Counts live processes. Zombies that nobody has waited for yet do not count. */
+/*
+ * Counts live processes. Zombies that nobody has waited for yet do not count. This and the next two look for a second
+ * at most: of a tree that takes longer they tell what they have seen.
+ */
 int tree_count(void);
-struct tree_usage tree_usage(void);
+/* What the tree uses. It looks no further when a limit is exceeded; UINT64_MAX: no limit. */
+struct tree_usage tree_usage(uint64_t most_tasks, uint64_t most_memory);
 /* Writes a line per live process: "PID START_TICKS STATE WAIT_CHANNEL ERRNO\n". Returns how many there are in all. */
 int tree_survivors(char *text, size_t size, size_t *length);
 

@@ -22,7 +22,7 @@ from holdfast.values.spec import make_spec
 
 from ..support.evidence import kinds, one
 from ..support.processes import descendants, own_children, state_of, wait_exited
-from ..support.shimmed import guard_that_has_no_groups, guard_whose_kills_are_done
+from ..support.shimmed import guard_that_makes_no_sessions, guard_whose_kills_are_done
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -176,7 +176,7 @@ def test_no_clock_runs_while_the_command_is_held(idle: GuardPool, monkeypatch: p
 def test_a_child_that_fails_before_it_may_go_on_is_why_nothing_ran(
     idle: GuardPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOLDFAST_GUARD", str(guard_that_has_no_groups(tmp_path)))
+    monkeypatch.setenv("HOLDFAST_GUARD", str(guard_that_makes_no_sessions(tmp_path)))
     with started(idle, "true") as first:
         assert settle(first) == ("failed", "spawn")
         guard = first.guard_pid

@@ -1,4 +1,4 @@
-"""A guard without /proc: the known command gets its ladder, and the guard claims nothing about other processes."""
+"""A guard without /proc: the command and its group get the ladder, and the guard claims nothing about others."""
 
 from __future__ import annotations
 
@@ -64,9 +64,19 @@ def test_the_command_is_killed(child: Children) -> None:
     assert_all_gone(result.report)  # proven by the kernel: there are no children
 
 
-def test_of_others_nothing_is_claimed(child: Children) -> None:
-    with Driven(child("grows_tree", 1, "stubborn"), grace=0.1, kill_wait=0.3, drain=0.3) as run:
+def test_the_group_of_the_command_is_killed(child: Children) -> None:
+    with Driven(child("grows_tree", 1, "stubborn"), grace=0.1, kill_wait=5) as run:
         below = run.until_ready()["pid"]
+        hide_proc(run)
+        run.live.ask_stop()
+        result = run.settle()
+    assert is_gone(below)
+    assert_all_gone(result.report)
+
+
+def test_of_others_nothing_is_claimed(child: Children) -> None:
+    with Driven(child("daemonises", "stay"), grace=0.1, kill_wait=0.3, drain=0.3) as run:
+        below = run.until_ready()["daemon"]
         hide_proc(run)
         run.live.ask_stop()
         result = run.settle()
@@ -76,8 +86,8 @@ def test_of_others_nothing_is_claimed(child: Children) -> None:
 
 
 def test_control_with_proc_others_are_found(child: Children) -> None:
-    with Driven(child("grows_tree", 1, "stubborn"), grace=0.1, kill_wait=0.3, drain=0.3) as run:
-        below = run.until_ready()["pid"]
+    with Driven(child("daemonises", "stay"), grace=0.1, kill_wait=0.3, drain=0.3) as run:
+        below = run.until_ready()["daemon"]
         run.live.ask_stop()
         result = run.settle()
     assert is_gone(below)

@@ -26,9 +26,9 @@ def guard_whose_kills_are_done(directory: Path) -> Path:
     return _build(directory, "kills", _KILLS)
 
 
-def guard_that_has_no_groups(directory: Path) -> Path:
-    """A guard whose child fails as soon as it is forked, with ENOSYS: it cannot have a process group of its own."""
-    return _build(directory, "groups", _NO_GROUPS)
+def guard_that_makes_no_sessions(directory: Path) -> Path:
+    """A guard whose child fails as soon as it is forked, with ENOSYS: it cannot have a session of its own."""
+    return _build(directory, "groups", _NO_SESSIONS)
 
 
 def _build(directory: Path, name: str, shim: str) -> Path:
@@ -50,10 +50,10 @@ __attribute__((unused)) static int stopping_dup2(int from, int to) {
 }
 #define dup2 stopping_dup2
 """
-_NO_GROUPS = """
+_NO_SESSIONS = """
 #include <sys/syscall.h>
-#undef SYS_setpgid
-#define SYS_setpgid 100000
+#undef SYS_setsid
+#define SYS_setsid 100000
 """
 _SLOW = """
 #include <fcntl.h>
