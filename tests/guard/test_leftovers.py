@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -89,6 +90,34 @@ def test_so_it_is_in_a_container(marked: Marked) -> None:
     assert wait_exited(ours, 0)
     assert wait_exited(also_ours, 0)
     assert not wait_exited(stranger, 0)
+
+
+# In a PID namespace of its own, but with the /proc of ours: a process gets the number of a marked process outside.
+_ELSEWHERE = """
+import os, subprocess, sys
+from holdfast.guard import leftovers
+from holdfast.state.upkeep import orphans
+number, run_id = int(sys.argv[1]), sys.argv[2]
+with open("/proc/sys/kernel/ns_last_pid", "w") as last:
+    last.write(str(number - 1))
+with subprocess.Popen(["sleep", "100"]) as stranger:
+    found = orphans.find(None)
+    leftovers.clean_up(run_id, None, within_s=0.2)
+    print(stranger.pid == number, stranger.poll() is None, len(found))
+    stranger.kill()
+"""
+
+
+@pytest.mark.root
+def test_numbers_of_another_pid_namespace_are_left_alone(marked: Marked) -> None:
+    run_id = new_run_id()
+    ours = marked(HOLDFAST_RUN_ID=run_id)
+    argv = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-c", _ELSEWHERE, str(ours), run_id]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if "unshare failed" in done.stderr:
+        pytest.skip("allowed: no PID namespace can be made here")
+    assert done.stdout.split() == ["True", "True", "0"], done.stderr
+    assert not wait_exited(ours, 0)
 
 
 def test_a_number_that_changed_hands_is_left_alone(marked: Marked, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ import time
 
 from ..values.environment import RUN_ID
 from ..values.fast_imports import TYPE_CHECKING, NamedTuple, signal
+from ..values.identity import proc_is_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,6 +138,8 @@ def environment_of(pid: int) -> bytes:
 
 
 def _all_pids() -> list[int]:
+    if not proc_is_ours():
+        return []  # its numbers are not ours: a pidfd of one of them would be that of a stranger
     own = os.getpid()
     return [pid for name in os.listdir("/proc") if name.isdigit() and (pid := int(name)) not in (0, 1, own)]
 

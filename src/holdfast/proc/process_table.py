@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 
+from ..values.identity import proc_is_ours
+
 
 def all_pids() -> list[int]:
-    """The PIDs of all processes that this process can see, in order."""
+    """The PIDs of all processes that this process can see, in order; none where /proc shows another PID namespace."""
+    if not proc_is_ours():
+        return []
     return sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
 
 

@@ -1,8 +1,8 @@
 """The identity of a process: PID, start time and boot. A PID alone is never an identity.
 
 The kernel reuses PIDs, and after a reboot even PID and start time can both return; the three together never do. A
-comparison has three answers: True, False, and None for "cannot be known" (no /proc, hidden processes). Code that sends
-a signal acts on True only.
+comparison has three answers: True, False, and None for "cannot be known" (no /proc, hidden processes, the /proc of
+another PID namespace). Code that sends a signal acts on True only.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from .fast_imports import NamedTuple
 
 _PF_EXITING = 0x4
 _boot_id: str | None = None
+_known_proc: tuple[int, bool] = (0, False)  # a PID of this program, and whether its numbers are those of /proc
 
 
 class ProcessIdentity(NamedTuple):
@@ -38,6 +39,18 @@ def boot_id() -> str | None:
         except OSError:
             return None
     return _boot_id
+
+
+def proc_is_ours() -> bool:
+    """Whether /proc shows the PID namespace of this process. Otherwise its numbers name other processes than ours."""
+    global _known_proc
+    pid = os.getpid()
+    if _known_proc[0] != pid:
+        try:
+            _known_proc = (pid, os.readlink("/proc/self") == str(pid))
+        except OSError:
+            return False
+    return _known_proc[1]
 
 
 def read_identity(pid: int) -> ProcessIdentity | None:
@@ -79,6 +92,8 @@ def is_exiting(pid: int) -> bool | None:
     The kernel closes the files of a process one by one. So a peer can see the end of a connection while the process
     still holds its locks and other sockets.
     """
+    if not proc_is_ours():
+        return None
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             fields = file.read(4096).rpartition(b")")[2].split()
@@ -109,7 +124,7 @@ def parse_stat(line: bytes) -> tuple[str, int]:
 
 
 def _read_stat(pid: int) -> _Stat | None:
-    if pid <= 0:
+    if pid <= 0 or not proc_is_ours():
         return None
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
