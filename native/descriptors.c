@@ -22,6 +22,14 @@ void close_between(unsigned first, unsigned last, unsigned flags) {
     }
 }
 
+void limit_descriptors(uint64_t soft) {
+    struct rlimit limit;
+    if (soft == 0 || getrlimit(RLIMIT_NOFILE, &limit) < 0 || soft > limit.rlim_max)
+        return;
+    limit.rlim_cur = soft;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 bool raise_descriptor(int *fd) {
     if (*fd >= GUARD_FD_FIRST_FREE)
         return true;

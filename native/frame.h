@@ -192,6 +192,7 @@ enum spec_part {
     PART_SWEEP = 45,        /* the command line that ends what carries the run's token there */
     PART_INSIDE = 46,       /* the agent's own spec, whole */
     PART_FOREIGN = 47,      /* struct spec_foreign: no command is started; this process is watched */
+    PART_DESCRIPTORS = 48,  /* uint64_t: the soft limit on descriptors that the command gets */
 };
 
 enum spec_flag {

@@ -148,6 +148,7 @@ static void prepare(void) {
         prepare_foreign();
         return;
     }
+    limit_descriptors(run.spec.descriptors);
     bool held = enter_directory();
     if (!held)
         failure.step = STEP_CHDIR;

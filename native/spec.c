@@ -65,6 +65,13 @@ static bool take_foreign(struct spec *spec, const struct part *part) {
     return foreign.pid > 1;
 }
 
+static bool take_number(uint64_t *where, const struct part *part) {
+    if (part->length != sizeof *where)
+        return false;
+    memcpy(where, part->payload, sizeof *where);
+    return true;
+}
+
 static bool take_text(const char **where, const struct part *part) {
     *where = part->payload;
     return is_text(part);
@@ -105,6 +112,8 @@ static bool take_part(struct spec *spec, const struct part *part, struct part *l
         return true;
     case PART_FOREIGN:
         return take_foreign(spec, part);
+    case PART_DESCRIPTORS:
+        return take_number(&spec->descriptors, part);
     case PART_LADDER:
         return take_ladder(spec, part);
     case PART_CWD:

@@ -32,6 +32,7 @@ struct spec {
     char **copy;
     char **look;
     char **sweep;
+    uint64_t descriptors;   /* the soft limit of the command; 0: as this guard's */
     const void *agent_spec; /* the spec for the agent in the container */
     size_t agent_spec_length;
     char *bytes;

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .containment import Containment
 
 OPTIONS, ARGV, ENV, CWD, LADDER, RUN_ID, CGROUP, MEMORY_GROUP, PIDS_GROUP = range(32, 41)
-CONTAINER, ENTER, COPY, LOOK, SWEEP, INSIDE, FOREIGN = range(41, 48)
+CONTAINER, ENTER, COPY, LOOK, SWEEP, INSIDE, FOREIGN, DESCRIPTORS = range(41, 49)
 
 PTY = 1 << 0
 MERGE = 1 << 1
@@ -45,6 +45,10 @@ STRAGGLERS = {"kill": 1, "wait": 2, "leave": 3}
 _OPTIONS = struct.Struct("<Iiii12Q")
 _RUNG = struct.Struct("<iiQ")
 _FOREIGN = struct.Struct("<i4xQ")
+_NUMBER = struct.Struct("<Q")
+
+# The soft limit on descriptors that commands get; None: as this process. A process that raised its own limit sets it.
+descriptors_of_commands: int | None = None
 
 
 def encode_spec(
@@ -65,7 +69,7 @@ def encode_spec(
     known = _known_parts  # read once: another thread may replace it
     # Two ladders of different types may be equal.
     asked = (shared_fields(spec), type(spec.ladder))
-    key = (asked, containment, wake_output, window_bytes, listens, again, os.getpid())
+    key = (asked, containment, wake_output, window_bytes, listens, again, os.getpid(), descriptors_of_commands)
     if known is None or known[0] != key:
         flags = _flags(spec, containment, wake_output, listens) | (AGAIN if again else 0)
         known = _known_parts = (key, _unnamed_parts(spec, containment, flags, window_bytes))
@@ -86,6 +90,8 @@ def _unnamed_parts(spec: RunSpec, containment: Containment, flags: int, window_b
         _part(OPTIONS, _options(spec, flags, window_bytes)),
         _part(LADDER, b"".join(_RUNG.pack(rung.signal, 0, _ns(rung.wait_s)) for rung in spec.ladder)),
     ]
+    if descriptors_of_commands is not None:
+        parts.append(_part(DESCRIPTORS, _NUMBER.pack(descriptors_of_commands)))
     if spec.in_container is not None:
         return b"".join(parts)  # directory and cgroups are outside the container
     if spec.cwd is not None:
