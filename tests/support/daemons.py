@@ -241,9 +241,11 @@ class Daemon:
 
 
 @contextmanager
-def daemon(state_dir: Path, *options: str, env: Mapping[str, str] | None = None) -> Iterator[Daemon]:
+def daemon(
+    state_dir: Path, *options: str, env: Mapping[str, str] | None = None, through: Sequence[str] = (), before: str = ""
+) -> Iterator[Daemon]:
     """A daemon that is ready. AssertionError with its log if it does not become ready."""
-    running = start(state_dir, *options, env=env)
+    running = start(state_dir, *options, env=env, through=through, before=before)
     try:
         running.until_line('^ready|"message": "ready"')
         yield running
@@ -251,9 +253,13 @@ def daemon(state_dir: Path, *options: str, env: Mapping[str, str] | None = None)
         running.end()
 
 
-def start(state_dir: Path, *options: str, env: Mapping[str, str] | None = None) -> Daemon:
-    """Start a daemon without waiting."""
-    command = [sys.executable, "-m", "holdfast.cli.main", "serve", "--state-dir", str(state_dir), *options]
+def start(
+    state_dir: Path, *options: str, env: Mapping[str, str] | None = None, through: Sequence[str] = (), before: str = ""
+) -> Daemon:
+    """Start a daemon without waiting: `through` another program, and with Python code that runs `before` it."""
+    how = ["-c", f"{before}\nfrom holdfast.cli.main import main\nraise SystemExit(main())"]
+    words = how if before else ["-m", "holdfast.cli.main"]
+    command = [*through, sys.executable, *words, "serve", "--state-dir", str(state_dir), *options]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_CONFIG")}
     clean |= {"XDG_CONFIG_HOME": str(state_dir.parent / "no-config"), **(env or {})}
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=clean)

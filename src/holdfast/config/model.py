@@ -119,7 +119,13 @@ class Config(NamedTuple):
         float, Is("http.request_timeout", DURATION, "how long a request may take to arrive", reloads=False)
     ] = 30.0
     max_connections: Annotated[
-        int, Is("http.max_connections", AT_LEAST_ONE, "how many connections at once; above that, 503", reloads=False)
+        int,
+        Is(
+            "http.max_connections",
+            AT_LEAST_ONE,
+            "how many connections of one address at once; above that, 503",
+            reloads=False,
+        ),
     ] = 4096
 
     # Retention.

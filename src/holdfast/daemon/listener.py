@@ -1,83 +1,75 @@
-"""The listener: the daemon's Unix socket and TCP addresses, served by one uvicorn server.
+"""The listener: the daemon's Unix socket and TCP addresses, each with a connection pool, served by one web server.
 
-uvicorn's handling of signals is not used, because the drain does the shutdown; the listener only opens and closes. The
+The drain does the shutdown; the listener only opens and closes. Strangers can connect to TCP only. So a TCP address
+gets no descriptor that is kept for the owner's socket or for runs, and its connections count only against itself. The
 process that holds the owner lock of the state directory may replace the socket file, because no other daemon listens
 there.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 from typing import TYPE_CHECKING
 
-import uvicorn
-
 from ..state.directory import DAEMON_SOCKET
 from ..values.errors import ConfigError, StateError
-from ..web.connection import Connection
+from ..web.connection_pool import ConnectionPool
+from ..web.server import BACKLOG, WebServer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from starlette.types import ASGIApp
 
     from ..config import Config
+    from ..runs.descriptor_limit import DescriptorReserve
     from ..state.directory import StateDirectory
 
 _LONGEST_ADDRESS = 107
-_BACKLOG = 2048
-_LAST_ANSWERS_S = 2.0  # for answers that are not complete when everything else is over
+_LAST_ANSWERS_S = 2  # for answers that are not complete when everything else is over
 
 
 class Listener:
     """The open sockets and the server. `serve`, then `close`."""
 
-    def __init__(self, state: StateDirectory, config: Config) -> None:
+    def __init__(self, state: StateDirectory, config: Config, reserve: DescriptorReserve) -> None:
         """Bind all addresses. StateError, ConfigError: an address cannot be used; nothing is left open."""
         self._path = os.path.join(state.path, DAEMON_SOCKET)
         self._sockets: list[socket.socket] = []
-        self._server: uvicorn.Server | None = None
-        self._ticking: asyncio.Task[None] | None = None
+        self._server: WebServer | None = None
         try:
             self._sockets.append(_bind_unix(state.path, self._path))
             self._sockets += [_bind_tcp(address, config) for address in config.listen]
         except BaseException:
             self._close_sockets()
             raise
+        bounds = [reserve.owner_bound] + [reserve.stranger_bound] * len(config.listen)
+        self._pools = [
+            ConnectionPool(config.max_connections, name=name, number_bound=bound, knows_peers=name == self._path)
+            for name, bound in zip(self.addresses, bounds, strict=True)
+        ]
 
     @property
     def addresses(self) -> list[str]:
         """The addresses for people: the path of the Unix socket, then URLs."""
         return [self._path, *(_url(bound) for bound in self._sockets[1:])]
 
-    async def serve(self, app: ASGIApp, config: Config) -> None:
+    def shortages(self) -> Iterator[str]:
+        """What is wrong now, as sentences."""
+        for pool in self._pools:
+            yield from pool.shortages()
+
+    async def serve(self, app: ASGIApp) -> None:
         """Begin to answer requests."""
-        settings = uvicorn.Config(
-            app,
-            http=Connection,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            backlog=_BACKLOG,
-            limit_concurrency=config.max_connections,
-            timeout_graceful_shutdown=round(_LAST_ANSWERS_S),
-        )
-        settings.load()
-        self._server = uvicorn.Server(settings)
-        self._server.lifespan = settings.lifespan_class(settings)
-        await self._server.startup(sockets=self._sockets)
-        self._ticking = asyncio.create_task(self._server.main_loop(), name="uvicorn")
+        listeners = list(zip(self._sockets, self._pools, strict=True))
+        self._server = WebServer(app, listeners, last_answers_s=_LAST_ANSWERS_S)
+        await self._server.start()
 
     async def close(self) -> None:
         """Take no more requests; answers that have begun get a moment to end."""
-        if self._server is not None and self._ticking is not None:
-            self._server.should_exit = True
-            self._ticking.cancel()  # it would see should_exit by itself, a tenth of a second later
-            await asyncio.gather(self._ticking, return_exceptions=True)
-            await self._server.shutdown(sockets=self._sockets)
+        if self._server is not None:
+            await self._server.close()
         self._close_sockets()
 
     def _close_sockets(self) -> None:
@@ -101,7 +93,7 @@ def _bind_unix(directory: str, path: str) -> socket.socket:
             os.unlink(path)  # a daemon that was killed left it
         # Through a descriptor if the path is longer than the address of a socket may be.
         bound.bind(path if len(os.fsencode(path)) <= _LONGEST_ADDRESS else f"/proc/self/fd/{holder}/{DAEMON_SOCKET}")
-        bound.listen(_BACKLOG)
+        bound.listen(BACKLOG)
     except OSError as error:
         bound.close()
         remedy = "look at the state directory, or name another one with --state-dir"
@@ -125,7 +117,7 @@ def _bind_tcp(address: str, config: Config) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(place)
-        bound.listen(_BACKLOG)
+        bound.listen(BACKLOG)
     except OSError as error:
         bound.close()
         remedy = "is another daemon there? choose another port"

@@ -56,6 +56,7 @@ class Parts(NamedTuple):
     scheduler: Scheduler
     finder: RunFinder
     service: Service
+    health: DaemonHealth
     agents: AgentRuns
     prompts: PromptFiles
     waits: OpenWaits
@@ -127,6 +128,7 @@ async def open_parts(given: DaemonInputs) -> AsyncIterator[Parts]:
             scheduler=scheduler,
             finder=finder,
             service=service,
+            health=health,
             agents=AgentRuns(service, prompts, lambda: settings().agents),
             prompts=prompts,
             waits=waits,

@@ -18,6 +18,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from ..config import reload
+from ..runs.descriptor_limit import DescriptorReserve, raise_descriptor_limit
 from ..service_manager.notifier import Notifier
 from ..state import owner_lock
 from ..state.directory import StateDirectory
@@ -86,6 +87,7 @@ class _Daemon:
         self._state = state
         self._effective = effective
         self._log = log
+        self._reserve = DescriptorReserve.of(raise_descriptor_limit(), effective.config.max_runs)
         self._notifier = Notifier(os.environ)
         self._tasks = BackgroundTasks(
             lambda error: log.error(f"this is a defect in Holdfast, please report it: {error!r}")
@@ -115,12 +117,14 @@ class _Daemon:
         await parts.deliveries.start()
         closing.push_async_callback(parts.feed.stop)
         parts.feed.start()
-        listener = Listener(self._state, self._config)
+        listener = Listener(self._state, self._config, self._reserve)
         closing.push_async_callback(listener.close)
         closing.push_async_callback(self._end_streams, parts)
         app = self._app(parts)
         app.state.logins.addresses = listener.addresses[1:]
-        await listener.serve(app, self._config)
+        parts.health.watch(self._reserve.shortages)
+        parts.health.watch(listener.shortages)
+        await listener.serve(app)
         closing.push_async_callback(self._tasks.stop)
         self._tasks.begin(self._keep_watchdog_quiet())
         self._tasks.begin(parts.retention.run())

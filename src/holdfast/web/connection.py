@@ -1,7 +1,8 @@
 """HTTP connection: uvicorn's protocol class with limits on the head of a request and a check of the peer.
 
-It adds to uvicorn: a check of the user at the other end of a Unix socket; a limit on the size of a request's head and
-on the time until it is complete; and refusals as problem JSON. uvicorn has no such time limit: a client that sends a
+It adds to uvicorn: a check of the user at the other end of a Unix socket; a place in the pool of its listener, which
+bounds connections and the bytes of unknown clients; a limit on the size of a request's head and on the time until it is
+complete; and refusals as problem JSON. uvicorn has no such time limit: a client that sends a
 byte a minute keeps its descriptor for ever. uvicorn's parser keeps an incomplete head or trailer however large it is,
 and takes an offer to upgrade for the end of HTTP on this connection. The limits of the body are in `request_body.py`,
 because the route knows how much it accepts.
@@ -17,24 +18,27 @@ import re
 import socket
 import struct
 import sys
-from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httptools
-import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from .problems import MALFORMED, MEDIA_TYPE, PREFIX, TOO_SLOW, Problem
-from .request_connection import ABORT, CROWDED
+from .connection_pool import ConnectionPool
+from .problems import MALFORMED, TOO_MANY, TOO_SLOW, raw_response
+from .request_connection import ABORT, ADMIT, CROWDED, PEER_UID
 
 if TYPE_CHECKING:
     import asyncio
 
+    from uvicorn import Config
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+    from uvicorn.server import ServerState
 
     from .problems import ProblemKind
 
 HEAD_S = 10.0  # the application can set another limit in `state.head_s`
+_CROWDED_S = 2.0  # for the head of a connection that is one too many: it waits only for its refusal
+_MOST_AT_ONCE = 64  # requests of one connection that are not answered yet
 LONGEST_HEAD = 64 << 10  # bytes, or a little more: data that arrives in one piece is parsed as a whole
 _PEER = struct.Struct("iII")
 _FIRST_LINE = "begin with a line like `GET /v1/runs HTTP/1.1`, the method in capitals, without TLS and HTTP/2"
@@ -45,25 +49,46 @@ _OFFER = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
 class Connection(HttpToolsProtocol):
     """The protocol class for uvicorn: pass it as `http=Connection`."""
 
+    charged = 0  # bytes that count in the pool
+    _has_place = True  # in the pool
     _head_timer: asyncio.TimerHandle | None = None
     _pending = 0  # bytes received since the last complete head, piece of a body, or request
     _is_past_head = False
     _is_refused = False  # after a refusal, all further bytes are ignored
     _asked: tuple[RequestResponseCycle, ...] = ()  # in order of arrival; uvicorn handles the first unanswered request
 
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        pool: ConnectionPool | None = None,
+    ) -> None:
+        """`pool` is the pool of the listener, in which the connection has its place already."""
+        super().__init__(config, server_state, app_state, _loop)
+        self._pool = pool or ConnectionPool(sys.maxsize)
+        self._is_crowded = self._pool.is_crowded()
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Close the connection at once when the peer is another user than ours or root."""
         super().connection_made(transport)
+        self._pool.begin(self)
         connected: socket.socket | None = transport.get_extra_info("socket")
         if connected is not None and connected.family != socket.AF_UNIX:
             # asyncio does this only for sockets that were made with an explicit protocol number. Without it, the second
             # write of every answer waits for the client's delayed acknowledgement of the first: 44 ms instead of one.
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # uvicorn refuses too many connections in plain text, and also refuses clients that were there first.
-        most, self.limit_concurrency = self.limit_concurrency, None
-        crowded = most is not None and len(self.connections) > most
-        self.app_state = {**self.app_state, ABORT: transport.abort, CROWDED: crowded}
-        if (uid := peer_uid(connected)) is not None and uid not in (os.geteuid(), 0):
+        uid = peer_uid(connected)
+        self.app_state = {
+            **self.app_state,
+            ABORT: transport.abort,
+            ADMIT: self._admit,
+            CROWDED: self._is_one_too_many,
+            PEER_UID: uid,
+        }
+        if uid is not None and uid not in (os.geteuid(), 0):
             self.logger.warning("refused user %d on the Unix socket", uid)
             transport.abort()
             return
@@ -71,6 +96,8 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what arrives. Between two requests, a head must be complete in time; the route bounds the body."""
+        if not self._is_refused:
+            self._pool.charge(self, len(data))  # this may close this connection or another one
         if self._is_refused:
             return
         if self._head_timer is None and (self.cycle is None or self.cycle.response_complete):
@@ -96,6 +123,8 @@ class Connection(HttpToolsProtocol):
             raise ValueError("a request needs exactly one Host header")
         if self.parser.should_upgrade():  # CONNECT, or an offer to upgrade in a head that arrived in pieces
             raise ValueError("this server speaks only HTTP")
+        if len(self._asked) >= _MOST_AT_ONCE and len(self._unanswered()) >= _MOST_AT_ONCE:
+            raise ValueError(f"more than {_MOST_AT_ONCE} requests at once")
         super().on_headers_complete()
         self._disarm()
         self._pending, self._is_past_head = 0, True
@@ -111,6 +140,40 @@ class Connection(HttpToolsProtocol):
         self._pending, self._is_past_head = 0, False
         super().on_message_complete()
 
+    def on_response_complete(self) -> None:
+        """End an answer. When nothing is left to answer, the client's bytes do not count any more."""
+        super().on_response_complete()
+        if not self._unanswered():
+            self._pool.release(self)
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether no request is under way; the pool asks for connections of unknown clients only."""
+        return not self._unanswered()
+
+    def evict(self, detail: str) -> None:
+        """Close the connection, because others need its room; with a `detail`, after a refusal that says so."""
+        self._is_refused = True
+        self._give_place_back()  # now: the end of the connection comes a little later
+        unanswered = self._unanswered()
+        if detail and (not unanswered or not unanswered[0].response_started):
+            self._write_problem(TOO_MANY, detail, "send Authorization, or send less")
+        self.transport.abort() if self.transport.get_write_buffer_size() or not detail else self.transport.close()
+
+    def _is_one_too_many(self) -> bool:
+        """Whether this connection came when there were too many, and there still are too many."""
+        self._is_crowded = self._is_crowded and self._pool.is_crowded()
+        return self._is_crowded
+
+    def _give_place_back(self) -> None:
+        if self._has_place:
+            self._has_place = False
+            self._pool.leave()
+
+    def _admit(self) -> None:
+        """Note that a request of this connection has passed the access checks: its client is known."""
+        self._pool.end(self)
+
     def shutdown(self) -> None:
         """Close the connection after the answers that are under way."""
         for cycle in self._unanswered():
@@ -120,6 +183,8 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell every unanswered request that its client is gone."""
         self._disarm()
+        self._pool.end(self)
+        self._give_place_back()
         for cycle in self._unanswered():
             cycle.disconnected = True
             cycle.message_event.set()
@@ -141,12 +206,7 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
     def _write_problem(self, kind: ProblemKind, detail: str, remedy: str) -> None:
-        body = msgspec.json.encode(Problem(PREFIX + kind.word, kind.title, kind.status, detail, remedy))
-        head = (
-            f"HTTP/1.1 {kind.status} {HTTPStatus(kind.status).phrase}\r\ncontent-type: {MEDIA_TYPE}\r\n"
-            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
-        )
-        self.transport.write(head.encode() + body)
+        self.transport.write(raw_response(kind, detail, remedy))
 
     def _unanswered(self) -> tuple[RequestResponseCycle, ...]:
         return tuple(cycle for cycle in self._asked if not cycle.response_complete)
@@ -155,7 +215,7 @@ class Connection(HttpToolsProtocol):
     def _head_s(self) -> float:
         # The application is the only object of ours that uvicorn passes on to its connections.
         within_s: float = getattr(getattr(self.app, "state", None), "head_s", HEAD_S)
-        return within_s
+        return min(within_s, _CROWDED_S) if self._is_crowded else within_s
 
     def _arm(self) -> None:
         self._head_timer = self.loop.call_later(self._head_s, self._too_slow)

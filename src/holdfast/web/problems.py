@@ -8,6 +8,7 @@ unforeseen error is logged and answered without its text, because its text may h
 from __future__ import annotations
 
 import errno
+from http import HTTPStatus
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -135,6 +136,15 @@ def problem_of_os_error(error: OSError) -> ProblemError:
 def retry_after(kind: ProblemKind, seconds: float = RETRY_S) -> dict[str, str]:
     """The Retry-After header, in whole seconds, for problems that pass by themselves; else empty."""
     return {"Retry-After": str(max(1, ceil(seconds)))} if kind.status in (429, 503) else {}
+
+
+def raw_response(kind: ProblemKind, detail: str, remedy: str) -> bytes:
+    """The whole response that carries a problem and closes the connection, for a request that has not been read."""
+    body = msgspec.json.encode(Problem(PREFIX + kind.word, kind.title, kind.status, detail, remedy))
+    headers = {"content-type": MEDIA_TYPE, "content-length": str(len(body)), "connection": "close", **retry_after(kind)}
+    lines = [f"HTTP/1.1 {kind.status} {HTTPStatus(kind.status).phrase}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode() + body
 
 
 def respond(error: ProblemError) -> Response:

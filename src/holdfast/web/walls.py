@@ -24,7 +24,7 @@ from starlette.requests import Request
 from .problems import CLOSE, FORBIDDEN, TOO_MANY, UNAUTHORIZED, ProblemError, retry_after
 from .problems import respond as respond_with
 from .request_body import leave_unread
-from .request_connection import CROWDED
+from .request_connection import ADMIT, CROWDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -40,8 +40,8 @@ _TOKEN_REMEDY = "send Authorization: Bearer TOKEN, with the content of the file 
 class Policy(Protocol):
     """Decides which requests pass."""
 
-    def check(self, scope: Scope, headers: Mapping[str, str]) -> None:
-        """Let the request pass, or raise ProblemError."""
+    def check(self, scope: Scope, headers: Mapping[str, str]) -> bool:
+        """Let the request pass, or raise ProblemError. True: the client is known; False: the path is for everybody."""
 
 
 class TokenPolicy(NamedTuple):
@@ -55,11 +55,12 @@ class TokenPolicy(NamedTuple):
         """The policy for listeners on these hosts."""
         return cls(token, frozenset(host.lower().strip("[]") for host in listen_hosts))
 
-    def check(self, scope: Scope, headers: Mapping[str, str]) -> None:  # noqa: ARG002 - as `Policy` wants it
+    def check(self, scope: Scope, headers: Mapping[str, str]) -> bool:  # noqa: ARG002 - as `Policy` wants it
         """Check Host, Origin and token. ProblemError: 403 for a wrong Host or Origin, 401 for a wrong token."""
         self.check_host(headers)
         self.check_origin(headers)
         self.check_token(headers)
+        return True
 
     def check_host(self, headers: Mapping[str, str]) -> None:
         """Check the Host header. ProblemError 403: it is a name that another site may have."""
@@ -111,9 +112,10 @@ class Walls:
         if scope["type"] != "http":
             return  # a WebSocket: no route speaks it
         try:
-            if scope.get("state", {}).get(CROWDED):
+            if (is_crowded := scope.get("state", {}).get(CROWDED)) and is_crowded():
                 raise ProblemError(TOO_MANY, "this connection is one too many", headers=retry_after(TOO_MANY))
-            self._policy.check(scope, Headers(scope=scope))
+            if self._policy.check(scope, Headers(scope=scope)) and (admit := scope.get("state", {}).get(ADMIT)):
+                admit()
         except ProblemError as error:
             await leave_unread(Request(scope, receive))
             error.headers |= CLOSE

@@ -33,14 +33,18 @@ class Security(NamedTuple):
         """The policy for listeners on these hosts."""
         return cls(TokenPolicy.of(token, listen_hosts), BrowserLogins(token), frozenset(public))
 
-    def check(self, scope: Scope, headers: Mapping[str, str]) -> None:
-        """Let the request pass, or raise ProblemError: 403 for a wrong Host or Origin, 401 for a wrong token."""
+    def check(self, scope: Scope, headers: Mapping[str, str]) -> bool:
+        """Let the request pass, or raise ProblemError: 403 for a wrong Host or Origin, 401 for a wrong token.
+
+        True: the client is known. False: the path is for everybody.
+        """
         local = is_unix(scope)
         # A browser may reach the Unix socket through a tunnel, with a page of any site whose name leads here.
         if not local or "sec-fetch-site" in headers:
             self.tcp.check_host(headers)
         self.tcp.check_origin(headers)
         if local or scope["path"] in self.public:
-            return
+            return local
         if headers.get("authorization") or not self.logins.admits(scope.get("method", ""), headers):
             self.tcp.check_token(headers)
+        return True

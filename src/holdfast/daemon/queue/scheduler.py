@@ -65,6 +65,7 @@ class Scheduler:
         self._engine = engine
         self._events = events
         self._tries: dict[str, int] = {}
+        self._last_failure = ""  # of a start that will be tried again
         self._all_settled: asyncio.Event | None = None
 
     # The queue.
@@ -154,6 +155,7 @@ class Scheduler:
         """Put the run back to its place in the queue and try again later; after the last try record the failure."""
         tries = self._tries[scheduled.run_id] = self._tries.get(scheduled.run_id, 0) + 1
         self._log.warning(f"the run could not be started ({tries}): {error}", run_id=scheduled.run_id)
+        self._last_failure = str(error)
         self._admission.vacate(scheduled.run_id)  # also when it ends now, because recording the end may take long
         if tries >= _TRIES:
             self._tries.pop(scheduled.run_id)
@@ -175,6 +177,11 @@ class Scheduler:
         assert spec is not None
         await self._records.end_unstarted(spec, ending)
         self._end(scheduled, await self._records.report(scheduled.run_id))
+
+    def shortages(self) -> list[str]:
+        """Runs that could not be started and will be tried again, with the reason of the last failure."""
+        count = len(self._tries)
+        return [f"{count} runs could not be started yet: {self._last_failure}"] if count else []
 
     # Slots.
 
@@ -272,6 +279,7 @@ class Scheduler:
         scheduled.forget_expiry()
         scheduled.end(report)
         self.runs.pop(scheduled.run_id, None)
+        self._tries.pop(scheduled.run_id, None)
         if not was_decided:
             self._tell_verdict(scheduled)  # before its slot is free: a nested run must not start in its place
         self._admission.vacate(scheduled.run_id)

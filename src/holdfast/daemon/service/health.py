@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...values.timestamps import format_timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ...config import Config
     from ...doctor.finding import Diagnosis, PlannedRepair, RepairResult
@@ -41,6 +41,11 @@ class DaemonHealth:
         self._intake = intake
         self._input_watch = input_watch
         self._settings = settings
+        self._shortages: list[Callable[[], Iterable[str]]] = [scheduler.shortages]
+
+    def watch(self, shortages: Callable[[], Iterable[str]]) -> None:
+        """Let this function say what the daemon is short of; while it says anything, the daemon is degraded."""
+        self._shortages.append(shortages)
 
     @property
     def draining(self) -> bool:
@@ -48,9 +53,12 @@ class DaemonHealth:
         return self._intake.is_closed
 
     def show(self) -> dict[str, Any]:
-        """`status` (ok, draining), `version`, `pid`, `started_at`, `runs` (as `counts`); never fails."""
+        """`status` (ok, degraded, draining), `reasons` (why it is degraded), `version`, `pid`, `started_at`, `runs` (as
+        `counts`); never fails."""
+        reasons = [reason for shortages in self._shortages for reason in shortages()]
         return {
-            "status": "draining" if self.draining else "ok",
+            "status": "draining" if self.draining else "degraded" if reasons else "ok",
+            "reasons": reasons,
             "version": _VERSION,
             "pid": os.getpid(),
             "started_at": self.started_at,

@@ -245,9 +245,13 @@ class Closing(msgspec.Struct):
 
 
 class Health(msgspec.Struct):
-    """The state of the daemon. `runs`: how many are queued, starting, running and stopping, and the limits."""
+    """The state of the daemon. `runs`: how many are queued, starting, running and stopping, and the limits.
 
-    status: str
+    `degraded`: the daemon works, but is short of something, which `reasons` names.
+    """
+
+    status: Literal["ok", "degraded", "draining"]
+    reasons: list[str]
     version: str
     pid: int
     started_at: Time
