@@ -142,6 +142,8 @@ def test_errors_are_those_of_the_library(client: holdfast.Client) -> None:
         client.submit(["true"], lifetime="owner")
     with pytest.raises(holdfast.SpecError, match="UTF-8"):
         client.submit([b"\xff"])
+    with pytest.raises(holdfast.SpecError, match="queued_at cannot be given for a run of a daemon"):
+        posted(["true"], {"queued_at": "2026-01-02T03:04:05Z"})  # here: nothing is sent
     with pytest.raises(holdfast.SpecError, match="priority"):
         client.submit(["true"], priority=10_000)
     run_id = client.submit(["true"], idempotency_key="k", run_id="mine")["run_id"]
@@ -440,6 +442,7 @@ def test_what_is_posted_is_what_the_daemon_takes() -> None:
         "warn_before": 1,
         "warn_signal": signal.SIGHUP,
         "memory": "1M",
+        "cpu_time": 9,
         "pids": 5,
         "max_output": "2K",
         "on_max_output": "drop",

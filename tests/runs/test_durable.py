@@ -104,6 +104,23 @@ async def test_who_comes_after_the_verdict_is_told_at_once(tmp_path: Path, child
         await run.settled()
 
 
+@pytest.mark.anyio
+async def test_a_run_that_was_let_go_is_not_cancelled_in_silence(tmp_path: Path, child: Children) -> None:
+    """The supervisor is left, the run goes on: a cancel has nobody to ask, and says so."""
+    async with Supervisor(state_dir=tmp_path) as supervisor:
+        run = await supervisor.start(child("exits_on_term"), lifetime="detached")
+        async for _ in run.output():
+            break
+    with pytest.raises(HoldfastError, match="the supervisor was left") as refused:
+        await run.cancel()
+    assert refused.value.remedy == "adopt the run with another supervisor"
+    async with Supervisor(state_dir=tmp_path) as supervisor:
+        adopted = await supervisor.adopt(run.run_id)
+        await adopted.cancel()
+        assert (await adopted.settled())["cause"] == "user"
+        await adopted.cancel()  # the control: one that is over stays as it is
+
+
 def refusals_at_every_missing_descriptor(state: StateDirectory) -> list[HoldfastError]:
     """Start runs with more and more descriptors until one starts; returns the errors of the failed starts."""
     run_to_end(state, idle_counts="heartbeat")  # opens and imports everything that is needed once per process

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..values.durations import parse_duration
 from ..values.errors import SpecError
 from ..values.fields import STDIN_WORDS
-from ..values.options import OPTIONS
+from ..values.options import JOURNAL, OPTIONS
 from ..values.spec import make_spec
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ def posted(argv: Sequence[Text], options: SubmitOptions) -> dict[str, Any]:
     if given.pop("lifetime", "detached") != "detached":
         remedy = "leave lifetime out: runs of a daemon end with their session, or by themselves"
         raise SpecError("a run of a daemon is always detached", field="lifetime", remedy=remedy)
+    if internal := given.keys() & {option.name for option in OPTIONS if option.surfaces == (JOURNAL,)}:
+        field = min(internal)
+        raise SpecError(f"{field} cannot be given for a run of a daemon", field=field, remedy="leave it out")
     queue = {name: given.pop(name) for name in _QUEUE if name in given}
     spec = make_spec(argv, **given)
     body: dict[str, Any] = {"argv": list(spec.argv)}

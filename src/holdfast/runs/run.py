@@ -178,6 +178,7 @@ class Run:
 
         A run that is ending already keeps its grace, and the request is only recorded; a shorter `grace` shortens what
         is left of it. Does nothing when the run is over. RequestError when the guard does not take the request.
+        HoldfastError when the supervisor was left, and the run goes on without it: another one may adopt it.
         """
         if self._live.ended:
             await checkpoint()
@@ -187,6 +188,8 @@ class Run:
         except RequestError as error:
             if error.errno != errno.ESRCH:  # ESRCH: it is over, or about to end
                 raise
+            if not self._live.ended:
+                self._watched.check()  # or nobody here is connected to its guard any more
 
     async def extend(self, seconds: Duration) -> None:
         """Move the deadline by this much. RequestError: it has passed, there is none, or the ceiling is lower."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -324,13 +323,27 @@ def test_a_signal_that_ends_the_wait_for_a_reader_says_what_is_missing() -> None
     assert process.stdout is not None
     seen = read_until(process.stdout.fileno(), b"\0")  # so the run is there to be waited for
     assert holdfast("wait", "stuck-reader").returncode == 0
-    while process.poll() is None:  # again, if it had not heard yet that the run is over
-        process.send_signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.5)
+    process.send_signal(signal.SIGTERM)  # once, whether or not it has heard yet that the run is over
     code, taken, stderr = finish(process)
     assert code == 143
     assert not_delivered(stderr) == (MUCH - len(seen) - len(taken), "stuck-reader")
+
+
+def test_so_does_a_signal_that_comes_before_the_front_has_heard_of_the_end() -> None:
+    """The front is stopped while the run ends, and finds the signal and the end at once."""
+    hold, release = os.pipe()
+    process = start("run", "--id", "unheard", "sh", "-c", f"head -c {MUCH} /dev/zero; read -r _", stdin=hold)
+    os.close(hold)
+    assert process.stdout is not None
+    seen = read_until(process.stdout.fileno(), b"\0")
+    process.send_signal(signal.SIGSTOP)
+    os.close(release)
+    assert holdfast("wait", "unheard").returncode == 1, "read has met the end of its input"
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGCONT)
+    code, taken, stderr = finish(process)
+    assert code == 143
+    assert not_delivered(stderr) == (MUCH - len(seen) - len(taken), "unheard")
 
 
 def test_late_output_is_passed_on_when_asked(child: Children) -> None:

@@ -71,6 +71,7 @@ class ForegroundLoop:
         self._notice_at: float | None = None
         self._notices = not quiet and os.isatty(2)
         self._asked: list[int] = []  # tickets of the stop requests that signals caused
+        self._asked_with = 0  # the last of these signals
         self._facts_seen = 0
         self._poll = select.poll()
         self._watched: dict[int, int] = {}
@@ -100,6 +101,7 @@ class ForegroundLoop:
         if not self.live.ended:
             return False
         if self._read_all and not self._waiting():
+            self.given_up_by = 0  # the reader has everything after all
             return True
         until = self._deliver_until()
         self.undelivered = bool(self.given_up_by) or (until is not None and time.monotonic() >= until)
@@ -135,6 +137,9 @@ class ForegroundLoop:
         live.hear_guard()
         if live.ended:
             self._ended_at = time.monotonic()
+            # A signal that came when the run was over, and we had not heard of it, ends the wait for the reader.
+            if self._asked and not any(fact.kind == "stop_asked" for fact in live.facts):
+                self.given_up_by = self._asked_with
         changes = [fact.kind for fact in live.reader.facts[self._facts_seen :] if fact.kind in ("stopped", "continued")]
         self._facts_seen = len(live.reader.facts)
         # Only the last change counts: the run may be continued before we hear that it stopped.
@@ -186,6 +191,7 @@ class ForegroundLoop:
         else:
             if (ticket := self._stop("", number, now=again or number == signal.SIGQUIT)) is not None:
                 self._asked.append(ticket)
+                self._asked_with = number
             self._notice_at = at + _PATIENCE_S if self._notices and not again and number == signal.SIGINT else None
 
     def _notify(self) -> None:
