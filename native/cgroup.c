@@ -73,6 +73,7 @@ void cgroup_make(struct cgroup *cgroup, const struct spec *spec) {
     if (cgroup->name[0] == '\0') /* after the guard's first run: a process that cleans up after a guard knows that id */
         snprintf(cgroup->name, sizeof cgroup->name, "holdfast-%s", spec->run_id);
     group_make(&cgroup->unified, spec->cgroup, cgroup->name);
+    leaf_settings_begin(&cgroup->settings, cgroup->unified.leaf);
     cgroup->base_path[0] = '\0';
     if (spec->cgroup != NULL && strlen(spec->cgroup) < sizeof cgroup->base_path)
         memcpy(cgroup->base_path, spec->cgroup, strlen(spec->cgroup) + 1);
@@ -234,16 +235,15 @@ static void remove_group(struct group *group, const char *name) {
 }
 
 void cgroup_keep(struct cgroup *cgroup, const struct spec *spec) {
-    struct stat status;
-    enum { LINKS_OF_EMPTY = 2 };
-    if (!is_kept_for(cgroup, spec) || has_budget(spec) || fstat(cgroup->unified.leaf, &status) < 0 ||
-        status.st_nlink != LINKS_OF_EMPTY || !raise_descriptor(&cgroup->unified.base) ||
+    if (!is_kept_for(cgroup, spec) || has_budget(spec) ||
+        !leaf_settings_are_new(&cgroup->settings, cgroup->unified.leaf) || !raise_descriptor(&cgroup->unified.base) ||
         !raise_descriptor(&cgroup->unified.leaf))
         cgroup_remove(cgroup);
     cgroup->controls = false;
 }
 
 void cgroup_remove(struct cgroup *cgroup) {
+    leaf_settings_close(&cgroup->settings);
     remove_group(&cgroup->unified, cgroup->name);
     remove_group(&cgroup->memory, cgroup->name);
     remove_group(&cgroup->pids, cgroup->name);

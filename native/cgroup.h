@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "leaf_settings.h"
 #include "spec.h"
 
 struct group {
@@ -26,6 +27,7 @@ struct cgroup {
     struct group pids;    /* a v1 leaf that keeps the process budget */
     bool controls; /* the v2 leaf keeps the budgets */
     bool entered_at_clone;
+    struct leaf_settings settings; /* of the v2 leaf, when it was made */
     char name[96];
     char base_path[256]; /* the directory that holds the v2 leaf; empty: the leaf is not kept for the next run */
 };
@@ -60,9 +62,9 @@ void cgroup_thaw(const struct cgroup *cgroup);
 /* Moves stragglers that the run leaves alone into the group above the leaf. */
 void cgroup_move_members_out(const struct cgroup *cgroup);
 /*
- * Keeps the leaf, with its name, for the next run of this guard. The tree is gone, so the leaf is empty. Two kinds of
- * leaf are not kept: a leaf with budgets, because its counts must begin anew with every run, and a leaf that holds
- * leaves of nested runs.
+ * Keeps the leaf, with its name, for the next run of this guard. The tree is gone, so the leaf is empty. Three kinds of
+ * leaf are not kept: a leaf with budgets, because its counts must begin anew with every run, a leaf that holds leaves of
+ * nested runs, and a leaf whose settings the run has changed.
  */
 void cgroup_keep(struct cgroup *cgroup, const struct spec *spec);
 /* Removes the leaves, and what nested runs may have left in them. */

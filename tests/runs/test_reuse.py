@@ -408,3 +408,30 @@ def test_a_directory_that_no_path_leads_to_is_the_commands_too(way: str, tmp_pat
         here.parent.chmod(0o700)
     assert expected
     assert runs == [expected] * 2
+
+
+# The command leaves its cgroup first: to freeze it from inside would stop the command itself.
+OWN_LEAF = "leaf=/sys/fs/cgroup/unified$(sed -n 's,^0::,,p' /proc/self/cgroup); echo $$ >$leaf/../cgroup.procs; "
+LEAF_CHANGES = {
+    "frozen": "echo 1 >$leaf/cgroup.freeze",
+    "threaded": "echo threaded >$leaf/cgroup.type",
+    "limited": "echo 5 >$leaf/cgroup.max.descendants",
+    "given away": "chown 4242 $leaf",
+    "closed": "chmod 0700 $leaf",
+    "nothing": "true",
+}
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("change", LEAF_CHANGES)
+async def test_a_cgroup_that_a_run_has_changed_is_not_used_again(change: str) -> None:
+    """The command of the next run would be frozen, or could not enter it. Control: an unchanged one is used again."""
+    needs_cgroup()
+    async with Supervisor() as supervisor:
+        _, first = await guard_of(supervisor, *SHOW_CGROUP)
+        _, changed = await guard_of(supervisor, "sh", "-ec", OWN_LEAF + LEAF_CHANGES[change])
+        assert changed.exit_code == 0, changed.stderr
+        _, after = await guard_of(supervisor, *SHOW_CGROUP, timeout=10, ladder="KILL")
+        assert after.status == "succeeded"
+        assert after.report["containment"] == "cgroup"
+        assert (after.stdout == first.stdout) is (change == "nothing")
