@@ -118,6 +118,11 @@ void control_drop(struct control *control, int index) {
     control->owners[index] = (struct owner){.fd = -1};
 }
 
+void control_take_no_more(struct control *control) {
+    control->takes_no_more = true;
+    shutdown(control->owners[0].fd, SHUT_RD);
+}
+
 /*
  * Moves a descriptor to the number that it has in every guard. The kernel gives each arriving descriptor the lowest
  * free number. The journal comes first, and the last run's journal is closed, so the new one has its number already.

@@ -44,6 +44,7 @@ struct control {
     struct owner owners[OWNERS_MAX]; /* [0] is the owner that started the run */
     int listener;                    /* -1: none */
     int directory;                   /* the owner's working directory, which came with the next run; -1: none */
+    bool takes_no_more;              /* no run comes after this one, and the owner is refused another */
     bool accept_paused;              /* no descriptor was free to accept an owner: try again later */
 };
 
@@ -64,5 +65,7 @@ void control_wake(struct control *control, uint64_t journal_length);
 /* Wakes the owners that asked to be woken at the next output, once. */
 void control_wake_readers(struct control *control, uint64_t journal_length);
 void control_drop(struct control *control, int owner);
+/* Takes no more runs. The owner learns that at once: it cannot send us another. */
+void control_take_no_more(struct control *control);
 
 #endif

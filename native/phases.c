@@ -6,6 +6,7 @@
 
 #include "host.h"
 #include "ladder.h"
+#include "own_state.h"
 #include "witness.h"
 
 enum { SURVIVORS_TEXT = 6000, READ_AT_ONCE = 8 << 20 };
@@ -71,7 +72,7 @@ void run_begin_quiet_end(struct run *run) {
 bool run_leaves_guard_reusable(const struct run *run) {
     const uint32_t flags = run->spec.options.flags;
     return (flags & SPEC_AGAIN) != 0 && (flags & (SPEC_PTY | SPEC_LISTEN)) == 0 && run->children_gone &&
-           run->control.owners[0].fd >= 0;
+           run->control.owners[0].fd >= 0 && !run->control.takes_no_more;
 }
 
 /* ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -86,6 +87,9 @@ void run_settle(struct run *run, enum drain_end how) {
     };
     output_close(&run->output);
     journal_fact(&run->journal, FACT_DRAINED, &drained, sizeof drained);
+    /* Before END is on record: after it the owner may send the next run. */
+    if (run_leaves_guard_reusable(run) && !own_state_is_as_noted())
+        control_take_no_more(&run->control);
     if (run_leaves_guard_reusable(run))
         cgroup_keep(&run->cgroup, &run->spec);
     else

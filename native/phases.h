@@ -19,7 +19,7 @@ void run_begin_drain(struct run *run, enum tree_end how);
 void run_end_drain(struct run *run, enum drain_end how);
 /* The output is drained: writes the last facts, up to END. */
 void run_settle(struct run *run, enum drain_end how);
-/* Whether the guard may keep another run: it has no child, no terminal and no directory, and it has an owner. */
+/* Whether the guard may keep another run: it has no child, no terminal and no directory, an owner, and is unchanged. */
 bool run_leaves_guard_reusable(const struct run *run);
 /* Writes the gathered facts, and wakes the owners if they wait for one of them. */
 void run_announce(struct run *run);

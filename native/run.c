@@ -9,6 +9,7 @@
 
 #include "budget.h"
 #include "expiry.h"
+#include "own_state.h"
 #include "phases.h"
 #include "procfs.h"
 #include "traced.h"
@@ -100,6 +101,8 @@ void run_start(struct run *run) {
     journal_flush(&run->journal); /* hold before exec: the record comes first */
     run->phase = PHASE_RUNNING;
     run->wake_owners = (run->spec.options.flags & SPEC_LISTEN) != 0; /* no owner of a short run waits for its start */
+    if (run->spec.options.flags & SPEC_AGAIN)
+        own_state_note();
     run->started_ns = clock_now();
     run_arm_timers(run, run->started_ns);
     run->location->release(run);

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import pytest
@@ -22,9 +21,6 @@ from holdfast.values.identity import read_identity
 
 from ..support.processes import wait_exited
 from ..support.readiness import until_ready
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.guard, pytest.mark.anyio]
 
@@ -356,82 +352,3 @@ async def test_the_recorded_identity_is_the_one_in_proc() -> None:
             assert started.detail["start_ticks"] == identity.start_ticks
             await run.cancel(now=True)
             await run.settled()
-
-
-def seen_from(directory: str, *, hide: str) -> tuple[list[str], str]:
-    """What two runs of one supervisor see of their working directory, and what a child of `subprocess` sees.
-
-    The supervisor is in a process of its own, which goes to the directory and then makes it unreachable with `hide`.
-    """
-    program = (
-        "import anyio, os, subprocess, sys, holdfast\n"
-        "async def main():\n"
-        "    async with holdfast.Supervisor() as supervisor:\n"
-        "        await (await supervisor.start(['true'])).settled()\n"
-        "        os.chdir(sys.argv[1])\n"
-        "        exec(sys.argv[2])\n"
-        "        for _ in range(2):\n"
-        "            run = await supervisor.start(SHOW)\n"
-        "            sys.stdout.buffer.write((await run.result()).stdout)\n"
-        "    sys.stdout.buffer.write(subprocess.run(SHOW, stdout=-1).stdout)\n"
-        "SHOW = ['stat', '-c', '%i %d', '.']\n"
-        "anyio.run(main)\n"
-    )
-    # Root's mounts are its own, and no directory is closed to it unless it gives these capabilities up.
-    alone = ["unshare", "--mount", "setpriv", "--bounding-set=-dac_override,-dac_read_search", "--"]
-    argv = [*(alone if os.geteuid() == 0 else []), sys.executable, "-c", program, directory, hide]
-    told = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-    assert told.returncode == 0, told.stderr
-    *runs, expected = told.stdout.splitlines()
-    return runs, expected
-
-
-UNREACHABLE = {
-    "deleted": "os.rmdir(sys.argv[1])",
-    "behind a closed directory": "os.chmod(os.path.dirname(sys.argv[1]), 0)",
-    "behind a mount": (
-        "import ctypes\n"
-        "outer = os.path.dirname(sys.argv[1])\n"
-        "assert ctypes.CDLL(None).mount(b'none', outer.encode(), b'tmpfs', 0, None) == 0\n"
-        "os.mkdir(sys.argv[1])"
-    ),
-}
-
-
-@pytest.mark.parametrize("way", [pytest.param(way, marks=[pytest.mark.root] * ("mount" in way)) for way in UNREACHABLE])
-def test_a_directory_that_no_path_leads_to_is_the_commands_too(way: str, tmp_path: Path) -> None:
-    here = tmp_path / "outer" / "here"
-    here.mkdir(parents=True)
-    try:
-        runs, expected = seen_from(str(here), hide=UNREACHABLE[way])
-    finally:
-        here.parent.chmod(0o700)
-    assert expected
-    assert runs == [expected] * 2
-
-
-# The command leaves its cgroup first: to freeze it from inside would stop the command itself.
-OWN_LEAF = "leaf=/sys/fs/cgroup/unified$(sed -n 's,^0::,,p' /proc/self/cgroup); echo $$ >$leaf/../cgroup.procs; "
-LEAF_CHANGES = {
-    "frozen": "echo 1 >$leaf/cgroup.freeze",
-    "threaded": "echo threaded >$leaf/cgroup.type",
-    "limited": "echo 5 >$leaf/cgroup.max.descendants",
-    "given away": "chown 4242 $leaf",
-    "closed": "chmod 0700 $leaf",
-    "nothing": "true",
-}
-
-
-@pytest.mark.root
-@pytest.mark.parametrize("change", LEAF_CHANGES)
-async def test_a_cgroup_that_a_run_has_changed_is_not_used_again(change: str) -> None:
-    """The command of the next run would be frozen, or could not enter it. Control: an unchanged one is used again."""
-    needs_cgroup()
-    async with Supervisor() as supervisor:
-        _, first = await guard_of(supervisor, *SHOW_CGROUP)
-        _, changed = await guard_of(supervisor, "sh", "-ec", OWN_LEAF + LEAF_CHANGES[change])
-        assert changed.exit_code == 0, changed.stderr
-        _, after = await guard_of(supervisor, *SHOW_CGROUP, timeout=10, ladder="KILL")
-        assert after.status == "succeeded"
-        assert after.report["containment"] == "cgroup"
-        assert (after.stdout == first.stdout) is (change == "nothing")
