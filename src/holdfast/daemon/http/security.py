@@ -39,9 +39,10 @@ class Security(NamedTuple):
         True: the client is known. False: the path is for everybody.
         """
         local = is_unix(scope)
-        # A browser may reach the Unix socket through a tunnel, with a page of any site whose name leads here.
-        if not local or "sec-fetch-site" in headers:
-            self.tcp.check_host(headers)
+        # Also on the Unix socket: a browser may reach it through a tunnel, with a page of any site whose name leads
+        # here. Nothing else in the request tells that browser from a program: Chromium sends Sec-Fetch-Site only over
+        # TLS and to localhost.
+        self.tcp.check_host(headers)
         self.tcp.check_origin(headers)
         if local or scope["path"] in self.public:
             return local
