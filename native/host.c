@@ -9,6 +9,7 @@
 #include "expiry.h"
 #include "phases.h"
 #include "priority.h"
+#include "procfs.h"
 #include "run.h"
 #include "traced.h"
 #include "tree.h"
@@ -110,6 +111,8 @@ static void leader_left(struct run *run) {
         return;
     }
     struct fact_stragglers stragglers = {.count = tree_count(), .policy = run->spec.options.stragglers};
+    if (stragglers.count == 0 && !proc_is_ours())
+        stragglers.count = 1; /* at least: we have children, and cannot see how many processes there are */
     if (stragglers.count > 0)
         journal_fact(&run->journal, FACT_STRAGGLERS, &stragglers, sizeof stragglers);
     switch ((enum stragglers)stragglers.policy) {

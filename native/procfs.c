@@ -63,10 +63,22 @@ bool find_number(const char *text, const char *key, uint64_t *number) {
     return false;
 }
 
+bool proc_is_ours(void) {
+    static pid_t known; /* for which process the answer below was found */
+    static bool is_ours;
+    if (known != getpid()) {
+        char self[16] = "";
+        const ssize_t length = readlink("/proc/self", self, sizeof self - 1);
+        known = getpid();
+        is_ours = length > 0 && strtol(self, NULL, 10) == known;
+    }
+    return is_ours;
+}
+
 bool read_stat(pid_t pid, struct process_stat *out) {
     char path[40], text[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    if (read_small(AT_FDCWD, path, text, sizeof text) <= 0)
+    if (!proc_is_ours() || read_small(AT_FDCWD, path, text, sizeof text) <= 0)
         return false;
     const char *rest = strrchr(text, ')'); /* the process name before it may contain parentheses, too */
     if (rest == NULL)
@@ -121,7 +133,7 @@ bool runs_our_program(pid_t pid) {
     unsigned long our_sizes[2], their_sizes[2];
     snprintf(name, sizeof name, "%d", pid);
     /* Both now: the text of our own link changes when a new version replaces our file. */
-    return read_program(name, &theirs) && read_program("self", &ours) && theirs.length == ours.length &&
+    return proc_is_ours() && read_program(name, &theirs) && read_program("self", &ours) && theirs.length == ours.length &&
            memcmp(theirs.path, ours.path, (size_t)ours.length) == 0 && read_sizes(name, their_sizes) &&
            read_sizes("self", our_sizes) && memcmp(our_sizes, their_sizes, sizeof our_sizes) == 0;
 }
@@ -130,7 +142,7 @@ bool catches_signal(pid_t pid, int signal) {
     static char text[128 * 1024]; /* the groups of the process come first, and there may be 65,536 */
     char path[40];
     snprintf(path, sizeof path, "/proc/%d/status", pid);
-    if (read_small(AT_FDCWD, path, text, sizeof text) <= 0)
+    if (!proc_is_ours() || read_small(AT_FDCWD, path, text, sizeof text) <= 0)
         return false;
     const char *caught = strstr(text, "\nSigCgt:");
     return caught != NULL && (strtoull(caught + 8, NULL, 16) >> (signal - 1) & 1) != 0;

@@ -26,6 +26,11 @@ bool find_number(const char *text, const char *key, uint64_t *number);
 /* Calls `visit` for every entry of an open directory but "." and "..". Unlike readdir it allocates nothing. */
 void each_entry(int directory, void (*visit)(const char *name, bool is_directory, void *context), void *context);
 
+/*
+ * Whether /proc shows our own PID namespace. After `unshare --pid` without a new /proc it does not: its numbers are then
+ * those of strangers, and everything below knows nothing.
+ */
+bool proc_is_ours(void);
 bool read_stat(pid_t pid, struct process_stat *out);
 /*
  * Whether the process runs the same program as this one. Nothing here asks the program's file system: `stat` of

@@ -79,7 +79,7 @@ static void kill_if_marked(const char *name, bool is_directory, void *context) {
 int sweep(const char *run_id) {
     struct search search;
     snprintf(search.token, sizeof search.token, "HOLDFAST_RUN_ID=%s", run_id);
-    for (int pass = 0; pass < PASSES; pass++) {
+    for (int pass = 0; pass < PASSES && proc_is_ours(); pass++) {
         int processes = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (processes < 0)
             return 1;

@@ -45,7 +45,7 @@ static bool may_know(pid_t pid) {
 static bool read_status(pid_t pid, int *wait_status) {
     char path[40], text[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    if (!may_know(pid) || read_small(AT_FDCWD, path, text, sizeof text) <= 0)
+    if (!proc_is_ours() || !may_know(pid) || read_small(AT_FDCWD, path, text, sizeof text) <= 0)
         return false;
     const char *at = strrchr(text, ')');
     if (at == NULL || strncmp(at, ") Z ", 4) != 0)

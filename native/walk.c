@@ -140,7 +140,7 @@ static bool is_still_ours(const struct process *process) {
 static bool add_children_of_thread(struct walk *walk, const struct process *process, const char *thread) {
     char path[64], text[4096];
     snprintf(path, sizeof path, "/proc/%d/task/%s/children", process->pid, thread);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = proc_is_ours() ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (fd < 0)
         return false;
     pid_t child = 0;
@@ -177,7 +177,7 @@ static void add_children(struct walk *walk, const struct process *process) {
     char path[40];
     struct stat status;
     snprintf(path, sizeof path, "/proc/%d/task", process->pid);
-    if (stat(path, &status) < 0)
+    if (!proc_is_ours() || stat(path, &status) < 0)
         return;
     if (status.st_nlink == 3) { /* ".", ".." and the one thread */
         snprintf(path, sizeof path, "%d", process->pid);
@@ -202,7 +202,7 @@ static void list_our_children(struct walk *walk) {
     char self[16];
     snprintf(self, sizeof self, "%d", getpid());
     if (!add_children_of_thread(walk, &(struct process){.pid = getpid()}, self) && leader > 0)
-        add(walk, leader, getpid()); /* no /proc: at least the process that we know; nothing is claimed of others */
+        add(walk, leader, getpid()); /* no /proc of ours: at least the process that we know; nothing is claimed */
 }
 
 /* ── the walk ─────────────────────────────────────────────────────────────────────────────────────────────────── */

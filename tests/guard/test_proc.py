@@ -1,9 +1,15 @@
-"""A guard without /proc: the command and its group get the ladder, and the guard claims nothing about others."""
+"""A guard without /proc, or with the /proc of another PID namespace: it claims nothing about processes it cannot see.
+
+The command and its group get the ladder all the same.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -92,3 +98,37 @@ def test_control_with_proc_others_are_found(child: Children) -> None:
         result = run.settle()
     assert is_gone(below)
     assert_all_gone(result.report)
+
+
+# --- the /proc of another PID namespace ---
+
+_IN_NAMESPACE = """
+import json, sys, holdfast
+result = holdfast.run(["sh", "-c", "setsid sleep 100 & exit 3"], timeout=20, grace=0.2, kill_wait=0.3, drain=0.3)
+print(json.dumps(result.report))
+"""
+
+
+def report_from_namespace(*options: str, forced: str = "") -> dict[str, Any]:
+    """The report of a run in a PID namespace of its own."""
+    argv = ["unshare", "--pid", "--fork", "--kill-child", *options, sys.executable, "-c", _IN_NAMESPACE]
+    environment = {**os.environ, containment.FORCE_VARIABLE: forced}
+    environment.pop("HOLDFAST_GUARD")
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    if "unshare failed" in done.stderr:
+        pytest.skip("allowed: no PID namespace can be made here")
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+@pytest.mark.parametrize(("forced", "tree"), [("", "gone"), ("subreaper", "unknown")])
+def test_strangers_with_our_numbers_are_not_counted(forced: str, tree: str) -> None:
+    report = report_from_namespace(forced=forced)
+    assert (report["status"], report["cause"], report["exit_code"]) == ("failed", "exit", 3)
+    assert report["stragglers"] == 1, "at least one; the number of our guard is that of a process with other children"
+    assert report["tree"] == tree
+
+
+def test_control_with_the_proc_of_the_namespace_they_are_seen() -> None:
+    report = report_from_namespace("--mount-proc", forced="subreaper")
+    assert (report["exit_code"], report["stragglers"], report["tree"]) == (3, 1, "gone")

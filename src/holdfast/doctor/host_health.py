@@ -17,6 +17,7 @@ from ..proc.process_table import all_pids, read_proc
 from ..state.byte_lock import is_locked
 from ..values.environment import findings as environment_findings
 from ..values.errors import HoldfastError
+from ..values.identity import proc_is_ours
 from .finding import OK, PROBLEM, WARNING, DoctorFinding
 
 if TYPE_CHECKING:
@@ -47,7 +48,10 @@ def _platform() -> Iterator[DoctorFinding]:
     missing = [what for what, is_there in CAPABILITIES.items() if not is_there()]
     slower = [what for what, is_there in CONVENIENCES.items() if not is_there()]
     if missing:
-        remedy = "use Linux 5.4 or newer, and look whether a sandbox (seccomp) or a missing /proc stands in the way"
+        remedy = (
+            "use Linux 5.4 or newer, and look whether a sandbox (seccomp) or a missing /proc stands in the way"
+            " (a PID namespace needs its own: unshare --mount-proc)"
+        )
         yield DoctorFinding(PROBLEM, "platform", f"{name} lacks {', '.join(missing)}", remedy=remedy)
     if slower:
         yield DoctorFinding(
@@ -106,6 +110,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "memfd": has_memfd,
     "subreaper": _has_subreaper,
     "open-file locks": _has_file_locks,
+    "the /proc of this PID namespace": proc_is_ours,
     "/proc children files": _has_children_files,
 }
 CONVENIENCES: dict[str, Callable[[], bool]] = {
