@@ -143,6 +143,7 @@ def _open_store(given: DaemonInputs) -> Store:
     store = Store.open(os.path.join(given.state.path, FILE))
     for warning in store.warnings:
         given.log.warning(warning)
+    store.warn = given.log.warning
     return store
 
 

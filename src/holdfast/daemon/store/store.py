@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ...sqlite import database, sql_files
 from ...state.owned_files import check_file, create
 from ...values.errors import StateError
+from . import salvage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,29 +54,46 @@ class Store:
     def __init__(self, path: str) -> None:
         """As `open`, but raises sqlite3.Error when the file is not a usable database."""
         self.path = path
-        self.warnings: list[str] = []  # about a damaged file that was moved aside
-        self._writer = _StoreThread(_connect(path), path, _do_together, "holdfast store writer")
-        self._reader = _StoreThread(_connect(path), path, _do_each, "holdfast store reader")
+        self.warnings: list[str] = []  # about a damaged file that was replaced before the start
+        self.warn: Callable[[str], None] = self.warnings.append  # also called by the threads
+        connections = _connect_twice(path)
+        self._writer = _StoreThread(connections[0], path, _do_together, self._repair, "holdfast store writer")
+        self._reader = _StoreThread(connections[1], path, _do_one, self._repair, "holdfast store reader", 1)
 
     @classmethod
     def open(cls, path: str) -> Store:
-        """Open or make the file (0600, WAL) and migrate it. A damaged file is moved aside, with a warning."""
+        """Open or make the file (0600, WAL) and migrate it. A damaged file is replaced, with a warning."""
         try:
             try:
                 return cls(path)
             except sqlite3.DatabaseError as error:
                 if not database.is_damage(error):
                     raise
-                kept = _move_aside(path)
+                told = salvage.replace(path, error, _connect)
                 store = cls(path)
-                store.warnings.append(
-                    f"{path} is damaged ({error}); it was moved to {kept}, and runs that were queued in it are lost"
-                )
+                store.warn(told)
                 return store
         except sqlite3.Error as error:
             raise _state_error(error, path) from None
         except OSError as error:
             raise StateError(f"cannot use {path}: {error.strerror}", remedy="look at its directory") from None
+
+    def _repair(self, seen: sqlite3.Connection, why: Exception) -> None:
+        """Replace the damaged file while the daemon runs; a thread calls it between two pieces of its work.
+
+        Does nothing when the other thread has replaced the file meanwhile. OSError, sqlite3.Error: it was not replaced.
+        """
+        # In one order for both threads. With both gates closed nobody uses a connection. All are closed before the new
+        # file takes its place, because SQLite removes the log of a closed file by name.
+        with self._writer.gate, self._reader.gate:
+            if seen not in (self._writer.connection, self._reader.connection):
+                return
+            for thread in (self._writer, self._reader):
+                thread.connection.close()
+            try:
+                self.warn(salvage.replace(self.path, why, _connect))
+            finally:
+                self._writer.connection, self._reader.connection = _connect_twice(self.path)
 
     def write(self, action: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
         """Do this in the writer thread; the future has the answer after the commit. Called on the event loop."""
@@ -116,18 +134,23 @@ def statements(name: str) -> dict[str, str]:
 
 
 class _StoreThread:
-    """A thread with its own connection, which does requests in order."""
+    """A thread with its own connection, which does requests in order. It holds `gate` while it uses the connection."""
 
     def __init__(
         self,
         connection: sqlite3.Connection,
         path: str,
-        work: Callable[[sqlite3.Connection, str, list[_StoreRequest]], None],
+        work: Callable[[sqlite3.Connection, list[_StoreRequest]], list[_StoreAnswer]],
+        repair: Callable[[sqlite3.Connection, Exception], None],
         name: str,
+        most_at_once: int = _MOST_AT_ONCE,
     ) -> None:
-        self._connection = connection
+        self.connection = connection
+        self.gate = threading.Lock()
         self._path = path
         self._work = work
+        self._repair = repair
+        self._most_at_once = most_at_once
         self._gathered: list[_StoreRequest] = []  # handed over in this turn of the loop
         self._jobs: SimpleQueue[list[_StoreRequest] | None] = SimpleQueue()
         self._is_closed = False
@@ -169,18 +192,36 @@ class _StoreThread:
                     self._jobs.put(None)  # after these
                     break
                 jobs += following
-            self._work(self._connection, self._path, jobs)
-        self._connection.close()
+            for first in range(0, len(jobs), self._most_at_once):
+                _tell(self._do(jobs[first : first + self._most_at_once]), self._path)
+        self.connection.close()
+
+    def _do(self, jobs: list[_StoreRequest]) -> list[_StoreAnswer]:
+        """Do the requests. If a request fails because the file is damaged, do it again in the file that replaces it."""
+        with self.gate:
+            used = self.connection
+            answers = self._work(used, jobs)
+        failed = {place: error for place, (_, _, error) in enumerate(answers) if salvage.is_damaged(error)}
+        if not failed:
+            return answers
+        try:
+            self._repair(used, next(error for error in failed.values() if error is not None))
+        except (OSError, sqlite3.Error):
+            return answers
+        with self.gate:
+            again = self._work(self.connection, [jobs[place] for place in failed])
+        for place, answer in zip(failed, again, strict=True):
+            answers[place] = answer
+        return answers
 
 
-def _do_together(connection: sqlite3.Connection, path: str, jobs: list[_StoreRequest]) -> None:
-    """Do all requests in one transaction, and answer them after the commit."""
+def _do_together(connection: sqlite3.Connection, jobs: list[_StoreRequest]) -> list[_StoreAnswer]:
+    """Do all requests in one transaction."""
     try:
         with database.writing(connection):
-            answers: list[_StoreAnswer] = [(job, job.action(connection), None) for job in jobs]
+            return [(job, job.action(connection), None) for job in jobs]
     except Exception as error:  # noqa: BLE001 - _do_apart finds out which request failed
-        answers = [(jobs[0], None, error)] if len(jobs) == 1 else _do_apart(connection, jobs)
-    _tell(answers, path)
+        return [(jobs[0], None, error)] if len(jobs) == 1 else _do_apart(connection, jobs)
 
 
 def _do_apart(connection: sqlite3.Connection, jobs: list[_StoreRequest]) -> list[_StoreAnswer]:
@@ -206,13 +247,12 @@ def _savepoint(connection: sqlite3.Connection, job: _StoreRequest) -> tuple[Any,
     return answer, None
 
 
-def _do_each(connection: sqlite3.Connection, path: str, jobs: list[_StoreRequest]) -> None:
-    for job in jobs:
-        try:
-            answer: _StoreAnswer = (job, job.action(connection), None)
-        except Exception as error:  # noqa: BLE001 - it is the answer to this request
-            answer = (job, None, error)
-        _tell([answer], path)
+def _do_one(connection: sqlite3.Connection, jobs: list[_StoreRequest]) -> list[_StoreAnswer]:
+    (job,) = jobs
+    try:
+        return [(job, job.action(connection), None)]
+    except Exception as error:  # noqa: BLE001 - it is the answer to this request
+        return [(job, None, error)]
 
 
 def _tell(answers: list[_StoreAnswer], path: str) -> None:
@@ -230,6 +270,17 @@ def _tell(answers: list[_StoreAnswer], path: str) -> None:
         loop.call_soon_threadsafe(tell)
     except RuntimeError:
         pass  # the loop is closed: no caller waits any more
+
+
+def _connect_twice(path: str) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+    """Two connections, after a look at the whole file."""
+    first = _connect(path)
+    try:
+        salvage.check(first)
+        return first, _connect(path)
+    except BaseException:
+        first.close()
+        raise
 
 
 def _connect(path: str) -> sqlite3.Connection:
@@ -255,15 +306,6 @@ def _migrate(connection: sqlite3.Connection, path: str) -> None:
     if version < len(steps):
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         database.migrate(connection, steps)
-
-
-def _move_aside(path: str) -> str:
-    number = 1
-    while os.path.lexists(f"{path}.damaged-{number}"):
-        number += 1
-    for found in list(database.files(path)):
-        os.rename(found, found.replace(path, f"{path}.damaged-{number}", 1))
-    return f"{path}.damaged-{number}"
 
 
 def _state_error(error: sqlite3.Error, path: str) -> StateError:
