@@ -161,7 +161,10 @@ static void take_note(struct run *run, const struct note *note) {
         break;
     case NOTE_REACHED:
         run->agent.unanswered--;
-        journal_fact(&run->journal, FACT_SIGNALLED, &signalled, sizeof signalled);
+        if (signalled.rung >= 0)
+            journal_fact(&run->journal, FACT_SIGNALLED, &signalled, sizeof signalled);
+        else
+            repeats_fact(&run->repeats, &run->journal, REPEATED_SIGNALLED, &signalled, sizeof signalled);
         break;
     case NOTE_WARNED:
         run->agent.unanswered--;

@@ -62,6 +62,7 @@ enum fact {
     FACT_VANISHED = 27,        /* no payload: a foreign process has ended, and only its parent can know how */
     FACT_ORDER_UNKNOWN = 28,   /* no payload: nobody saw whether the command ended before its deadline */
     FACT_GRACE_SHORTENED = 29, /* struct fact_grace_shortened; follows the STOP_ASKED of the same request */
+    FACT_REPEATED = 31,        /* struct fact_repeated */
 };
 
 enum stop_cause { CAUSE_USER = 1, CAUSE_SHUTDOWN, CAUSE_PARENT, CAUSE_SESSION, CAUSE_OWNER, CAUSE_SUPERSEDED };
@@ -172,6 +173,13 @@ struct fact_entered {
 struct fact_container_lost {
     int32_t why;
     int32_t reserved;
+};
+
+struct fact_repeated {
+    int32_t of; /* the type of a fact that has come a thousand times: after that it is only counted */
+    int32_t reserved;
+    uint64_t count; /* how many were counted so far and not recorded */
+    uint64_t last_ns; /* when the last of them came */
 };
 
 /* Spec frames: what the launcher tells the guard. A string ends in NUL; a list is one string after another. */

@@ -73,11 +73,9 @@ static void leader_exited(struct run *run, int wait_status, const struct rusage 
 static void leader_changed(struct run *run, int wait_status, const struct rusage *usage) {
     if (WIFSTOPPED(wait_status)) {
         struct fact_stopped stopped = {.signal = WSTOPSIG(wait_status)};
-        journal_fact(&run->journal, FACT_STOPPED, &stopped, sizeof stopped);
-        run->wake_owners = true;
+        run->wake_owners |= repeats_fact(&run->repeats, &run->journal, REPEATED_STOPPED, &stopped, sizeof stopped);
     } else if (WIFCONTINUED(wait_status)) {
-        journal_fact(&run->journal, FACT_CONTINUED, "", 0);
-        run->wake_owners = true;
+        run->wake_owners |= repeats_fact(&run->repeats, &run->journal, REPEATED_CONTINUED, "", 0);
     } else {
         leader_exited(run, wait_status, usage);
     }
@@ -154,7 +152,10 @@ bool host_is_reachable(const struct run *run) {
 
 static void record_signalled(struct run *run, int number, int rung, struct reach reach) {
     struct fact_signalled signalled = {number, rung, reach.reached, reach.refused};
-    journal_fact(&run->journal, FACT_SIGNALLED, &signalled, sizeof signalled);
+    if (rung >= 0)
+        journal_fact(&run->journal, FACT_SIGNALLED, &signalled, sizeof signalled);
+    else
+        repeats_fact(&run->repeats, &run->journal, REPEATED_SIGNALLED, &signalled, sizeof signalled);
 }
 
 /* A rung whose walk may take several turns of the guard. It is recorded when the walk is over. */

@@ -86,6 +86,7 @@ void run_settle(struct run *run, enum drain_end how) {
         .dropped_bytes = run->output.dropped_bytes,
     };
     output_close(&run->output);
+    repeats_conclude(&run->repeats, &run->journal);
     journal_fact(&run->journal, FACT_DRAINED, &drained, sizeof drained);
     /* Before END is on record: after it the owner may send the next run. */
     if (run_leaves_guard_reusable(run) && !own_state_is_as_noted())

@@ -72,7 +72,8 @@ int run_stop(struct run *run, const struct stop *stop) {
     if (act == ACT_REFUSE)
         return ESRCH;
     struct fact_stop_asked asked = {(int32_t)stop->cause, stop->signal, stop->by_pid, (int32_t)stop->by_uid};
-    journal_fact_text(&run->journal, FACT_STOP_ASKED, &asked, sizeof asked, stop->reason, stop->reason_length);
+    repeats_fact_text(&run->repeats, &run->journal, REPEATED_STOP_ASKED, &asked, sizeof asked, stop->reason,
+                      stop->reason_length);
     if (act == ACT_BEGIN)
         ladder_begin_with(run, stop->signal);
     if (act == ACT_BEGIN || act == ACT_JOIN || act == ACT_CLIMB)
@@ -273,5 +274,5 @@ void requests_welcome(struct run *run) {
         return;
     const struct owner *owner = &run->control.owners[index];
     struct fact_owner came = {.pid = owner->pid, .uid = (int32_t)owner->uid};
-    journal_fact(&run->journal, FACT_OWNER_CAME, &came, sizeof came);
+    repeats_fact(&run->repeats, &run->journal, REPEATED_OWNER_CAME, &came, sizeof came);
 }

@@ -36,6 +36,7 @@
 #include "journal.h"
 #include "location.h"
 #include "output.h"
+#include "repeats.h"
 #include "spawn.h"
 #include "spec.h"
 
@@ -45,6 +46,7 @@ struct run {
     enum phase phase;
     struct spec spec;
     struct journal journal;
+    struct repeats repeats;
     struct cgroup cgroup;
     struct spawned spawned;
     struct output output;

@@ -60,6 +60,7 @@ DETAIL: list[tuple[str, dict[str, Any]]] = [
     ("owner_came", {"pid": 1, "uid": 0}),
     ("recording_failed", {"error": 28}),
     ("order_unknown", {}),
+    ("repeated", {"of": "stop_asked", "count": 39_000, "last_ns": 9}),
     ("grace_shortened", {"by_pid": 7, "by_uid": 0, "grace_ns": 9}),
     ("entered", {"pid": 7, "agent_pid": 6, "start_ticks": 1, "container": "box"}),
 ]

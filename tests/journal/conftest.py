@@ -52,6 +52,7 @@ DETAILS: dict[str, dict[str, Any]] = {
     "container_lost": {"why": "refused", "reason": "no such container"},
     "vanished": {},
     "order_unknown": {},
+    "repeated": {"of": "stopped", "count": 39_000, "last_ns": 7_000_000_000},
     "grace_shortened": {"by_pid": 7, "by_uid": 0, "grace_ns": 2_000_000_000},
 }
 

@@ -100,6 +100,10 @@ def test_no_struct_of_a_fact_is_missing_in_the_table() -> None:
     assert in_header == {layout.struct_name for layout in facts.FACTS.values()} - {None}
 
 
+def test_every_repeated_kind_is_a_fact() -> None:
+    assert {number: facts.FACTS[number].name for number in facts.REPEATED_KINDS.words} == facts.REPEATED_KINDS.words
+
+
 def test_the_comment_at_each_fact_names_its_struct_and_text() -> None:
     for name, comment in re.findall(r"FACT_(\w+) = \d+,\s*/\* (.*?) \*/", HEADER.read_text()):
         layout = facts.FACTS[facts.TYPES[name.lower()]]

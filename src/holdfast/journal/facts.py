@@ -91,6 +91,11 @@ LOST_WHYS = _words("lost_why", "LOST_", "guard", "host")
 CONTAINER_WHYS = _words("container_why", "CONTAINER_", "refused", "gone", "unreachable")
 WORDS = (CAUSES, CONTAINMENTS, LIMITS, DRAIN_ENDS, TREE_ENDS, STRAGGLERS, SPAWN_STEPS, LOST_WHYS, CONTAINER_WHYS)
 
+# Facts of which only the first thousand are recorded (native/repeats.h).
+REPEATED_KINDS = Words(
+    "fact", "FACT_", {6: "stop_asked", 11: "signalled", 19: "stopped", 20: "continued", 22: "owner_came"}
+)
+
 
 def _text(payload: bytes) -> str | None:
     # The evidence must be printable and valid JSON, whatever the bytes are. Nothing is dropped silently.
@@ -196,6 +201,7 @@ FACTS: dict[int, Layout] = {
     27: _layout("vanished"),
     28: _layout("order_unknown"),
     29: _layout("grace_shortened", "fact_grace_shortened", "iiQ", "by_pid by_uid grace_ns"),
+    31: _layout("repeated", "fact_repeated", "i4xQQ", "of count last_ns", of=REPEATED_KINDS),
 }
 TYPES: dict[str, int] = {layout.name: number for number, layout in FACTS.items()}
 

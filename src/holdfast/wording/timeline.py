@@ -133,6 +133,17 @@ def _signalled(detail: Mapping[str, Any]) -> str:
     return f"{signal_name(detail['signal'])} sent to {_count(detail['reached'])} ({step}){refused}"
 
 
+def _repeated(detail: Mapping[str, Any]) -> str:
+    what = {
+        "stopped": "stopped",
+        "continued": "continued",
+        "owner_came": "connected to",
+        "signalled": "signalled on request",
+        "stop_asked": "asked to stop",
+    }.get(detail["of"], detail["of"])
+    return f"{what} {_count(detail['count'], 'more time')}: after a thousand times the guard only counts"
+
+
 def _exited(detail: Mapping[str, Any]) -> str:
     code, signal = exit_of(detail["wait_status"])
     if signal is None:
@@ -219,6 +230,7 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "extended": lambda d: f"its deadline was moved to {_span(d)} after the start",
     "stopped": lambda d: f"stopped by {signal_name(d['signal'])}",
     "continued": lambda _: "continued",
+    "repeated": _repeated,
     "owner_gone": lambda d: f"its owner, process {d['pid']}, went away",
     "owner_came": lambda d: f"process {d['pid']} of user {d['uid']} connected",
     "recording_failed": lambda d: f"the journal could not be written: {os.strerror(d['error'])}",

@@ -94,6 +94,7 @@ EVERY: dict[str, dict[str, Any]] = {
     "container_lost": {"why": "gone", "reason": None},
     "vanished": {},
     "order_unknown": {},
+    "repeated": {"of": "stopped", "count": 39_000, "last_ns": 10**9},
     "grace_shortened": {"by_pid": 7, "by_uid": 0, "grace_ns": 2 * 10**9},
 }
 
