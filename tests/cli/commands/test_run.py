@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import hashlib
 import json
 import os
@@ -11,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ...support.children import CHILDREN
+from ...support.processes import state_of
 from ..console import HOLDFAST, holdfast, read_until, start
 
 if TYPE_CHECKING:
@@ -329,13 +333,23 @@ def test_a_signal_that_ends_the_wait_for_a_reader_says_what_is_missing() -> None
     assert not_delivered(stderr) == (MUCH - len(seen) - len(taken), "stuck-reader")
 
 
+def unread(pipe: int) -> int:
+    """How many bytes are in a pipe."""
+    room = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, room)
+    return room[0]
+
+
 def test_so_does_a_signal_that_comes_before_the_front_has_heard_of_the_end() -> None:
     """The front is stopped while the run ends, and finds the signal and the end at once."""
     hold, release = os.pipe()
     process = start("run", "--id", "unheard", "sh", "-c", f"head -c {MUCH} /dev/zero; read -r _", stdin=hold)
     os.close(hold)
     assert process.stdout is not None
-    seen = read_until(process.stdout.fileno(), b"\0")
+    pipe = process.stdout.fileno()
+    seen = read_until(pipe, b"\0")
+    while unread(pipe) < fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) or state_of(process.pid) != "S":
+        os.sched_yield()  # it waits for its reader, and does nothing else
     process.send_signal(signal.SIGSTOP)
     os.close(release)
     assert holdfast("wait", "unheard").returncode == 1, "read has met the end of its input"

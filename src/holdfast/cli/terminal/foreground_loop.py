@@ -71,7 +71,7 @@ class ForegroundLoop:
         self._notice_at: float | None = None
         self._notices = not quiet and os.isatty(2)
         self._asked: list[int] = []  # tickets of the stop requests that signals caused
-        self._asked_with = 0  # the last of these signals
+        self._asked_with = 0  # the last signal that asked for a stop
         self._facts_seen = 0
         self._poll = select.poll()
         self._watched: dict[int, int] = {}
@@ -138,7 +138,7 @@ class ForegroundLoop:
         if live.ended:
             self._ended_at = time.monotonic()
             # A signal that came when the run was over, and we had not heard of it, ends the wait for the reader.
-            if self._asked and not any(fact.kind == "stop_asked" for fact in live.facts):
+            if self._asked_at is not None and not any(fact.kind == "stop_asked" for fact in live.facts):
                 self.given_up_by = self._asked_with
         changes = [fact.kind for fact in live.reader.facts[self._facts_seen :] if fact.kind in ("stopped", "continued")]
         self._facts_seen = len(live.reader.facts)
@@ -183,7 +183,7 @@ class ForegroundLoop:
         again = self._asked_at is not None
         if self._asked_at is not None and at - self._asked_at < ECHO_S:
             return
-        self._asked_at = at
+        self._asked_at, self._asked_with = at, number
         if self.live.ended:
             self.given_up_by = number
         elif len(self._asked) >= 2 and not any(map(self.live.conversation.has_answered, self._asked)):
@@ -191,7 +191,6 @@ class ForegroundLoop:
         else:
             if (ticket := self._stop("", number, now=again or number == signal.SIGQUIT)) is not None:
                 self._asked.append(ticket)
-                self._asked_with = number
             self._notice_at = at + _PATIENCE_S if self._notices and not again and number == signal.SIGINT else None
 
     def _notify(self) -> None:
