@@ -283,6 +283,12 @@ def test_a_rebound_name_and_a_page_from_elsewhere_are_refused(running: Daemon) -
     assert fetch(port, "/v1/runs", headers=mine).status == 200
 
 
+@pytest.mark.parametrize("path", ["/v1/runs", "/v1/events", "/v1/health", "/metrics", "/", "/v1/login/session"])
+def test_a_rebound_name_through_a_tunnel_to_the_socket_reads_nothing(running: Daemon, path: str) -> None:
+    raw = fetch(running, path, headers={"Host": "attacker.example:7300"})
+    assert (raw.status, raw.json["type"]) == (403, "urn:holdfast:problem:forbidden")
+
+
 def test_a_refused_client_cannot_make_the_daemon_read(running: Daemon) -> None:
     with socket.create_connection(("127.0.0.1", port_of(running)), timeout=BOUND_S) as wire:
         wire.sendall(b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n")
