@@ -69,6 +69,12 @@ def _prompt(name: str, number: int, child: str, holds: str, *argv: object, **cha
     return Row(name, number, child, holds, PROMPT._replace(runs=_run(*later)), expect)
 
 
+def _traced(name: str, child: str, holds: str, how: str) -> Row:
+    """A command under ptrace that ends with code 7 where its supervisor sees it."""
+    expect = Expect(("failed",), "exit", (7,), begins=None, within_s=2.5)
+    return Row(name, 48, child, holds, PROMPT._replace(runs=_run("@traced", how)), expect)
+
+
 def _spawn(name: str, child: str, *argv: object, cwd: str | None = None) -> Row:
     holds = "failed to start, and said so as such"
     return Row(name, 22, child, holds, Task(_run(*argv), cwd=cwd, timeout_s=3.0), SPAWN, ("cwd",) if cwd else ())
@@ -174,12 +180,19 @@ ROWS: tuple[Row, ...] = (
         ("thread",)),
     Row("terminal", 42, "has a terminal, ignores SIGHUP and SIGTERM", "dead",
         Task(_run("@ignores_hangup", 15), pty=True), TIMED_OUT, ("pty",)),
+    Row("hangs-up", 42, "has a terminal, and hangs it up itself, if it may", "its exit code",
+        Task(_run("@hangs_up", 5), timeout_s=3.0, pty=True), Expect(("failed",), "exit", (5,), begins=None), ("pty",)),
     Row("descriptor", 44, "a secret descriptor is open in the supervisor", "the command sees 0 to 2 only",
         Task(_run("@lists_descriptors"), timeout_s=3.0), SUCCEEDED._replace(begins=None, check=_three_descriptors),
         (), "secret"),
     Row("blocked-loop", 47, "the event loop of the program is blocked past the deadline", "ended on time",
         Task(_run("@works_on.sh", "{mark}", 1.6), timeout_s=0.6, block_loop_s=2.0), TIMED_OUT._replace(mark=False),
         ("loop",)),
+    _traced("traced-stop", "asks to be traced, then handles a signal", "its exit code", "signalled"),
+    _traced("traced-exec", "asks to be traced, then executes a program", "its exit code", "execs"),
+    _traced("traced-orphan", "exits 7, leaves an orphan that asks to be traced", "the code, nobody left", "orphan"),
+    _traced("hidden-exit", "exits 7, traced by a child of its own that never waits", "its exit code, at once",
+            "by-child"),
 )  # fmt: skip
 
 NUMBERS_ELSEWHERE = {
