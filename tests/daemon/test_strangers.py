@@ -7,7 +7,7 @@ import resource
 import socket
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -129,3 +129,56 @@ def test_the_daemon_raises_its_limit_and_commands_keep_theirs(tmp_path: Path, be
         soft, hard = map(int, fetch(running, f"/v1/runs/{run_id}/output").body.split())
         assert soft == (raised if before else 200)
         assert hard >= raised
+
+
+def test_a_login_has_at_most_a_kibibyte(tmp_path: Path) -> None:
+    with daemon(tmp_path / "state", *LISTEN) as running:
+        port, json = port_of(running), {"Content-Type": "application/json"}
+        body = b'{"code":"x"}'
+        for size, status in ((1024, 401), (1025, 413), (60_000, 413)):
+            raw = fetch(port, "/v1/login", method="POST", body=body.ljust(size), headers=json)
+            assert (size, raw.status) == (size, status)
+        with socket.create_connection(("127.0.0.1", port), timeout=BOUND_S) as wire:
+            wire.sendall(LOGIN + b"Content-Length: 8388608\r\n\r\n")
+            assert wire.recv(100).startswith(b"HTTP/1.1 413")
+        with socket.create_connection(("127.0.0.1", port), timeout=BOUND_S) as wire:
+            wire.sendall(LOGIN + b"Transfer-Encoding: chunked\r\n\r\n" + b"400\r\n" + b" " * 1024 + b"\r\n1\r\nx\r\n")
+            assert wire.recv(100).startswith(b"HTTP/1.1 413")
+
+
+LOGIN = b"POST /v1/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+NO_TOTAL = "from holdfast.web import connection_pool as c; c.UNKNOWN_BYTES = 1 << 40"
+
+
+@pytest.mark.parametrize("before", ["", pytest.param(NO_TOTAL, id="control")])
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ",  # a head that is never complete
+        b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n",  # refused, and still sent
+    ],
+    ids=["head", "refused"],
+)
+def test_what_strangers_have_sent_is_bounded_in_total(tmp_path: Path, beginning: bytes, before: str) -> None:
+    most = "from holdfast.web import connection_pool as c; c.UNKNOWN_BYTES = 1 << 20"
+    with daemon(tmp_path / "state", *LISTEN, before=before or most) as running, ExitStack() as closing:
+        wires = [
+            closing.enter_context(socket.create_connection(("127.0.0.1", port_of(running)), timeout=BOUND_S))
+            for _ in range(40)
+        ]
+        for wire in wires:
+            wire.sendall(beginning + b"x" * 60_000)
+        token = (running.state_dir / "token").read_text().strip()
+        assert fetch(port_of(running), "/v1/runs", headers={"Authorization": f"Bearer {token}"}).status == 200
+        answers = [answer_of(wire) for wire in wires]
+        evicted = [answer for answer in answers if b"have sent too much" in answer]
+        assert bool(evicted) == (not before)
+
+
+def answer_of(wire: socket.socket) -> bytes:
+    """What the daemon says before it closes the connection or is silent."""
+    try:
+        wire.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: wire.recv(65536), b""))
+    except OSError:
+        return b""

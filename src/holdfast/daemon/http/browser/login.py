@@ -35,6 +35,7 @@ SESSION_S = 7 * 86_400
 CSRF = "holdfast-csrf"
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _MOST_CODES = 100
+_LARGEST = 1024  # bytes of a body that anybody may send
 _OPEN = "run `holdfast open` on the daemon's host, and use the link it prints"
 
 
@@ -194,7 +195,9 @@ OPERATIONS = (
     Operation(
         "POST", "/v1/login-links", make_link, "Make a link that logs a browser in once.", LoginLink, 201, errors=(409,)
     ),
-    Operation("POST", "/v1/login", exchange, "Exchange the code of a link for a session.", Login, body=Code),
+    Operation(
+        "POST", "/v1/login", exchange, "Exchange the code of a link for a session.", Login, body=Code, largest=_LARGEST
+    ),
     Operation("GET", "/v1/login/session", who, "How the client is known.", Login),
     Operation("DELETE", "/v1/login/session", leave, "Log out.", Login),
 )

@@ -85,6 +85,7 @@ class Operation(NamedTuple):
     query: type[msgspec.Struct] | None = None
     body: type[msgspec.Struct] | None = None
     takes: tuple[str, ...] = (bodies.JSON,)
+    largest: int | None = None  # the bound of the body in bytes, if it is lower than the daemon's
     gives: tuple[str, ...] = ()  # media types of an answer that is not JSON
     errors: tuple[int, ...] = ()
     sends: tuple[Header, ...] = ()
@@ -96,6 +97,8 @@ class Operation(NamedTuple):
         asked = None
         if self.body is not None:
             bodies.check_media_type(request, self.takes)
+            if self.largest is not None:
+                bounds = bounds._replace(size=min(bounds.size, self.largest))
             data = await bodies.read(request, bounds)
             asked = data if bodies.media_type(request) == bodies.BYTES else bodies.decode(data, self.body)
         return await self.handler(OperationCall(service, request, query, asked))
