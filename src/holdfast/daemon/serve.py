@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from ..config import reload
 from ..runs.descriptor_limit import DescriptorReserve, raise_descriptor_limit
 from ..service_manager.notifier import Notifier
-from ..state import owner_lock
+from ..state import disk_reserve, owner_lock
 from ..state.directory import StateDirectory
 from ..state.token import load_token
 from ..values.errors import HoldfastError
@@ -47,6 +47,7 @@ _LOGGERS = ("holdfast", "uvicorn", "asyncio")
 def serve(effective: Effective) -> int:
     """Be the daemon of this state directory until a signal; returns the exit code. HoldfastError: it cannot start."""
     state = StateDirectory.open(effective.inputs.state_dir)
+    disk_reserve.release_if_full(state.path)  # the daemon must start to remove old runs
     with owner_lock.take(state, "holdfast serve") as owned:
         log = Log(effective.config.log_format)
         if owned.moved_aside is not None:

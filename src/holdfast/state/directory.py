@@ -6,6 +6,7 @@
                              removed. A mark is a second name (hard link) of `format`
     STATE/sessions/NAME      a closed session
     STATE/index.sqlite       history, made from the journals
+    STATE/reserve            room for `prune` and lists on a full disk (disk_reserve.py)
     STATE/holdfast.sock      where a daemon listens; `owner` (owner_lock.py) says who that is
 
 A run is in `live` before it is in `runs`, and leaves `live` only after the index has its end. So a reader finds all

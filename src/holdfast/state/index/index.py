@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ...sqlite import database
 from ...values.errors import ResourceError, StateError
-from .. import removal, run_directory
+from .. import disk_reserve, removal, run_directory
 from ..directory import StateDirectory, state_error
 from ..file_lock import FileLock
 from . import index_file, rebuild
@@ -74,11 +74,15 @@ class Index:
     # Refreshing.
 
     def refresh(self) -> Entries:
-        """Add all runs that ended since the last refresh; returns the live and the unreadable runs, newest first."""
+        """Add all runs that ended since the last refresh; returns the live and the unreadable runs, newest first.
+
+        On a full disk nothing is added: the ended runs are returned with the live ones, and the next refresh adds them.
+        """
         live: Entries = []
         run_ids = iter(self.state.live_ids())
         while batch := list(islice(run_ids, _BATCH)):
             live += self._take_in(batch)
+        disk_reserve.keep(self.state.path)
         return newest_first(live)
 
     def _take_in(self, run_ids: RunIds) -> Entries:
@@ -91,7 +95,14 @@ class Index:
         ended = [entry for entry in found.values() if entry is not None and entry.final]
         missing = [run_id for run_id, entry in found.items() if entry is None and self.state.is_missing(run_id)]
         if ended or missing:
-            self._write(ended, missing)
+            try:
+                self._write(ended, missing)
+            except StateError:
+                if not disk_reserve.is_full(self.state.path):
+                    raise
+                warning = "the disk is full, so runs that have ended are not added to the index yet: holdfast prune"
+                self.warnings = [*(known for known in self.warnings if known != warning), warning]
+                return [entry for entry in found.values() if entry is not None]  # they stay marked
         # A run that was removed while we read it: its row may have been dropped before we wrote ours, so drop it again.
         # If a run is removed from here on, its row is dropped after ours was written.
         if removed := [entry.run_id for entry in ended if self.state.is_missing(entry.run_id)]:
@@ -172,15 +183,21 @@ class Index:
         return self.count()
 
     def _run(self, operation: Callable[[sqlite3.Connection], T]) -> T:
-        """Do an operation on a usable index. If the index is damaged, replace it and do the operation again."""
-        try:
-            for _ in range(3):
+        """Do an operation on a usable index. If the index is damaged, replace it and do the operation again.
+
+        If the disk is full, the operation is done again with the room of the reserve.
+        """
+        for _ in range(4):
+            try:
                 for answer in self._try(operation):
                     return answer
-        except sqlite3.Error as error:
-            raise index_file.as_state_error(error, self.path) from None
-        except OSError as error:
-            raise state_error(error, self.state.path) from None
+            except sqlite3.Error as error:
+                self.close()
+                if not disk_reserve.release_if_full(self.state.path):
+                    raise index_file.as_state_error(error, self.path) from None
+            except OSError as error:
+                if not disk_reserve.release_if_full(self.state.path):
+                    raise state_error(error, self.state.path) from None
         raise StateError(
             f"the index {self.path} is replaced again and again", remedy="look who removes or overwrites it"
         )

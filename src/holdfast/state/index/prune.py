@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...values.errors import HoldfastError, SpecError
 from ...values.identity import ProcessIdentity, is_alive
-from .. import removal, run_directory
+from .. import disk_reserve, removal, run_directory
 from ..record import RunRecord
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def plan(index: Index, bounds: PruneBounds) -> list[PruneCandidate]:
 
 def prune(index: Index, bounds: PruneBounds) -> PruneResult:
     """Refresh the index, then remove the runs that the bounds name. A run that cannot be removed stops no other."""
+    disk_reserve.release_if_full(index.state.path)  # to remove a run means to write names first
     index.refresh()
     removed: list[str] = []
     kept: list[tuple[str, str]] = []
