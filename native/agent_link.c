@@ -208,10 +208,11 @@ void agent_link_look(struct agent_link *link, const struct spec *spec) {
     if (link->look_answer < 0)
         link->look_answer = scratch_file("holdfast-looked");
     const pid_t guard = getpid();
+    char **argv = link->looks % 2 == 0 ? spec->look : spec->sweep; /* before the fork: the memory of a run is shared */
     const pid_t pid = link->look_answer < 0 || ftruncate(link->look_answer, 0) < 0 ? -1 : fork();
     if (pid == 0) {
         const int stdio[] = {link->look_answer, link->look_answer, link->look_answer};
-        become_client(link->looks % 2 == 0 ? spec->look : spec->sweep, spec->env, guard, stdio);
+        become_client(argv, spec->env, guard, stdio);
     }
     link->looks++;
     if (pid > 0)

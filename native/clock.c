@@ -31,3 +31,15 @@ enum timer timers_next(const struct timers *timers) {
     }
     return next;
 }
+
+uint64_t timers_next_bound(const struct timers *timers) {
+    static const enum timer bounds[] = {TIMER_DEADLINE,  TIMER_IDLE,       TIMER_RUNG,
+                                        TIMER_KILL_WAIT, TIMER_DRAIN_IDLE, TIMER_DRAIN};
+    uint64_t next = 0;
+    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
+        const uint64_t due = timers->due_ns[bounds[i]];
+        if (due != 0 && (next == 0 || due < next))
+            next = due;
+    }
+    return next;
+}

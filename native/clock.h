@@ -45,5 +45,7 @@ void timers_clear(struct timers *timers);
 int timer_is_set(const struct timers *timers, enum timer timer);
 /* The timer that is due first, or TIMER_COUNT when none is set. On a tie the order of the enum decides. */
 enum timer timers_next(const struct timers *timers);
+/* When the first timer is due that keeps a bound of the run: an end that it has to come to in time. 0: none. */
+uint64_t timers_next_bound(const struct timers *timers);
 
 #endif

@@ -62,7 +62,9 @@ enum fact {
     FACT_VANISHED = 27,        /* no payload: a foreign process has ended, and only its parent can know how */
     FACT_ORDER_UNKNOWN = 28,   /* no payload: nobody saw whether the command ended before its deadline */
     FACT_GRACE_SHORTENED = 29, /* struct fact_grace_shortened; follows the STOP_ASKED of the same request */
+    FACT_GUARD_LOST = 30,      /* struct fact_guard_lost; written by the sentinel, which ends the run */
     FACT_REPEATED = 31,        /* struct fact_repeated */
+    FACT_SENTINEL_LOST = 32,   /* struct fact_sentinel_lost: the guard goes on without its sentinel */
 };
 
 enum stop_cause { CAUSE_USER = 1, CAUSE_SHUTDOWN, CAUSE_PARENT, CAUSE_SESSION, CAUSE_OWNER, CAUSE_SUPERSEDED };
@@ -73,6 +75,7 @@ enum tree_end { TREE_GONE = 1, TREE_SURVIVORS = 2, TREE_UNKNOWN = 3 };
 enum stragglers { STRAGGLERS_KILL = 1, STRAGGLERS_WAIT = 2, STRAGGLERS_LEAVE = 3 };
 enum spawn_step { STEP_SETUP = 1, STEP_FORK = 2, STEP_STDIO = 3, STEP_CHDIR = 4, STEP_EXEC = 5, STEP_INTERPRETER = 6 };
 enum lost_why { LOST_GUARD = 1, LOST_HOST = 2 };
+enum guard_lost_why { GUARD_LOST_DIED = 1, GUARD_LOST_STOPPED = 2, GUARD_LOST_STUCK = 3 };
 enum container_why { CONTAINER_REFUSED = 1, CONTAINER_GONE = 2, CONTAINER_UNREACHABLE = 3 };
 
 struct fact_started {
@@ -163,6 +166,16 @@ struct fact_recording_failed {
 };
 struct fact_lost {
     int32_t why;
+    int32_t reserved;
+};
+struct fact_guard_lost {
+    int32_t guard_pid;
+    int32_t wait_status; /* raw, of the guard; 0: it had not died when the sentinel took over */
+    int32_t why;
+    int32_t stops; /* how often it was stopped within the last second */
+};
+struct fact_sentinel_lost {
+    int32_t pid;
     int32_t reserved;
 };
 struct fact_entered {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -81,6 +82,46 @@ bool journal_open(struct journal *journal, int fd) {
     return true;
 }
 
+/* Whether a whole frame of output is at the end. Facts are whole, or still in `pending`: see journal_flush. */
+static bool next_output(const struct journal *journal, uint64_t size, struct frame *frame) {
+    return pread(journal->fd, frame, sizeof *frame, (off_t)journal->length) == (ssize_t)sizeof *frame &&
+           frame->mark == FRAME_MARK && frame->type == FACT_OUTPUT && frame->check == frame_check(frame, "", 0) &&
+           frame->length <= size - journal->length - sizeof *frame;
+}
+
+/* The facts in a row of whole frames; stops at a frame that is not whole. */
+static size_t whole_facts(const unsigned char *bytes, size_t length) {
+    struct frame frame;
+    size_t at = 0;
+    while (length - at >= sizeof frame) {
+        memcpy(&frame, bytes + at, sizeof frame);
+        if (frame.mark != FRAME_MARK || frame.length > length - at - sizeof frame ||
+            frame.check != frame_check(&frame, bytes + at + sizeof frame, frame.length))
+            break;
+        at += sizeof frame + frame.length;
+    }
+    return at;
+}
+
+void journal_take_over(struct journal *journal) {
+    struct stat status;
+    struct frame frame;
+    if (journal->pending_length > sizeof journal->pending)
+        journal->pending_length = 0;
+    journal->pending_length = whole_facts(journal->pending, journal->pending_length);
+    if (journal->pending_length > 0 || fstat(journal->fd, &status) < 0)
+        return; /* what the guard may have written beyond `length` is the same bytes: the next write covers them */
+    unsigned char facts[sizeof journal->pending];
+    const ssize_t got = pread(journal->fd, facts, sizeof facts, (off_t)journal->length);
+    const size_t whole = got <= 0 ? 0 : whole_facts(facts, (size_t)got);
+    if (whole > 0)
+        journal->length += whole;
+    else if (next_output(journal, (uint64_t)status.st_size, &frame))
+        journal->length += sizeof frame + frame.length;
+    if ((uint64_t)status.st_size > journal->length && ftruncate(journal->fd, (off_t)journal->length) == 0)
+        journal->reserved_to = 0;
+}
+
 static bool write_whole(struct journal *journal, const void *head, size_t head_length, const void *body,
                         size_t body_length) {
     size_t done = 0;
@@ -105,6 +146,8 @@ static bool write_whole(struct journal *journal, const void *head, size_t head_l
         }
         done += (size_t)written;
     }
+    journal->pending_length = 0; /* before the length: a sentinel that takes over must not find both (see above) */
+    atomic_signal_fence(memory_order_seq_cst);
     journal->length += total;
     return true;
 }
@@ -112,8 +155,8 @@ static bool write_whole(struct journal *journal, const void *head, size_t head_l
 void journal_flush(struct journal *journal) {
     if (journal->pending_length == 0)
         return;
-    if (write_whole(journal, journal->pending, journal->pending_length, NULL, 0))
-        journal->pending_length = 0; /* otherwise the facts stay, in order, for the next try */
+    /* A failure leaves the facts in `pending`, in order, for the next try. */
+    write_whole(journal, journal->pending, journal->pending_length, NULL, 0);
 }
 
 void journal_fact_text(struct journal *journal, enum fact type, const void *payload, size_t length, const char *text,
@@ -129,7 +172,9 @@ void journal_fact_text(struct journal *journal, enum fact type, const void *payl
     memcpy(at + sizeof frame + length, text, text_length);
     frame.check = frame_check(&frame, at + sizeof frame, length + text_length);
     memcpy(at, &frame, sizeof frame);
+    atomic_signal_fence(memory_order_seq_cst); /* a sentinel that takes over finds whole facts */
     journal->pending_length += size;
+    journal->ended = journal->ended || type == FACT_END;
 }
 
 void journal_fact(struct journal *journal, enum fact type, const void *payload, size_t length) {

@@ -21,6 +21,7 @@
 struct journal {
     int fd;
     bool on_disk;
+    bool ended;           /* END is recorded, or about to be */
     int error;            /* errno of the first write that failed; 0: all went well */
     uint64_t length;      /* where the next frame goes */
     uint64_t size_limit;  /* RLIMIT_FSIZE: output ends short of it, so that facts have room */
@@ -32,6 +33,11 @@ struct journal {
 
 /* Takes the lock that says "this guard is alive" and finds the end. False: errno says why. */
 bool journal_open(struct journal *journal, int fd);
+/*
+ * Goes on with the journal of a guard that died at any moment: finds the end of the last whole frame, and cuts off the
+ * rest. Facts that the guard gathered but did not write are written next.
+ */
+void journal_take_over(struct journal *journal);
 void journal_fact(struct journal *journal, enum fact type, const void *payload, size_t length);
 /* Records a fact whose fixed part is followed by text. */
 void journal_fact_text(struct journal *journal, enum fact type, const void *payload, size_t length, const char *text,

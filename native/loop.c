@@ -8,6 +8,7 @@
 #include "expiry.h"
 #include "phases.h"
 #include "requests.h"
+#include "sentinel.h"
 #include "tree.h"
 
 /*
@@ -29,7 +30,18 @@ static bool is_hang_up_by_command(const struct signalfd_siginfo *info) {
 
 static bool is_exit(int code) { return code == CLD_EXITED || code == CLD_KILLED || code == CLD_DUMPED; }
 
+/* The signal is a ping, which the turn answers, or it comes from the kernel because our sentinel has died. */
+static void note_sentinel(struct run *run) {
+    const struct fact_sentinel_lost lost = {.pid = atomic_load(&sentinel->pid)};
+    if (sentinel_has_died())
+        journal_fact(&run->journal, FACT_SENTINEL_LOST, &lost, sizeof lost);
+}
+
 void loop_take_signal(struct run *run, const struct signalfd_siginfo *info) {
+    if (info->ssi_signo == SIGNAL_WAKE) {
+        note_sentinel(run);
+        return;
+    }
     if (info->ssi_signo == SIGCHLD) {
         if (info->ssi_code == SI_TIMER)
             run_deadline_witnessed(run);
@@ -104,13 +116,15 @@ static void poll_present(struct pollfd *watched, const struct timespec *timeout)
 
 static void wait_for_something(const struct run *run, struct pollfd *watched) {
     const enum timer timer = timers_next(&run->timers);
+    const uint64_t wake = timer == TIMER_COUNT ? 0 : run->timers.due_ns[timer];
+    const uint64_t due = sentinel_before_sleep(timers_next_bound(&run->timers), wake);
     struct timespec timeout = {0, 0}; /* there are more dead to reap: look, but do not wait */
     if (!run->reap_again) {
-        if (timer == TIMER_COUNT) {
+        if (due == 0) {
             poll_present(watched, NULL);
             return;
         }
-        const uint64_t now = clock_now(), due = run->timers.due_ns[timer];
+        const uint64_t now = clock_now();
         const uint64_t left = due > now ? due - now : 0;
         timeout = (struct timespec){(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
     }

@@ -1,4 +1,4 @@
-/* main: the entry point of the guard: set-up, and one run after another */
+/* main: the entry point of sentinel and guard: set-up, and one run after another */
 /*
  * The library starts holdfast-guard with the descriptors of `enum guard_fd`. The guard needs no arguments: the run's
  * id on its command line, and room for the id of a later run, are for tools that list processes. As `holdfast-guard
@@ -23,11 +23,13 @@
 #include "loop.h"
 #include "phases.h"
 #include "requests.h"
+#include "sentinel.h"
+#include "shared_memory.h"
 #include "tree.h"
 
 #define ENTER_WAIT_NS 30000000000u /* how long a container may take to let the agent in */
 
-static struct run run;
+static struct run *run;
 static char *shown_run_id; /* where our command line has room for the current run's id; NULL: nowhere */
 static struct signalfd_siginfo early_signal; /* a signal that came while there was no run */
 
@@ -46,14 +48,14 @@ static bool take_descriptors(void) {
 }
 
 static void close_unless(uint32_t flags, int fd) {
-    if ((run.spec.options.flags & flags) == 0)
+    if ((run->spec.options.flags & flags) == 0)
         close(fd);
 }
 
 static int take_signals(void) {
     sigset_t taken, all;
     sigemptyset(&taken);
-    const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP};
+    const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGNAL_WAKE};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         sigaddset(&taken, numbers[i]);
     int low = signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC);
@@ -65,15 +67,19 @@ static int take_signals(void) {
 }
 
 /*
- * Watches the process that started us: a fork of it may keep the control socket open after it has died. The guard
- * opens the pidfd once, because the same process owns all its runs. False: that process has died already.
+ * Watches the process that started us: a fork of it may keep the control socket open after it has died. The pidfd is
+ * opened once, because the same process owns all runs of a guard. False: that process has died already.
  */
 static bool watch_owner(void) {
-    if ((run.spec.options.flags & SPEC_OWNED) == 0 || run.spec.options.owner_pid <= 0)
+    static bool has_died;
+    if ((run->spec.options.flags & SPEC_OWNED) == 0 || run->spec.options.owner_pid <= 0)
         return true;
-    if (run.owner_process < 0)
-        run.owner_process = (int)syscall(SYS_pidfd_open, run.spec.options.owner_pid, 0);
-    return getppid() == run.spec.options.owner_pid; /* otherwise it died before we looked, and its PID means nothing */
+    if (run->owner_process >= 0)
+        return !has_died;
+    run->owner_process = (int)syscall(SYS_pidfd_open, run->spec.options.owner_pid, 0);
+    const pid_t parent = sentinel_parent();
+    has_died = parent != 0 && parent != run->spec.options.owner_pid; /* before we looked, and its PID means nothing */
+    return !has_died;
 }
 
 /*
@@ -82,9 +88,9 @@ static bool watch_owner(void) {
  * foreground group of the terminal. The guard leads the session, so that group is not orphaned and Ctrl-Z stops it.
  */
 static void hand_over_stdin(void) {
-    if ((run.spec.options.flags & SPEC_PTY) && run.leader > 0) {
-        setpgid(run.leader, run.leader); /* the child does the same: either may come first */
-        tcsetpgrp(0, run.leader);
+    if ((run->spec.options.flags & SPEC_PTY) && run->leader > 0) {
+        setpgid(run->leader, run->leader); /* the child does the same: either may come first */
+        tcsetpgrp(0, run->leader);
     }
     dup2(1, 0);
     if (chdir("/") < 0) /* the command is in its directory; we would only keep that file system busy */
@@ -95,12 +101,12 @@ static void hand_over_stdin(void) {
 
 /* A terminal gets two descriptors: the guard closes the one for output, and may hand the one for input to an owner. */
 static bool open_stdio(struct child_stdio *stdio) {
-    const uint32_t flags = run.spec.options.flags;
-    run.input = (flags & SPEC_KEEP_INPUT) ? GUARD_FD_INPUT : -1;
+    const uint32_t flags = run->spec.options.flags;
+    run->input = (flags & SPEC_KEEP_INPUT) ? GUARD_FD_INPUT : -1;
     if ((flags & SPEC_PTY) == 0)
-        return output_open(&run.output, -1, flags & SPEC_MERGE, stdio);
-    run.input = fcntl(GUARD_FD_INPUT, F_DUPFD_CLOEXEC, GUARD_FD_FIRST_FREE);
-    return run.input >= 0 && ioctl(0, TIOCSCTTY, 0) == 0 && output_open(&run.output, GUARD_FD_INPUT, true, stdio);
+        return output_open(&run->output, -1, flags & SPEC_MERGE, stdio);
+    run->input = fcntl(GUARD_FD_INPUT, F_DUPFD_CLOEXEC, GUARD_FD_FIRST_FREE);
+    return run->input >= 0 && ioctl(0, TIOCSCTTY, 0) == 0 && output_open(&run->output, GUARD_FD_INPUT, true, stdio);
 }
 
 /*
@@ -108,12 +114,12 @@ static bool open_stdio(struct child_stdio *stdio) {
  * path may lead elsewhere, or be closed to us, or the directory may have none any more.
  */
 static bool enter_directory(void) {
-    if (run.control.directory < 0)
+    if (run->control.directory < 0)
         return true;
-    const bool entered = fchdir(run.control.directory) == 0;
+    const bool entered = fchdir(run->control.directory) == 0;
     const int error = errno;
-    close(run.control.directory);
-    run.control.directory = -1;
+    close(run->control.directory);
+    run->control.directory = -1;
     errno = error;
     return entered;
 }
@@ -123,55 +129,55 @@ static bool enter_directory(void) {
  * run starts at once: a stop that was asked for before this ends the process, and does not let it go on unwatched.
  */
 static void prepare_foreign(void) {
-    run.location = &foreign_location;
-    const bool found = foreign_open(&run.foreign, &run.spec);
+    run->location = &foreign_location;
+    const bool found = foreign_open(&run->foreign, &run->spec);
     const struct fact_spawn_failed failure = {.step = STEP_SETUP, .error = errno};
-    run.spawned.start_ticks = run.foreign.start_ticks;
+    run->spawned.start_ticks = run->foreign.start_ticks;
     hand_over_stdin();
     if (found) {
-        run_start(&run);
-        run_reap(&run); /* it may have ended already, and then no event tells us */
+        run_start(run);
+        run_reap(run); /* it may have ended already, and then no event tells us */
         return;
     }
-    run.foreign.pid = 0;
-    run_never_started(&run, &failure);
+    run->foreign.pid = 0;
+    run_never_started(run, &failure);
 }
 
 /* Everything up to the held child. A failure is recorded as the reason why the command never ran. */
 static void prepare(void) {
     struct child_stdio stdio = {-1, -1};
     struct fact_spawn_failed failure = {.step = STEP_SETUP};
-    run.location = run.spec.container != NULL ? &container_location : &host_location;
-    agent_link_init(&run.agent);
-    output_prepare(&run.output, &run.journal, &run.spec.options);
-    if (run.spec.foreign != NULL) {
+    run->location = run->spec.container != NULL ? &container_location : &host_location;
+    agent_link_init(&run->agent);
+    output_prepare(&run->output, &run->journal, &run->spec.options);
+    if (run->spec.foreign != NULL) {
         prepare_foreign();
         return;
     }
-    limit_descriptors(run.spec.descriptors);
+    limit_descriptors(run->spec.descriptors);
     bool held = enter_directory();
     if (!held)
         failure.step = STEP_CHDIR;
     held = held && open_stdio(&stdio);
-    if (held && run.spec.container != NULL) {
-        held = agent_link_open(&run.agent, &run.spec);
-        timer_set(&run.timers, TIMER_AGENT, clock_now() + ENTER_WAIT_NS);
+    if (held && run->spec.container != NULL) {
+        held = agent_link_open(&run->agent, &run->spec);
+        timer_set(&run->timers, TIMER_AGENT, clock_now() + ENTER_WAIT_NS);
     }
     if (!held) {
         failure.error = errno;
     } else {
-        cgroup_make(&run.cgroup, &run.spec);
-        held = spawn_held(&run.spawned, &run.spec, &run.cgroup, stdio, &failure);
+        cgroup_make(&run->cgroup, &run->spec);
+        held = spawn_held(&run->spawned, &run->spec, &run->cgroup, stdio, &failure);
     }
     if (stdio.out > 2)
         close(stdio.out);
     if (stdio.err > 2 && stdio.err != stdio.out)
         close(stdio.err);
-    run.leader = held ? run.spawned.pid : 0;
-    tree_set_leader(run.leader);
+    run->leader = held ? run->spawned.pid : 0;
+    tree_set_leader(run->leader);
     hand_over_stdin();
     if (!held)
-        run_never_started(&run, &failure);
+        run_never_started(run, &failure);
 }
 
 /* Keeps one run, from its spec to its end. */
@@ -180,27 +186,29 @@ static int keep_run(int signals) {
     close_unless(SPEC_LISTEN, GUARD_FD_LISTEN);
     close_unless(SPEC_LISTEN, GUARD_FD_DIRECTORY);
     close_unless(SPEC_IDLE_HEARTBEAT, GUARD_FD_HEARTBEAT);
-    if (!journal_open(&run.journal, GUARD_FD_JOURNAL))
+    if (!journal_open(&run->journal, GUARD_FD_JOURNAL))
         return GUARD_NO_JOURNAL;
-    const uint32_t flags = run.spec.options.flags;
-    run.control.owners[0].wants_output = (flags & SPEC_WAKE_OUTPUT) != 0;
-    run.control.listener = (flags & SPEC_LISTEN) ? GUARD_FD_LISTEN : -1;
+    atomic_store(&sentinel->keeps_run, true);
+    const uint32_t flags = run->spec.options.flags;
+    run->control.owners[0].wants_output = (flags & SPEC_WAKE_OUTPUT) != 0;
+    run->control.listener = (flags & SPEC_LISTEN) ? GUARD_FD_LISTEN : -1;
     const bool owner_lives = watch_owner();
     prepare();
     /* A stop that was asked for before the start comes before it: the command is never executed. */
-    if (run.phase == PHASE_HELD && early_signal.ssi_signo != 0)
-        loop_take_signal(&run, &early_signal);
-    if (run.phase == PHASE_HELD)
-        loop_take_signals(&run, signals);
-    if (run.phase == PHASE_HELD)
-        requests_serve(&run, 0);
-    if (!owner_lives && run.control.owners[0].fd >= 0 && run.phase != PHASE_ENDED)
-        requests_owner_left(&run, 0);
-    loop_start_if_allowed(&run); /* or later, in the loop */
-    if (run.phase != PHASE_ENDED)
-        run_announce(&run);
-    while (run.phase != PHASE_ENDED)
-        loop_turn(&run, signals);
+    if (run->phase == PHASE_HELD && early_signal.ssi_signo != 0)
+        loop_take_signal(run, &early_signal);
+    if (run->phase == PHASE_HELD)
+        loop_take_signals(run, signals);
+    if (run->phase == PHASE_HELD)
+        requests_serve(run, 0);
+    if (!owner_lives && run->control.owners[0].fd >= 0 && run->phase != PHASE_ENDED)
+        requests_owner_left(run, 0);
+    loop_start_if_allowed(run); /* or later, in the loop */
+    if (run->phase != PHASE_ENDED)
+        run_announce(run);
+    while (run->phase != PHASE_ENDED)
+        loop_turn(run, signals);
+    atomic_store(&sentinel->keeps_run, false);
     return GUARD_OK;
 }
 
@@ -215,7 +223,7 @@ static void show_run_id(const char *run_id) {
 static void take_early_signals(int signals) {
     struct signalfd_siginfo info;
     while (read(signals, &info, sizeof info) == (ssize_t)sizeof info) {
-        if (info.ssi_signo != SIGCHLD)
+        if (info.ssi_signo != SIGCHLD && info.ssi_signo != SIGNAL_WAKE)
             early_signal = info;
     }
 }
@@ -223,16 +231,18 @@ static void take_early_signals(int signals) {
 /* Waits for the next run. False: there will be none. */
 static bool wait_for_next(int signals) {
     struct pollfd watched[] = {
-        {run.control.owners[0].fd, POLLIN, 0}, {run.owner_process, POLLIN, 0}, {signals, POLLIN, 0}};
+        {run->control.owners[0].fd, POLLIN, 0}, {run->owner_process, POLLIN, 0}, {signals, POLLIN, 0}};
     enum control_news news = CONTROL_NOTHING;
     size_t length = 0;
     while (news == CONTROL_NOTHING && early_signal.ssi_signo == 0 && watched[1].revents == 0) {
+        sentinel_before_sleep(0, 0);
         if (poll(watched, 3, -1) < 0 && errno != EINTR)
             return false;
         take_early_signals(signals);
-        news = control_next_run(&run.control, spec_buffer(), &length);
+        sentinel_has_died(); /* the owner learns it with the next run, if there is one */
+        news = control_next_run(&run->control, spec_buffer(), &length);
     }
-    return news == CONTROL_REQUEST && spec_parse_buffer(&run.spec, length);
+    return news == CONTROL_REQUEST && spec_parse_buffer(&run->spec, length);
 }
 
 /*
@@ -240,30 +250,50 @@ static bool wait_for_next(int signals) {
  * there is no next run, and the guard ends.
  */
 static bool take_next_run(int signals) {
-    if (!run_leaves_guard_reusable(&run))
+    if (!run_leaves_guard_reusable(run))
         return false;
-    const uint32_t flags = run.spec.options.flags;
-    spec_forget(&run.spec);
+    const uint32_t flags = run->spec.options.flags;
+    spec_forget(&run->spec);
     close(GUARD_FD_JOURNAL);
-    if (run.input >= 0)
-        close(run.input);
+    if (run->input >= 0)
+        close(run->input);
     if (flags & SPEC_IDLE_HEARTBEAT)
         close(GUARD_FD_HEARTBEAT);
-    const struct control control = run.control;
-    const struct cgroup cgroup = run.cgroup;
-    int owner_process = run.owner_process;
+    const struct control control = run->control;
+    const struct cgroup cgroup = run->cgroup;
+    int owner_process = run->owner_process;
     if (owner_process >= 0 && !raise_descriptor(&owner_process))
         return false;
-    run = (struct run){.control = control, .cgroup = cgroup, .owner_process = owner_process, .awaits_go = true};
-    run.foreign.process = -1;
+    *run = (struct run){.control = control, .cgroup = cgroup, .owner_process = owner_process, .awaits_go = true};
+    run->foreign.process = -1;
     early_signal.ssi_signo = 0;
     const bool again = wait_for_next(signals);
     if (again)
-        show_run_id(run.spec.run_id);
+        show_run_id(run->spec.run_id);
     return again;
 }
 
+static bool take_memory(void) {
+    run = shared_memory(sizeof *run);
+    return run != NULL && spec_prepare() && spawn_prepare() && sentinel_prepare();
+}
+
+/* The life of the guard: one run after another. */
+static int keep_runs(int signals) {
+    int code;
+    do {
+        code = keep_run(signals);
+    } while (code == GUARD_OK && take_next_run(signals));
+    if (run->control.owners[0].fd >= 0)
+        control_drop(&run->control, 0); /* first: an owner that has a run for us learns at once that we take no more */
+    cgroup_remove(&run->cgroup);
+    sentinel_let_go();
+    return code;
+}
+
 int main(int argc, char **argv) {
+    if (!take_memory())
+        return GUARD_NO_SETUP;
     if (argc == 4 && strcmp(argv[1], "inside") == 0)
         return agent_main(argv[2], argv[3]);
     shown_run_id = argc == 3 ? argv[2] : NULL;
@@ -273,18 +303,13 @@ int main(int argc, char **argv) {
     if (signals < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
         return GUARD_NO_SETUP;
     spawn_reset_signals();
-    control_open(&run.control, GUARD_FD_CONTROL);
-    cgroup_none(&run.cgroup);
-    run.owner_process = run.foreign.process = -1;
-    if (!spec_read(&run.spec, GUARD_FD_SPEC))
+    control_open(&run->control, GUARD_FD_CONTROL);
+    cgroup_none(&run->cgroup);
+    run->owner_process = run->foreign.process = -1;
+    if (!spec_read(&run->spec, GUARD_FD_SPEC))
         return GUARD_BAD_SPEC;
     close(GUARD_FD_SPEC);
-    int code;
-    do {
-        code = keep_run(signals);
-    } while (code == GUARD_OK && take_next_run(signals));
-    if (run.control.owners[0].fd >= 0)
-        control_drop(&run.control, 0); /* first: an owner that has a run for us learns at once that we take no more */
-    cgroup_remove(&run.cgroup);
-    return code;
+    watch_owner();
+    take_early_signals(signals); /* the guard is a new process, which has none of our signals */
+    return sentinel_fork_guard() ? keep_runs(signals) : sentinel_watch(run, signals);
 }

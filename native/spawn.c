@@ -9,7 +9,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -20,6 +19,7 @@
 #include "fork_sharing.h"
 #include "priority.h"
 #include "raw_syscall.h"
+#include "shared_memory.h"
 
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
 
@@ -43,7 +43,7 @@ struct errand {
 
 enum word { WAIT, GO, NEVER };
 
-/* What guard and child tell each other. The mapping is shared also with a child that has a copy of our memory. */
+/* What guard and child tell each other, shared also with the sentinel and with a child that has a copy of our memory. */
 static struct {
     _Atomic uint32_t word;
     _Atomic bool failed;
@@ -223,16 +223,13 @@ static pid_t fork_into(struct cgroup *cgroup, const struct errand *errand) {
     return pid;
 }
 
+bool spawn_prepare(void) {
+    held = shared_memory(sizeof *held);
+    return held != NULL;
+}
+
 bool spawn_held(struct spawned *spawned, const struct spec *spec, struct cgroup *cgroup, struct child_stdio stdio,
                 struct fact_spawn_failed *failure) {
-    if (held == NULL) {
-        void *shared = mmap(NULL, sizeof *held, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        if (shared == MAP_FAILED) {
-            *failure = (struct fact_spawn_failed){STEP_SETUP, errno};
-            return false;
-        }
-        held = shared;
-    }
     atomic_store(&held->word, WAIT);
     atomic_store(&held->failed, false);
     /* Static, because the child may read it after this function has returned. */
@@ -256,8 +253,6 @@ bool spawn_held(struct spawned *spawned, const struct spec *spec, struct cgroup 
 }
 
 static void tell(enum word word) {
-    if (held == NULL)
-        return;
     atomic_store(&held->word, word);
     syscall(SYS_futex, &held->word, FUTEX_WAKE, 1);
 }
@@ -267,7 +262,7 @@ void spawn_release(void) { tell(GO); }
 void spawn_forbid(void) { tell(NEVER); }
 
 bool spawn_has_failed(struct spawned *spawned, struct fact_spawn_failed *failure) {
-    if (held == NULL || spawned->failed || !atomic_load(&held->failed))
+    if (spawned->failed || !atomic_load(&held->failed))
         return false;
     spawned->failed = true;
     *failure = held->failure;

@@ -39,6 +39,9 @@ struct child_stdio {
  */
 void spawn_reset_signals(void);
 
+/* Takes the memory in which guard and child talk. False: there is none. */
+bool spawn_prepare(void);
+
 /* Forks the held child. False: nothing runs, and `failure` says at which step and why. */
 bool spawn_held(struct spawned *spawned, const struct spec *spec, struct cgroup *cgroup, struct child_stdio stdio,
                 struct fact_spawn_failed *failure);

@@ -6,10 +6,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shared_memory.h"
+
 enum { FEW_STRINGS = 256 }; /* with the NULL at the end of each list */
 
-static char buffer[SPEC_SMALL];
-static char *few_pointers[FEW_STRINGS];
+/* In shared memory, because the sentinel may have to end a run that came after the first. */
+static char *buffer;
+static char **few_pointers;
+static struct spec_foreign *foreign;
+
+bool spec_prepare(void) {
+    buffer = shared_memory(SPEC_SMALL);
+    few_pointers = shared_memory(FEW_STRINGS * sizeof *few_pointers);
+    foreign = shared_memory(sizeof *foreign);
+    return buffer != NULL && few_pointers != NULL && foreign != NULL;
+}
 
 char *spec_buffer(void) { return buffer; }
 
@@ -57,12 +68,11 @@ static bool take_ladder(struct spec *spec, const struct part *part) {
 }
 
 static bool take_foreign(struct spec *spec, const struct part *part) {
-    static struct spec_foreign foreign; /* a copy: the bytes of the spec have no alignment */
-    if (part->length != sizeof foreign)
+    if (part->length != sizeof *foreign)
         return false;
-    memcpy(&foreign, part->payload, sizeof foreign);
-    spec->foreign = &foreign;
-    return foreign.pid > 1;
+    memcpy(foreign, part->payload, sizeof *foreign); /* a copy: the bytes of the spec have no alignment */
+    spec->foreign = foreign;
+    return foreign->pid > 1;
 }
 
 static bool take_number(uint64_t *where, const struct part *part) {
@@ -178,7 +188,7 @@ bool spec_read(struct spec *spec, int fd) {
     if (fstat(fd, &status) < 0 || status.st_size <= 0)
         return false;
     const size_t length = (size_t)status.st_size;
-    if (length <= sizeof buffer)
+    if (length <= SPEC_SMALL)
         return pread(fd, buffer, length, 0) == (ssize_t)length && spec_parse_buffer(spec, length);
     spec->length = length;
     spec->bytes = mmap(NULL, length, PROT_READ, MAP_PRIVATE, fd, 0);

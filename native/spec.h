@@ -40,6 +40,8 @@ struct spec {
     size_t mapped_pointers; /* 0: the pointers are in a table of the guard's own */
 };
 
+/* Takes the memory for specs. False: there is none. */
+bool spec_prepare(void);
 /* The buffer for a small spec: SPEC_SMALL bytes. */
 char *spec_buffer(void);
 /* Reads the spec from `fd`. False: this guard does not understand it. */

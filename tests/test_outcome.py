@@ -41,6 +41,7 @@ DECIDES: list[tuple[str, dict[str, Any], str, str]] = [
     ("container_lost", {"why": "gone", "reason": None}, "lost", "host"),
     ("container_lost", {"why": "unreachable", "reason": None}, "lost", "host"),
     ("vanished", {}, "lost", "unseen"),
+    ("guard_lost", {"guard_pid": 6, "wait_status": 9, "why": "died", "stops": 0}, "lost", "guard"),
 ]
 LOST = [("lost", {"why": why}, "lost", why) for why in LOST_WHYS.words.values()]
 DETAIL: list[tuple[str, dict[str, Any]]] = [
@@ -62,6 +63,7 @@ DETAIL: list[tuple[str, dict[str, Any]]] = [
     ("order_unknown", {}),
     ("repeated", {"of": "stop_asked", "count": 39_000, "last_ns": 9}),
     ("grace_shortened", {"by_pid": 7, "by_uid": 0, "grace_ns": 9}),
+    ("sentinel_lost", {"pid": 5}),
     ("entered", {"pid": 7, "agent_pid": 6, "start_ticks": 1, "container": "box"}),
 ]
 EVERYTHING = [(kind, detail) for kind, detail, _, _ in (*DECIDES, *LOST)] + DETAIL

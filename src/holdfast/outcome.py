@@ -104,6 +104,8 @@ DECISIVE: dict[str, Callable[[Fact], tuple[str, str]]] = {
     "container_lost": lambda fact: ("failed", "spawn") if fact.detail["why"] == "refused" else ("lost", "host"),
     # A process that another program started has ended, and nobody here could see how.
     "vanished": lambda _fact: ("lost", "unseen"),
+    # The guard died or had to be killed, and its sentinel ended the run.
+    "guard_lost": lambda _fact: ("lost", "guard"),
     "lost": lambda fact: ("lost", fact.detail["why"]),
 }
 # The order of facts that have the same time and are in no journal: an exit first, then a failed start, spent budgets,
@@ -221,6 +223,11 @@ _LOST = {
     "guard": "the guard died before it recorded an end",
     "host": "the host went down before an end was recorded",
 }
+_GUARD_LOST = {
+    "died": "the guard died before it recorded an end",
+    "stopped": "the guard was stopped over and over, and was replaced",
+    "stuck": "the guard did not go on in time, and was replaced",
+}
 _CONTAINER_LOST = {
     "refused": "the container could not be entered",
     "gone": "the container went away before an end was recorded",
@@ -288,6 +295,7 @@ _REASONS: dict[str, Callable[[Fact, list[Fact]], str]] = {
     "stop_asked": _stop_reason,
     "container_lost": _container_reason,
     "vanished": lambda _fact, _: "the process ended, and only its parent could see how",
+    "guard_lost": lambda fact, _: _GUARD_LOST.get(fact.detail["why"], f"the guard was lost ({fact.detail['why']})"),
     "lost": lambda fact, _: _LOST.get(fact.detail["why"], f"lost ({fact.detail['why']})"),
 }
 

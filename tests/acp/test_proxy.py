@@ -16,7 +16,7 @@ import acp
 from holdfast.state.directory import StateDirectory
 from holdfast.state.record import RunRecord
 
-from ..support.processes import descendants, describe, wait_exited
+from ..support.processes import guards_below, wait_exited
 from .editors import AGENT, BOUND_S, proxied, wired
 
 pytestmark = pytest.mark.anyio
@@ -146,7 +146,7 @@ async def test_a_guard_that_is_killed_is_a_lost_agent(tmp_path: Path) -> None:
     async with proxied(tmp_path / "state") as session:
         prompt = asyncio.create_task(session.prompt("listen"))
         await session.editor.hears("listening")
-        (guard,) = (pid for pid in descendants(session.process.pid) if "holdfast-guard" in describe(pid))
+        (guard,) = guards_below(session.process.pid)
         os.kill(guard, signal.SIGKILL)
         with pytest.raises(RequestError) as caught:
             await prompt

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from typing import TYPE_CHECKING, Any
 
-from ..support.processes import wait_exited
+from ..support.processes import kill_both, sentinel_of
 from .console import holdfast, read_until, start
 
 if TYPE_CHECKING:
@@ -55,10 +53,9 @@ class Runs:
         return report
 
     def kill_guard(self, run_id: str) -> None:
-        """SIGKILL the guard, which then leaves its record without an end."""
+        """SIGKILL the guard and its sentinel at once, which leaves the record without an end."""
         guard = next(fact["guard_pid"] for fact in self.report(run_id)["evidence"] if fact["fact"] == "started")
-        os.kill(guard, signal.SIGKILL)
-        assert wait_exited(guard)
+        kill_both(sentinel_of(guard), guard)
 
     def journal(self, run_id: str) -> Path:
         """Its journal file."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from holdfast.state.directory import StateDirectory
 from tests.support.daemons import Daemon, Gate, daemon, start
 from tests.support.durable import DurableRun, prepared
-from tests.support.processes import holding_stopped
+from tests.support.processes import holding_stopped, sentinel_of, stop_both
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,18 +104,19 @@ def test_a_guard_that_does_not_answer_holds_up_the_start_for_the_budget_only(tmp
             running.until_output(run_id)
         guard = _guard(running, stuck)
         running.kill()
-    os.kill(guard, signal.SIGSTOP)
+    sentinel = sentinel_of(guard)
+    stop_both(sentinel, guard)
     try:
         begin = time.monotonic()
         with daemon(tmp_path / "s", "--recovery", "500ms") as running:
             assert time.monotonic() - begin < 30
             gates[1].open()
             assert running.wait(fine)["exit_code"] == 4
-            os.kill(guard, signal.SIGCONT)
+            os.kill(sentinel, signal.SIGCONT)
             gates[0].open()
             assert running.wait(stuck)["exit_code"] == 3
     finally:
-        os.kill(guard, signal.SIGCONT) if os.path.exists(f"/proc/{guard}") else None
+        os.kill(sentinel, signal.SIGCONT) if os.path.exists(f"/proc/{guard}") else None
 
 
 def test_a_damaged_file_is_moved_aside_and_live_runs_are_found_all_the_same(tmp_path: Path) -> None:
@@ -172,7 +173,8 @@ def test_a_signal_while_it_recovers_cuts_that_short(tmp_path: Path) -> None:
         running.until_output(run_id)
         guard = _guard(running, run_id)
         running.kill()
-    os.kill(guard, signal.SIGSTOP)
+    sentinel = sentinel_of(guard)
+    stop_both(sentinel, guard)
     try:
         second = start(tmp_path / "s", "--recovery", "60s", "--on-shutdown", "handoff")
         try:
@@ -182,7 +184,7 @@ def test_a_signal_while_it_recovers_cuts_that_short(tmp_path: Path) -> None:
         finally:
             second.end()
     finally:
-        os.kill(guard, signal.SIGCONT)
+        os.kill(sentinel, signal.SIGCONT)
     with daemon(tmp_path / "s") as running:
         gate.open()
         assert running.wait(run_id)["exit_code"] == 3

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
 import sqlite3
 from http.client import HTTPException
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 
 import holdfast
 from tests.support.daemons import Gate, daemon, start
-from tests.support.processes import wait_exited
+from tests.support.processes import kill_both, sentinel_of, wait_exited
 
 if TYPE_CHECKING:
     from tests.support.children import Children
@@ -119,7 +118,7 @@ def test_a_lost_guard_is_found_by_the_next_daemon(tmp_path: Path) -> None:
         report = running.report(run_id)
         guard = guard_of(running, run_id)
         running.kill()
-    os.kill(guard, signal.SIGKILL)
+    kill_both(sentinel_of(guard), guard)
     wait_exited(report["pid"])
     with daemon(tmp_path / "s") as running:  # before the listener opens: no client sees it as `running`
         report = running.report(run_id)

@@ -26,7 +26,7 @@ from holdfast.values.identity import read_identity
 from holdfast.values.run_id import new_run_id
 from tests.support.durable import DurableRun, HeldLock, facts_of_success, journal_bytes, put_run, run_to_end
 from tests.support.freezer import Freezer, why_no_freezer
-from tests.support.processes import wait_exited
+from tests.support.processes import state_of, stop_both, wait_exited
 
 from ..state.marked import LEAVES_ONE, Marked
 
@@ -243,20 +243,22 @@ class TestRuns:
             diagnosis = examine(state)
             (found,) = about(diagnosis, run.run_id)
             assert diagnosis.healthy
-        assert found.what == f"running; guard {run.handle.pid} alive, command {ready['leader']} alive"
-        assert found.pids == (run.handle.pid, ready["leader"])
+            assert run.guard_pid
+        assert found.what == f"running; guard {run.guard_pid} alive, command {ready['leader']} alive"
+        assert found.pids == (run.guard_pid, ready["leader"])
 
     @pytest.mark.guard
     def test_a_guard_that_stands_still_is_a_problem(self, state: StateDirectory) -> None:
         with DurableRun(state, LEAVES_ONE) as run:
             run.until_ready()
-            os.kill(run.handle.pid, signal.SIGSTOP)
-            os.waitid(os.P_PID, run.handle.pid, os.WSTOPPED)  # returns when it does
+            sentinel, guard = run.handle.sentinel_pid, run.guard_pid
+            stop_both(sentinel, guard)
             (found,) = about(examine(state), run.run_id)
-            os.kill(run.handle.pid, signal.SIGCONT)
-            os.waitid(os.P_PID, run.handle.pid, os.WCONTINUED)
+            os.kill(sentinel, signal.SIGCONT)  # it continues the guard
+            while state_of(guard) == "T":
+                os.sched_yield()
             (after,) = about(examine(state), run.run_id)
-        assert (found.level, found.remedy) == (PROBLEM, f"kill -CONT {run.handle.pid}")
+        assert (found.level, found.remedy) == (PROBLEM, f"kill -CONT {sentinel} {guard}")
         assert "its guard is stopped, and its clocks with it" in found.what
         assert after.level == OK
 
@@ -264,12 +266,13 @@ class TestRuns:
     def test_a_lost_run_is_found_shown_and_reaped(self, state: StateDirectory, contained: str) -> None:
         with DurableRun(state, LEAVES_ONE) as run:
             ready = run.until_ready()
+            assert run.guard_pid
             run.kill_guard()
             assert wait_exited(ready["leader"])
             diagnosis = examine(state)
             found = only(diagnosis)
             assert (found.level, found.topic, found.run_id) == (PROBLEM, "run", run.run_id)
-            assert f"guard {run.handle.pid} gone, command {ready['leader']} gone" in found.what
+            assert f"guard {run.guard_pid} gone, command {ready['leader']} gone" in found.what
             assert f"left of it: process {ready['pid']}" in found.what
             assert found.pids == (ready["pid"],)
             assert "--reap" in (found.remedy or "")

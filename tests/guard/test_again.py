@@ -21,7 +21,7 @@ from holdfast.runs.live import LiveRun
 from holdfast.values.spec import make_spec
 
 from ..support.evidence import kinds, one
-from ..support.processes import descendants, own_children, state_of, wait_exited
+from ..support.processes import descendants, own_children, state_of, stop_both, wait_exited
 from ..support.shimmed import guard_that_makes_no_sessions, guard_whose_kills_are_done
 
 if TYPE_CHECKING:
@@ -77,15 +77,6 @@ def until_started(live: LiveRun) -> None:
         live.refresh()
 
 
-def stop(pid: int) -> None:
-    """Send SIGSTOP; returns when the process stands still."""
-    os.kill(pid, signal.SIGSTOP)
-    end = time.monotonic() + BOUND_S
-    while state_of(pid) != "T":
-        assert time.monotonic() < end
-        os.sched_yield()
-
-
 def test_the_next_run_among_requests_that_see_the_last_one_end(
     idle: GuardPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,14 +84,14 @@ def test_the_next_run_among_requests_that_see_the_last_one_end(
     monkeypatch.setenv("HOLDFAST_GUARD", str(guard_whose_kills_are_done(tmp_path)))
     with started(idle, "sleep", "60") as first:
         until_started(first)
-        stop(first.guard_pid)
+        stop_both(first.sentinel_pid, first.guard_pid)
         first.ask_signal(signal.SIGKILL, tree=False)
         first.ask_signal(signal.SIGCONT, tree=True)
         guard = first.guard_pid
         first.part_from_guard()
         with started(idle, "true") as second:
             assert second.guard_pid == guard
-            os.kill(guard, signal.SIGCONT)
+            os.kill(second.sentinel_pid, signal.SIGCONT)
             assert settle(second) == ("succeeded", "exit")
 
 
@@ -243,13 +234,13 @@ def test_a_signal_ends_an_idle_guard(idle: GuardPool) -> None:
 def test_a_run_that_a_signal_meets_at_its_guard_is_cancelled_and_not_lost(idle: GuardPool) -> None:
     with started(idle, "true") as first:
         assert settle(first) == ("succeeded", "exit")
-        guard = first.guard_pid
+        guard, sentinel = first.guard_pid, first.sentinel_pid
         first.part_from_guard()
-    stop(guard)
+    stop_both(sentinel, guard)
     os.kill(guard, signal.SIGTERM)
     with started(idle, "true") as second:
         assert second.guard_pid == guard
-        os.kill(guard, signal.SIGCONT)
+        os.kill(sentinel, signal.SIGCONT)
         status, _ = settle(second)
         assert (status, second.outcome.started) == ("cancelled", None)
 

@@ -136,4 +136,6 @@ async def test_the_guards_death(inside: dict[str, Any]) -> None:
         with anyio.fail_after(60):
             report = await run.settled()
         assert wait_exited(child)
-    assert (report["status"], report["cause"], report["tree"]) == ("lost", "guard", "unknown")
+    assert (report["status"], report["cause"]) == ("lost", "guard")
+    # The client that holds the link dies with the guard. Its agent then ends everything, but cannot always say so.
+    assert report["tree"] in ("gone", "unknown")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import signal
 from socket import socket
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from holdfast.runs import idle_guards
 from holdfast.runs.poller import Poller
 from holdfast.values.identity import read_identity
 
-from ..support.processes import wait_exited
+from ..support.processes import sentinel_of, stop_both, wait_exited
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,12 +85,12 @@ async def test_leaving_ends_those_that_are_just_going(monkeypatch: pytest.Monkey
     monkeypatch.setattr(idle_guards, "SPARE_S", 0.01)
     async with Supervisor() as supervisor:
         guards = await many_at_once(supervisor, 4)
-        os.kill(guards[0], signal.SIGSTOP)
+        stop_both(sentinel_of(guards[0]), guards[0])
         monkeypatch.setattr(pool, "KEPT", 1)
         assert await next_guard(supervisor) == guards[-1]
         await until_exited(*guards[1:-1])
         assert await next_guard(supervisor) == guards[-1], "nobody waits for it meanwhile"
-    assert [guard for guard in guards if read_identity(guard) is not None] == []
+    assert all(wait_exited(guard, 0) for guard in guards)  # a guard whose sentinel was killed with it is ours to reap
 
 
 async def test_without_a_watch_they_are_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,7 @@ from holdfast.values.spec import make_spec
 from holdfast.state.directory import StateDirectory
 live = start_durable(StateDirectory.open(sys.argv[1]), make_spec(sys.argv[2:], run_id="orphan"))
 if os.fork() == 0:
-    os.write(1, b"%d\\n" % live.guard_pid)
+    os.write(1, b"%d\\n" % live.sentinel_pid)
     os.close(1)
     sys.stdin.read()  # a fork holds the socket as long as the test likes
 os._exit(0)

@@ -14,18 +14,12 @@ from holdfast.runs.ephemeral import start_ephemeral
 from holdfast.state.directory import StateDirectory
 from holdfast.values.spec import make_spec
 from tests.support.driven import BOUND_S, Driven
+from tests.support.processes import stop_both
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.guard
-
-
-def stopped(pid: int) -> None:
-    """Stop the guard, and return when it is."""
-    os.kill(pid, signal.SIGSTOP)
-    _, status = os.waitpid(pid, os.WUNTRACED)
-    assert os.WIFSTOPPED(status)
 
 
 @pytest.mark.parametrize("tells_what_it_has_seen", [True, False], ids=["told", "control"])
@@ -44,9 +38,9 @@ def test_output_recorded_while_the_request_was_on_its_way(*, tells_what_it_has_s
         os.write(live.input, b"go\n")
         while live.reader.stdout_bytes == 0:  # not armed: nobody is woken, and this is the only way to know
             live.refresh()
-        stopped(live.guard_pid)
+        stop_both(live.sentinel_pid, live.guard_pid)
         live.arm_output(position if tells_what_it_has_seen else 1 << 40)
-        os.kill(live.guard_pid, signal.SIGCONT)
+        os.kill(live.sentinel_pid, signal.SIGCONT)
         poll = select.poll()
         poll.register(live.control.fileno(), select.POLLIN)
         assert bool(poll.poll(30_000 if tells_what_it_has_seen else 300)) is tells_what_it_has_seen

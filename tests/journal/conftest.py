@@ -54,6 +54,8 @@ DETAILS: dict[str, dict[str, Any]] = {
     "order_unknown": {},
     "repeated": {"of": "stopped", "count": 39_000, "last_ns": 7_000_000_000},
     "grace_shortened": {"by_pid": 7, "by_uid": 0, "grace_ns": 2_000_000_000},
+    "guard_lost": {"guard_pid": 6, "wait_status": 9, "why": "stopped", "stops": 101},
+    "sentinel_lost": {"pid": 5},
 }
 
 

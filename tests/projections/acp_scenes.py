@@ -20,7 +20,7 @@ from holdfast.state.record import RunRecord
 from holdfast.state.sessions import close
 
 from ..acp.editors import AGENT, AGENT_2, Session, Wire, proxied, wired
-from ..support.processes import descendants, describe
+from ..support.processes import guards_below
 from .table import ACP_V1_STOP, ACP_V2_STOP
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ async def _act(editor: Session | Wire, state: Path, act: str) -> None:
         closing = await asyncio.to_thread(close, opened, _SESSION)
         assert [run.how for run in closing.runs] == ["confirmed"]
     elif act == "kill the guard":
-        (guard,) = (pid for pid in descendants(editor.process.pid) if "holdfast-guard" in describe(pid))
+        (guard,) = guards_below(editor.process.pid)
         os.kill(guard, signal.SIGKILL)
 
 

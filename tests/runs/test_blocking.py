@@ -17,7 +17,7 @@ from holdfast.guard import launch, leftovers
 from holdfast.runs import live
 
 from ..support.driven import Gate
-from ..support.processes import is_gone, kill_children, own_children, wait_exited
+from ..support.processes import is_gone, kill_both, kill_children, own_children, parent_of, sentinel_of, wait_exited
 from ..support.readiness import is_ready, names_in
 
 if TYPE_CHECKING:
@@ -44,10 +44,6 @@ class Watching:
             act, self.act = self.act, None
             self.names = names_in(self.seen)
             act(self.names)
-
-
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_a_result_has_everything() -> None:
@@ -270,13 +266,22 @@ def kill_guard_of(names: dict[str, int]) -> None:
     os.kill(parent_of(leader), signal.SIGKILL)
 
 
-def test_a_killed_guard_leaves_a_lost_run_and_no_process(child: Children, contained: str) -> None:
-    watching = Watching(kill_guard_of)
+def kill_both_of(names: dict[str, int]) -> None:
+    guard = parent_of(parent_of(names["pid"]))
+    kill_both(sentinel_of(guard), guard)
+
+
+@pytest.mark.parametrize("kill", [kill_guard_of, kill_both_of], ids=["guard", "both"])
+def test_a_killed_guard_leaves_a_lost_run_and_no_process(
+    child: Children, contained: str, kill: Callable[[dict[str, int]], None]
+) -> None:
+    watching = Watching(kill)
     argv = child("starts_and_waits.sh", *child("ignores_term"))
     result = holdfast.run(argv, on_output=watching)
-    assert (result.status, result.cause, result.exit_code) == ("lost", "guard", None)
+    assert (result.status, result.cause) == ("lost", "guard")
     assert result.report["containment"] == contained
-    assert result.report["tree"] == {"cgroup": "gone", "subreaper": "unknown"}[contained]
+    unproved = kill is kill_both_of and contained == "subreaper"
+    assert result.report["tree"] == ("unknown" if unproved else "gone")
     assert wait_exited(watching.names["pid"], 0), "the grandchild is dead by the time the call returns"
 
 
@@ -285,7 +290,7 @@ def test_without_cleaning_up_the_grandchild_would_survive(child: Children, monke
     before = own_children()
     really = leftovers.clean_up
     monkeypatch.setattr(leftovers, "clean_up", lambda *_, **__: leftovers.TreeEnd("unknown"))
-    watching = Watching(kill_guard_of)
+    watching = Watching(kill_both_of)
     result = holdfast.run(child("starts_and_waits.sh", *child("ignores_term")), on_output=watching)
     assert not wait_exited(watching.names["pid"], 0)
     started = next(fact for fact in result.facts if fact.kind == "started")

@@ -19,7 +19,7 @@ from holdfast.guard.containment import probe
 from holdfast.state.upkeep import orphans
 from holdfast.values.identity import read_identity
 
-from ..support.processes import wait_exited
+from ..support.processes import kill_both, sentinel_of, stop_both, wait_exited
 from ..support.readiness import until_ready
 
 pytestmark = [pytest.mark.guard, pytest.mark.anyio]
@@ -91,13 +91,14 @@ async def test_the_deadline_of_a_later_run_is_its_own() -> None:
 async def test_a_stop_before_the_start_reaches_a_used_guard_too() -> None:
     async with Supervisor() as supervisor:
         guard, _ = await guard_of(supervisor, "true")
-        os.kill(guard, signal.SIGSTOP)
+        sentinel = sentinel_of(guard)
+        stop_both(sentinel, guard)
         run = await supervisor.start(["touch", "/nonexistent/never"])
         assert run.guard_pid == guard
         async with anyio.create_task_group() as group:
             group.start_soon(run.cancel, "before it began")
             await wait_all_tasks_blocked()  # the request is in the socket
-            os.kill(guard, signal.SIGCONT)
+            os.kill(sentinel, signal.SIGCONT)
             report = await run.settled()
         assert (report["status"], report["cause"], report["started_at"]) == ("cancelled", "user", None)
 
@@ -154,8 +155,9 @@ async def test_a_guard_started_before_a_change_is_not_used_after_it() -> None:
 async def test_an_idle_guard_that_was_killed_is_replaced() -> None:
     async with Supervisor() as supervisor:
         first, _ = await guard_of(supervisor, "true")
+        sentinel = sentinel_of(first)
         os.kill(first, signal.SIGKILL)
-        assert wait_exited(first)
+        assert wait_exited(sentinel)
         second, result = await guard_of(supervisor, "echo", "still there")
         assert first != second
         assert result.stdout == b"still there\n"
@@ -292,8 +294,7 @@ async def test_an_idle_guard_that_was_killed_leaves_no_cgroup() -> None:
     async with Supervisor() as supervisor:
         await guard_of(supervisor, "sleep", "1000", **STUBBORN)
         guard, result = await guard_of(supervisor, "true")
-        os.kill(guard, signal.SIGKILL)
-        assert wait_exited(guard)
+        kill_both(sentinel_of(guard), guard)
         assert exists(leaf_of(result)), "control: it could not remove it itself"
         await guard_of(supervisor, "true")
         assert not exists(leaf_of(result))

@@ -59,7 +59,7 @@ class TestRequests:
     def test_no_answer_is_bounded(self, state: StateDirectory) -> None:
         with DurableRun(state, READY) as run:
             run.until_ready()
-            signal.pidfd_send_signal(run.handle.pidfd, signal.SIGSTOP)
+            run.stop_guard()
             with GuardConnection(state, run.run_id) as asker, pytest.raises(RequestError) as raised:
                 asker.ask(packets.heartbeat, within_s=0.2)
             assert raised.value.errno == errno.ETIMEDOUT
@@ -122,7 +122,7 @@ class TestCrowd:
         self, crowded: tuple[DurableRun, list[GuardConnection]], state: StateDirectory
     ) -> None:
         run, _ = crowded
-        signal.pidfd_send_signal(run.handle.pidfd, signal.SIGSTOP)
+        run.stop_guard()
         with ExitStack() as stack:
             late = [stack.enter_context(GuardConnection(state, run.run_id)) for _ in range(5)]
             for connection in late:

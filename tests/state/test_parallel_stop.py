@@ -115,7 +115,7 @@ class TestStopping:
         monkeypatch.setattr(conversation, "_MARGIN_S", 0.1)
         with DurableRun(state, READY, grace=0, kill_wait=0.1, drain=0.1) as run:
             run.until_ready()
-            signal.pidfd_send_signal(run.handle.pidfd, signal.SIGSTOP)
+            run.stop_guard()
             with Stopwatch() as watch:
                 (stopped,) = stop_all(state, [run.run_id])
             assert stopped.how == "unknown"
@@ -132,7 +132,7 @@ class TestStopping:
         monkeypatch.setattr(conversation, "_MARGIN_S", 0.1)
         with DurableRun(state, READY, grace=0, kill_wait=0.1, drain=0.1) as run:
             run.until_ready()
-            signal.pidfd_send_signal(run.handle.pidfd, signal.SIGSTOP)
+            run.stop_guard()
             connections = fill_queue(run)
             (stopped,) = stop_all(state, [run.run_id])
             assert stopped.how == "unknown"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -196,7 +195,7 @@ class TestAlive:
             assert state_of(run.record_path(), has_facts=True) == "alive"
             connection = run_directory.connect(run.record_path())
             connection.close()
-            signal.pidfd_send_signal(run.handle.pidfd, signal.SIGSTOP)
+            run.stop_guard()
             assert state_of(run.record_path(), has_facts=True) == "alive"  # stopped is not dead
             run.kill_guard()
             assert state_of(run.record_path(), has_facts=True) == "gone"

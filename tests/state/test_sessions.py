@@ -147,12 +147,12 @@ sys.stdin.readline()
 try:
     for number in range(300):
         handles.append(launch_durable(state, make_spec(["sleep", "60"], session="s", lifetime="detached")))
-        print(handles[-1].pid, flush=True)
+        print(handles[-1].sentinel_pid, flush=True)
 except SessionClosedError:
     print("refused", flush=True)
 for handle in handles:
     import os
-    os.waitpid(handle.pid, 0)
+    os.waitpid(handle.sentinel_pid, 0)
 print("all", len(handles), flush=True)
 """
         argv = [sys.executable, "-c", script, state.path]

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.guard import packets
+from holdfast.guard.processes import guard_of
 from holdfast.journal.reader import JournalReader
 from holdfast.runs.durable import start_durable
 from holdfast.runs.ephemeral import start_ephemeral
 from holdfast.values.spec import make_spec
 
 from .evidence import all_of
-from .processes import state_of, wait_exited
+from .processes import stop_both, wait_exited
 from .readiness import is_ready, names_in
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Driven:
         """Look until it holds: most facts come without a wake, so there is no event to wait for."""
         end = time.monotonic() + BOUND_S
         while not condition():
-            gone = wait_exited(self.live.guard_pid, 0)
+            gone = wait_exited(self.live.sentinel_pid, 0)
             assert not gone or condition(), f"the guard exited without: {what}"
             assert time.monotonic() < end, f"not within {BOUND_S} s: {what}"
             os.sched_yield()
@@ -108,19 +109,18 @@ class Driven:
             assert self.ask(packets.heartbeat) == 0
 
     def stop_guard(self) -> None:
-        """SIGSTOP the guard; returns when it stands still."""
-        signal.pidfd_send_signal(self.live.pidfd, signal.SIGSTOP)
-        self.wait_for(lambda: state_of(self.live.guard_pid) == "T", "stopped guard")
+        """SIGSTOP the guard, and its sentinel, which would continue it; returns when both stand still."""
+        stop_both(self.live.sentinel_pid, self.live.guard_pid)
 
     def continue_guard(self) -> None:
-        """Let it go on."""
+        """Let both go on: the sentinel continues the guard."""
         signal.pidfd_send_signal(self.live.pidfd, signal.SIGCONT)
 
     # The end.
 
     def until_exited(self, within_s: float = BOUND_S) -> bool:
         """Wait until the guard has exited; False if it has not."""
-        return wait_exited(self.live.guard_pid, within_s)
+        return wait_exited(self.live.sentinel_pid, within_s)
 
     def settle(self) -> Result:
         """Wait for the guard's exit and return the result. AssertionError if it does not exit or has lost the run."""
@@ -129,10 +129,9 @@ class Driven:
         return self.live.result()
 
     def guard_cpu_s(self) -> float:
-        """CPU time of the guard itself so far; also of a guard that has exited and is not reaped."""
-        stat = Path(f"/proc/{self.live.guard_pid}/stat").read_text()
-        fields = stat[stat.rindex(")") + 2 :].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """CPU time of the sentinel and its guard so far, with everything they have reaped; also after their exit."""
+        pids = {self.live.sentinel_pid, guard_of(self.live.sentinel_pid)} - {0}
+        return sum(_cpu_ticks(pid) for pid in pids) / os.sysconf("SC_CLK_TCK")
 
     def __enter__(self) -> Self:
         return self
@@ -149,6 +148,11 @@ class Driven:
                 live.clean_up()
         finally:
             live.close()
+
+
+def _cpu_ticks(pid: int) -> int:
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return sum(int(field) for field in stat[stat.rindex(")") + 2 :].split()[11:15])
 
 
 def ask(connection: socket, make_packet: Callable[[int], bytes], ticket: int = 1, *, within_s: float = BOUND_S) -> int:

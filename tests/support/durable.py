@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.guard import packets
 from holdfast.guard.leftovers import clean_up
+from holdfast.guard.processes import guard_of
 from holdfast.journal.beginning import beginning
 from holdfast.journal.codec import encode, encode_fact, journal_preamble
 from holdfast.journal.facts import OUTPUT
@@ -23,6 +23,7 @@ from holdfast.state.record import RunRecord
 from holdfast.values.identity import boot_id
 from holdfast.values.spec import make_spec
 
+from .processes import kill_both, stop_both
 from .readiness import is_ready, names_in
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class DurableRun:
         self.spec = make_spec(argv, **options)
         self.run_id = self.spec.run_id
         self.handle = launch_durable(state, self.spec)
+        self._guard_pid = 0
 
     def let_go(self) -> None:
         """Close everything as a dying owner does: only the guard is left."""
@@ -84,9 +86,20 @@ class DurableRun:
             self._poll(end, self.handle.pidfd)
 
     def kill_guard(self) -> None:
-        """SIGKILL, and wait until it has happened."""
-        signal.pidfd_send_signal(self.handle.pidfd, signal.SIGKILL)
-        self.until_ended()
+        """SIGKILL the sentinel and the guard at once, and wait until it has happened."""
+        kill_both(self.handle.sentinel_pid, self.guard_pid)
+
+    def stop_guard(self) -> None:
+        """SIGSTOP the sentinel and the guard; returns when both stand still."""
+        stop_both(self.handle.sentinel_pid, self.guard_pid)
+
+    @property
+    def guard_pid(self) -> int:
+        """The guard's PID, also when it is gone. Waits until the sentinel has forked it."""
+        end = time.monotonic() + BOUND_S
+        while not self._guard_pid and time.monotonic() < end:
+            self._guard_pid = guard_of(self.handle.sentinel_pid)
+        return self._guard_pid
 
     def _poll(self, end: float, fd: int | None = None) -> None:
         poll = select.poll()
@@ -109,10 +122,7 @@ class DurableRun:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         handle = self.handle
-        try:
-            signal.pidfd_send_signal(handle.pidfd, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        kill_both(handle.sentinel_pid, guard_of(handle.sentinel_pid))
         os.waitid(os.P_PIDFD, handle.pidfd, os.WEXITED)
         self._clean_up()
         handle.control.close()

@@ -44,6 +44,40 @@ def state_of(pid: int) -> str | None:
     return stat[stat.rindex(")") + 2]
 
 
+def parent_of(pid: int) -> int:
+    """The parent of a process."""
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return int(stat[stat.rindex(")") + 2 :].split()[1])
+
+
+def sentinel_of(guard: int) -> int:
+    """The sentinel of a guard, which is its parent."""
+    return parent_of(guard)
+
+
+def stop_both(sentinel: int, guard: int, within_s: float = _BOUND_S) -> None:
+    """SIGSTOP a sentinel and its guard; returns when both stand still.
+
+    The guard may continue its sentinel once more before it stops, so we look again.
+    """
+    end = time.monotonic() + within_s
+    while (state_of(sentinel), state_of(guard)) != ("T", "T"):
+        assert time.monotonic() < end, f"not stopped: {describe(sentinel)}, {describe(guard)}"
+        for pid in (sentinel, guard):
+            os.kill(pid, signal.SIGSTOP)
+
+
+def kill_both(sentinel: int, guard: int, within_s: float = _BOUND_S) -> None:
+    """SIGKILL a sentinel and its guard, so that neither can end the run; returns when both are dead."""
+    pids = [pid for pid in (sentinel, guard) if pid]
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first: the sentinel must not see the guard die
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+    for pid in pids:
+        assert wait_exited(pid, within_s)
+
+
 def is_gone(pid: int) -> bool:
     """Whether no process has this number any more; a zombie is still there."""
     return state_of(pid) is None
@@ -91,6 +125,12 @@ def descendants(pid: int) -> set[int]:
         found.update(children)
         left += children
     return found
+
+
+def guards_below(pid: int) -> list[int]:
+    """The guards below a process, without their sentinels."""
+    found = {below for below in descendants(pid) if "holdfast-guard" in describe(below)}
+    return [guard for guard in found if parent_of(guard) in found]
 
 
 def reap(pid: int) -> bool:

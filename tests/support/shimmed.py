@@ -44,8 +44,10 @@ _STOPS = """
 #include <unistd.h>
 __attribute__((unused)) static int stopping_dup2(int from, int to) {
     int result = dup2(from, to);
-    if (to == 0)
-        raise(SIGSTOP);
+    if (to == 0) {
+        kill(getppid(), SIGSTOP); /* its sentinel would continue it */
+        kill(getpid(), SIGSTOP);
+    }
     return result;
 }
 #define dup2 stopping_dup2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..guard.processes import sentinel_of
 from ..proc.process_table import uid_of
 from ..state.record import RunRecord
 from ..state.upkeep.guard_census import token_of
@@ -50,9 +51,9 @@ def _examine(record: RunRecord, left: Sequence[Orphan]) -> Iterator[FindingAndRe
         finish = PlannedRepair("finish", "write its end, and end what is left of it", run_id, (*pids, *others))
         what = f"its guard is gone and its record has no end{who}{rest}"
         yield DoctorFinding(PROBLEM, "run", what, run_id, (*pids, *others), remedy), finish
-    elif not record.reader.ended and (guard_pid := _stopped_guard(record)):
+    elif not record.reader.ended and (stopped := _stopped(record)):
         what = f"its guard is stopped, and its clocks with it{who}"
-        yield DoctorFinding(PROBLEM, "run", what, run_id, pids, f"kill -CONT {guard_pid}"), None
+        yield DoctorFinding(PROBLEM, "run", what, run_id, pids, f"kill -CONT {' '.join(map(str, stopped))}"), None
     elif not record.reader.ended:
         yield DoctorFinding(OK, "run", f"{record.outcome.state}{who}", run_id, pids), None
     else:
@@ -72,12 +73,18 @@ def _who(record: RunRecord) -> tuple[str, tuple[int, ...]]:
     return text, pids if lives is False else (*pids, leader.pid)
 
 
-def _stopped_guard(record: RunRecord) -> int:
-    """The PID of the guard if it is alive and stopped; else 0."""
+def _stopped(record: RunRecord) -> tuple[int, ...]:
+    """The PIDs of the sentinel and the guard if both are stopped. One of the two alone would be continued by the other.
+
+    A guard that lost its sentinel has another parent, which is not our concern.
+    """
     started = record.outcome.started
-    if started is None or record.guard == "gone" or not is_stopped(started.detail["guard_pid"]):
-        return 0
-    return int(started.detail["guard_pid"])
+    if started is None or record.guard == "gone":
+        return ()
+    guard_pid = int(started.detail["guard_pid"])
+    sentinel_pid = sentinel_of(guard_pid)
+    pids = (sentinel_pid, guard_pid) if sentinel_pid else (guard_pid,)
+    return pids if all(map(is_stopped, pids)) else ()
 
 
 def _survivors(record: RunRecord, left: Sequence[Orphan]) -> Iterator[FindingAndRepair]:

@@ -21,6 +21,7 @@ from itertools import count
 from ..values.errors import RequestError
 from ..values.fast_imports import TYPE_CHECKING
 from . import packets
+from .processes import guard_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,19 +51,39 @@ class Conversation:
     `socket` may be replaced by a newer connection to the same guard: tickets and answers stay.
     """
 
-    __slots__ = ("_answers", "_asked", "_descriptor", "_wants_descriptor", "guard_pid", "is_armed", "run_id", "socket")
+    __slots__ = (
+        "_answers",
+        "_asked",
+        "_descriptor",
+        "_guard_pid",
+        "_wants_descriptor",
+        "is_armed",
+        "run_id",
+        "sentinel_pid",
+        "socket",
+    )
 
     def __init__(
-        self, run_id: str, connection: socket = _NOBODY, *, guard_pid: int = 0, is_armed: bool = False
+        self, run_id: str, connection: socket = _NOBODY, *, sentinel_pid: int = 0, is_armed: bool = False
     ) -> None:
         self.run_id = run_id
         self.socket = connection
-        self.guard_pid = guard_pid  # 0 when it is not known
+        self.sentinel_pid = sentinel_pid  # 0 when it is not known
+        self._guard_pid = 0
         self.is_armed = is_armed  # whether the guard is to wake us at the next output
         self._asked: set[int] = set()
         self._answers: dict[int, int] = {}
         self._wants_descriptor = False
         self._descriptor = -1
+
+    @property
+    def guard_pid(self) -> int:
+        """The PID of the guard; 0 when it is not known."""
+        return self._guard_pid or guard_of(self.sentinel_pid)
+
+    @guard_pid.setter
+    def guard_pid(self, pid: int) -> None:
+        self._guard_pid = pid
 
     # Asking.
 
@@ -164,7 +185,8 @@ class Conversation:
         return self._silent(why or "its guard does not answer", errno.ETIMEDOUT)
 
     def _silent(self, why: str, code: int) -> RequestError:
-        which = f"its guard is process {self.guard_pid}: is it" if self.guard_pid else "is its guard"
+        guard_pid = self.guard_pid
+        which = f"its guard is process {guard_pid}: is it" if guard_pid else "is its guard"
         remedy = f"{which} stopped? (kill -CONT)"
         return RequestError(f"the run cannot be asked: {why}", errno=code, run_id=self.run_id, remedy=remedy)
 

@@ -44,8 +44,8 @@ class GuardHandle(NamedTuple):
 
     control: socket
     journal: int
-    pidfd: int
-    pid: int
+    pidfd: int  # of the sentinel
+    sentinel_pid: int
     input: int | None
     heartbeat: int | None
     trusted: int  # we wrote the journal up to this offset ourselves
@@ -88,7 +88,7 @@ def launch(
 class _Launching:
     """One launch, and what it has started so far."""
 
-    __slots__ = ("control", "descriptors", "files", "pid", "pool", "spec")
+    __slots__ = ("control", "descriptors", "files", "pool", "sentinel_pid", "spec")
 
     def __init__(self, spec: RunSpec, files: DurableFiles | None, pool: GuardPool | None) -> None:
         self.spec = spec
@@ -96,7 +96,7 @@ class _Launching:
         self.pool = pool
         self.descriptors = GuardDescriptors()
         self.control: socket | None = None
-        self.pid = 0
+        self.sentinel_pid = 0
 
     def run(self, wake_output: bool, window_bytes: int, window_size: tuple[int, int] | None) -> GuardHandle:
         spec, descriptors = self.spec, self.descriptors
@@ -124,7 +124,14 @@ class _Launching:
             if self._hand_to(idle, frames, self.pool):
                 descriptors.close_theirs()
                 return GuardHandle(
-                    idle.control, journal.fd, idle.pidfd, idle.pid, input_fd, heartbeat, *journal[1:], idle.first_run
+                    idle.control,
+                    journal.fd,
+                    idle.pidfd,
+                    idle.sentinel_pid,
+                    input_fd,
+                    heartbeat,
+                    *journal[1:],
+                    idle.first_run,
                 )
             os.ftruncate(journal.fd, journal.trusted)  # removes facts that the idle guard may have written
         # Before the spawn: after it, this process may have changed.
@@ -138,8 +145,8 @@ class _Launching:
         return GuardHandle(
             control,
             journal.fd,
-            _pidfd(self.pid),
-            self.pid,
+            _pidfd(self.sentinel_pid),
+            self.sentinel_pid,
             input_fd,
             heartbeat,
             *journal[1:],
@@ -149,7 +156,7 @@ class _Launching:
 
     def _spawn(self) -> None:
         words = [] if self.pool is None else [_ROOM_FOR_AN_ID]
-        self.pid = os.posix_spawn(
+        self.sentinel_pid = os.posix_spawn(
             guard_path(),
             ["holdfast-guard", self.spec.run_id, *words],
             {},  # the command's environment travels in the spec; the guard needs none
@@ -166,7 +173,7 @@ class _Launching:
         """
         given, coming, bits = self.descriptors.given, bytearray(), 0
         # Whatever interrupts us from here on, `abandon` ends the guard: by then it may have started the run.
-        self.control, self.pid = guard.control, guard.pid
+        self.control, self.sentinel_pid = guard.control, guard.sentinel_pid
         self.descriptors.ours.append(guard.pidfd)
         try:
             if len(frames) > NEXT_SPEC_MAX:
@@ -183,7 +190,7 @@ class _Launching:
                 return True
         except OSError:
             pass  # the guard is gone after all, the spec is too long for a packet, or our directory is closed to us
-        self.control, self.pid = None, 0
+        self.control, self.sentinel_pid = None, 0
         self.descriptors.ours.pop()
         guard.end()
         return False
@@ -204,21 +211,29 @@ class _Launching:
             control.shutdown(SHUT_WR)  # so that the guard does not wait for another run
             gone = select.poll()
             gone.register(control.fileno(), 0)  # hang-up only: what the guard says does not matter
-            if not gone.poll(_ENDS_WITHIN_MS) and self.pid:
-                os.kill(self.pid, 9)  # it does not react; it is our child and not reaped, so the number is its own
+            if not gone.poll(_ENDS_WITHIN_MS) and self.sentinel_pid:
+                self._kill()
         except OSError:
             pass  # the guard is gone, or was not started
         finally:
             control.close()
-        if self.pid:
+        if self.sentinel_pid:
             try:
-                os.waitpid(self.pid, 0)
+                os.waitpid(self.sentinel_pid, 0)
             except ChildProcessError:
                 pass  # a waitpid(-1) of the embedding program was faster
 
+    def _kill(self) -> None:
+        """Kill a guard that does not react. The sentinel is our child and not reaped, so its number is its own."""
+        from .processes import kill_both  # here, because it is seldom needed
+
+        pidfd = os.pidfd_open(self.sentinel_pid)
+        kill_both(pidfd, self.sentinel_pid, 0, self.spec.run_id)
+        os.close(pidfd)
+
 
 def _pidfd(pid: int) -> int:
-    # The guard is our child and nobody has waited for it, so the PID is still its own. If a waitpid(-1) of the
+    # The sentinel is our child and nobody has waited for it, so the PID is still its own. If a waitpid(-1) of the
     # embedding program was faster, there is nothing to reap and nothing to hold: -1.
     try:
         return os.pidfd_open(pid)

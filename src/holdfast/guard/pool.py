@@ -15,11 +15,12 @@ import os
 import select
 import time
 
-from ..values.fast_imports import TYPE_CHECKING, NamedTuple, signal
+from ..values.fast_imports import TYPE_CHECKING, NamedTuple
 from .containment import probe
 from .inherited_state import StateReader, descriptor_limit
 from .leftovers import leaf_path, remove_leaf
 from .packets import NEXT_RUN_ID_MAX
+from .processes import kill_both
 
 if TYPE_CHECKING:
     from _socket import socket
@@ -38,8 +39,8 @@ class PooledGuard(NamedTuple):
     """An idle guard. It still has the cgroup that all its runs were in, named after the first of them."""
 
     control: socket
-    pidfd: int
-    pid: int
+    pidfd: int  # of its sentinel
+    sentinel_pid: int
     first_run: str
     cgroup_base: str | None  # the directory that holds the cgroup, if there is one
 
@@ -57,8 +58,8 @@ class PooledGuard(NamedTuple):
         gone = select.poll()
         gone.register(self.pidfd, select.POLLIN)
         try:
-            if not gone.poll(within_s * 1000):  # the guard is stopped, and cannot exit by itself
-                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+            if not gone.poll(within_s * 1000):  # both are stopped, and cannot exit by themselves
+                kill_both(self.pidfd, self.sentinel_pid, 0, self.first_run)
             os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED)
         except (ProcessLookupError, ChildProcessError):
             pass
@@ -122,7 +123,7 @@ class GuardPool:
         guard = None
         while guard is None and self._guards:
             guard = self._guards.pop()
-            if not self._reader.may_look_at(guard.pid):
+            if not self._reader.may_look_at(guard.sentinel_pid):
                 outside.append(guard)
                 guard = None
         self._fewest = min(self._fewest, len(self._guards))
@@ -130,9 +131,9 @@ class GuardPool:
             end_all(outside)
         return guard
 
-    def give(self, control: socket, pidfd: int, pid: int, first_run: str) -> None:
+    def give(self, control: socket, pidfd: int, sentinel_pid: int, first_run: str) -> None:
         """Keep a guard for the next run. The caller has asked `has_room`."""
-        self._guards.append(PooledGuard(control, pidfd, pid, first_run, self._cgroup_base))
+        self._guards.append(PooledGuard(control, pidfd, sentinel_pid, first_run, self._cgroup_base))
 
     @property
     def has_spare(self) -> bool:

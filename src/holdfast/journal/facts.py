@@ -88,8 +88,20 @@ TREE_ENDS = _words("tree_end", "TREE_", "gone", "survivors", "unknown")
 STRAGGLERS = _words("stragglers", "STRAGGLERS_", "kill", "wait", "leave")
 SPAWN_STEPS = _words("spawn_step", "STEP_", "setup", "fork", "stdio", "chdir", "exec", "interpreter")
 LOST_WHYS = _words("lost_why", "LOST_", "guard", "host")
+GUARD_LOST_WHYS = _words("guard_lost_why", "GUARD_LOST_", "died", "stopped", "stuck")
 CONTAINER_WHYS = _words("container_why", "CONTAINER_", "refused", "gone", "unreachable")
-WORDS = (CAUSES, CONTAINMENTS, LIMITS, DRAIN_ENDS, TREE_ENDS, STRAGGLERS, SPAWN_STEPS, LOST_WHYS, CONTAINER_WHYS)
+WORDS = (
+    CAUSES,
+    CONTAINMENTS,
+    LIMITS,
+    DRAIN_ENDS,
+    TREE_ENDS,
+    STRAGGLERS,
+    SPAWN_STEPS,
+    LOST_WHYS,
+    GUARD_LOST_WHYS,
+    CONTAINER_WHYS,
+)
 
 # Facts of which only the first thousand are recorded (native/repeats.h).
 REPEATED_KINDS = Words(
@@ -201,7 +213,9 @@ FACTS: dict[int, Layout] = {
     27: _layout("vanished"),
     28: _layout("order_unknown"),
     29: _layout("grace_shortened", "fact_grace_shortened", "iiQ", "by_pid by_uid grace_ns"),
+    30: _layout("guard_lost", "fact_guard_lost", "iiii", "guard_pid wait_status why stops", why=GUARD_LOST_WHYS),
     31: _layout("repeated", "fact_repeated", "i4xQQ", "of count last_ns", of=REPEATED_KINDS),
+    32: _layout("sentinel_lost", "fact_sentinel_lost", "i4x", "pid"),
 }
 TYPES: dict[str, int] = {layout.name: number for number, layout in FACTS.items()}
 

@@ -114,10 +114,8 @@ def recover(state: StateDirectory, run_id: str, *, guard_pid: int = 0, within_s:
 
 
 def _owner(state: StateDirectory, spec: RunSpec, record: RunRecord, control: socket) -> LiveRun:
-    started = record.outcome.started
-    guard_pid = 0 if started is None else int(started.detail["guard_pid"])
     journal = os.dup(record.fd)
-    handle = GuardHandle(control, journal, -1, guard_pid, None, None, 0, b"", spec.run_id)
+    handle = GuardHandle(control, journal, -1, 0, None, None, 0, b"", spec.run_id)
     return LiveRun(spec, handle, _recovery_in(state))
 
 

@@ -24,17 +24,20 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import time
 
 from .. import outcome as outcomes
 from ..guard import packets
 from ..guard.conversation import ANSWER_S, Conversation, settle_bound_s
 from ..guard.descriptors import set_window_size
+from ..guard.processes import kill_both
 from ..journal.facts import CAUSES
 from ..journal.reader import JournalReader
 from ..values.durations import parse_duration
 from ..values.errors import HoldfastError, JournalDamagedError, RequestError, SpecError
 from ..values.fast_imports import TYPE_CHECKING, signal
+from ..values.identity import is_exiting
 
 if TYPE_CHECKING:
     from _socket import socket
@@ -49,6 +52,8 @@ if TYPE_CHECKING:
     from ..values.spec import RunSpec
     from .result import Result
 
+_FORKED_S = 1.0
+_EXITS_WITHIN_MS = 1000  # from the end of the run to the exit of the sentinel
 CHUNKS_BYTES = 1 << 20  # how much a consumer takes at once
 STOP_CAUSES = tuple(CAUSES.words.values())
 
@@ -89,7 +94,9 @@ class LiveRun:
         self.spec = spec
         self._end_lost = end_lost
         self.pool: GuardPool | None = None  # where the guard goes when the run is over
-        self.conversation = Conversation(spec.run_id, handle.control, guard_pid=handle.pid, is_armed=wake_output)
+        self.conversation = Conversation(
+            spec.run_id, handle.control, sentinel_pid=handle.sentinel_pid, is_armed=wake_output
+        )
         self.journal = handle.journal
         self.pidfd = handle.pidfd
         self.first_run = handle.first_run
@@ -115,8 +122,20 @@ class LiveRun:
 
     @property
     def guard_pid(self) -> int:
-        """The process id of the guard; 0 when it is not known."""
+        """The process id of the guard; 0 when it is not known. In a run that has just begun, this waits for it."""
+        if self.outcome.started is None:
+            self.refresh()
+        until = time.monotonic() + _FORKED_S
+        while self.conversation.guard_pid == 0 and is_exiting(self.sentinel_pid) is False and time.monotonic() < until:
+            time.sleep(0.001)  # the sentinel is about to fork it: there is no event to wait for
+        if (started := self.outcome.started) is not None:
+            self.conversation.guard_pid = int(started.detail["guard_pid"])
         return self.conversation.guard_pid
+
+    @property
+    def sentinel_pid(self) -> int:
+        """The process id of the sentinel, which the owner started; 0 when it is not known."""
+        return self.conversation.sentinel_pid
 
     @property
     def facts(self) -> tuple[Fact, ...]:
@@ -288,12 +307,8 @@ class LiveRun:
         return settle_bound_s(self.spec)
 
     def kill_guard(self) -> None:
-        """Kill the guard: the last resort when it does not answer. The run is lost then, and the caller cleans up."""
-        if self.pidfd >= 0:
-            try:
-                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        """Kill sentinel and guard: the last resort when they do not answer. The run is lost; the caller cleans up."""
+        kill_both(self.pidfd, self.sentinel_pid, self.guard_pid, self.first_run)
 
     def clean_up(self) -> None:
         """End what a lost guard left, and note that as facts. Blocks for milliseconds, at most 10 s.
@@ -304,9 +319,15 @@ class LiveRun:
         self.refresh()
 
     def reap(self, *, wait: bool = False) -> bool:
-        """Reap the guard; False while it has not exited yet."""
+        """Reap the sentinel; False while it has not exited yet.
+
+        `wait`: the run is over, and the sentinel exits after its guard. A sentinel that a process stops again and again
+        is killed then: it has nothing to do any more.
+        """
         if self.pidfd < 0:
             return True
+        if wait:
+            self._await_exit()
         try:
             if os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | (0 if wait else os.WNOHANG)) is None:
                 return False
@@ -315,6 +336,14 @@ class LiveRun:
         fd, self.pidfd = self.pidfd, -1
         os.close(fd)
         return True
+
+    def _await_exit(self) -> None:
+        gone = select.poll()
+        gone.register(self.pidfd, select.POLLIN)
+        for number in (signal.SIGCONT, signal.SIGKILL):
+            if gone.poll(_EXITS_WITHIN_MS):
+                return
+            signal.pidfd_send_signal(self.pidfd, number)
 
     def report(self) -> dict[str, Any]:
         """The report as far as the journal was read. It is made again only when there is more."""
@@ -352,7 +381,7 @@ class LiveRun:
     def part_from_guard(self) -> None:
         """Give the guard to the pool of idle guards. What is known of the run stays."""
         assert self.pool is not None
-        self.pool.give(self.conversation.hand_over(), self.pidfd, self.guard_pid, self.first_run)
+        self.pool.give(self.conversation.hand_over(), self.pidfd, self.sentinel_pid, self.first_run)
         self.pool, self.pidfd = None, -1
 
     def close_control(self) -> None:

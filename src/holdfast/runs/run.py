@@ -81,6 +81,11 @@ class Run:
         return self._live.guard_pid
 
     @property
+    def sentinel_pid(self) -> int:
+        """The process id of the sentinel above this run's guard; 0 when another process started the run."""
+        return self._live.sentinel_pid
+
+    @property
     def settle_bound_s(self) -> float:
         """How long the run may take from the request to stop until it is settled, when its guard is well."""
         return self._live.settle_bound_s()

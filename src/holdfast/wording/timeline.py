@@ -206,6 +206,18 @@ def _container_lost(detail: Mapping[str, Any]) -> str:
     return what.get(detail["why"], "the connection into the container was lost") + said
 
 
+def _guard_lost(detail: Mapping[str, Any]) -> str:
+    which = f"the guard, process {detail['guard_pid']},"
+    if detail["why"] == "died":
+        code, signal = exit_of(detail["wait_status"])
+        how = f"exited with code {code}" if signal is None else f"was ended by {signal_name(signal)}"
+    elif detail["why"] == "stopped":
+        how = f"was stopped {detail['stops']} times within a second"
+    else:
+        how = "did not go on in time"
+    return f"{which} {how}: its sentinel ends the run"
+
+
 def _span(detail: Mapping[str, Any]) -> str:
     return format_duration(detail["limit_ns"] / 1e9)
 
@@ -242,6 +254,8 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
         "nobody saw whether the command ended before its deadline: the guard did not run then, and the deadline counts"
     ),
     "vanished": lambda _: "the process has ended; only its parent could see how",
+    "guard_lost": _guard_lost,
+    "sentinel_lost": lambda d: f"the sentinel, process {d['pid']}, died: the guard goes on without it",
     "lost": lambda d: (
         "the host went down before an end was recorded" if d["why"] == "host" else "the guard was found dead"
     ),
@@ -263,6 +277,7 @@ _DECISIVE = frozenset(
         "stop_asked",
         "container_lost",
         "vanished",
+        "guard_lost",
         "lost",
     )
 )

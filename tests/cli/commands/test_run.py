@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ...support.children import CHILDREN
-from ...support.processes import state_of
+from ...support.processes import guards_below, sentinel_of, state_of, stop_both
 from ..console import HOLDFAST, holdfast, read_until, start
 
 if TYPE_CHECKING:
@@ -121,7 +121,8 @@ def test_a_lost_guard_is_125(child: Children) -> None:
     process = start("run", *child("exits_on_term"))
     assert process.stdout is not None
     read_until(process.stdout.fileno(), b"ready")
-    os.kill(int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()), signal.SIGKILL)  # the guard
+    (guard,) = guards_below(process.pid)
+    os.kill(guard, signal.SIGKILL)
     code, _, stderr = finish(process)
     assert code == 125
     assert b"holdfast: lost: the guard died before it recorded an end" in stderr
@@ -144,7 +145,8 @@ def test_a_guard_that_answers_nothing_is_given_up(child: Children) -> None:
     process = start("run", *child("exits_on_term"))
     assert process.stdout is not None
     ready = read_until(process.stdout.fileno(), b"\n")
-    os.kill(int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()), signal.SIGSTOP)
+    (guard,) = guards_below(process.pid)
+    stop_both(sentinel_of(guard), guard)
     press(process, signal.SIGINT)
     code, _, stderr = finish(process)
     assert code == 125

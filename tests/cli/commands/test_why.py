@@ -96,6 +96,8 @@ EVERY: dict[str, dict[str, Any]] = {
     "order_unknown": {},
     "repeated": {"of": "stopped", "count": 39_000, "last_ns": 10**9},
     "grace_shortened": {"by_pid": 7, "by_uid": 0, "grace_ns": 2 * 10**9},
+    "guard_lost": {"guard_pid": 6, "wait_status": 9, "why": "died", "stops": 0},
+    "sentinel_lost": {"pid": 5},
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -574,7 +573,7 @@ class TestSeveralProcesses:
                     other.stdin.flush()
                 for run in runs:
                     if run.spec.argv[0] == "/bin/cat":
-                        signal.pidfd_send_signal(run.handle.pidfd, signal.SIGKILL)
+                        run.kill_guard()
                     run.until_ended()
                     run.__exit__(None, None, None)
                 for other in others:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -185,7 +184,7 @@ async def test_it_repeats_until_it_is_cancelled(state: StateDirectory, monkeypat
 async def test_a_supervisors_loop_is_not_held_up(state: StateDirectory) -> None:
     with DurableRun(state, LEAVES_ONE) as run:
         pid = run.until_ready()["pid"]
-        os.kill(run.handle.pid, signal.SIGKILL)
+        run.kill_guard()
         async with anyio.create_task_group() as group:
             group.start_soon(Sweeper(state).run, 0.01)
             with anyio.fail_after(30):
