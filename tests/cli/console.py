@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 HOLDFAST = [sys.executable, "-m", "holdfast.cli.main"]
 _BOUND_S = 30.0
@@ -28,12 +28,12 @@ def holdfast(*arguments: str, **options: Any) -> subprocess.CompletedProcess[byt
     return subprocess.run([*HOLDFAST, *arguments], timeout=_BOUND_S, check=False, **options)
 
 
-def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+def start(*arguments: str, program: Sequence[str] = HOLDFAST, **options: Any) -> subprocess.Popen[bytes]:
     """Start it in a process group of its own, with its stdout as a pipe."""
     options.setdefault("stdin", subprocess.DEVNULL)
     options.setdefault("stdout", subprocess.PIPE)
     options.setdefault("stderr", subprocess.PIPE)
-    return subprocess.Popen([*HOLDFAST, *arguments], process_group=0, **options)
+    return subprocess.Popen([*program, *arguments], process_group=0, **options)
 
 
 def read_until(fd: int, text: bytes, seen: bytes = b"") -> bytes:

@@ -23,7 +23,7 @@ from ..cli.console import HOLDFAST, read_until, start
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
     from typing import Self
 
@@ -93,14 +93,17 @@ async def in_process(state: Path, *, session: str) -> AsyncIterator[Caller]:
 class HttpServer:
     """A server on a free port of the loopback interface. On leaving it is asked to end, and must end."""
 
-    def __init__(self, state: Path, *options: str) -> None:
+    def __init__(self, state: Path, *options: str, through: Sequence[str] = (), before: str = "") -> None:
+        """`through` starts the server through another program, `before` is Python code that runs before it."""
+        words = ["-c", f"{before}\nfrom holdfast.cli.main import main\nraise SystemExit(main())"]
+        self._program = [*through, sys.executable, *words] if through or before else HOLDFAST
         self.state = state
         self.is_killed = False
         self.last_words = b""
         self._arguments = ["mcp", "--http", "127.0.0.1:0", "--state-dir", str(state), *options]
 
     def __enter__(self) -> Self:
-        self.process: subprocess.Popen[bytes] = start(*self._arguments)
+        self.process: subprocess.Popen[bytes] = start(*self._arguments, program=self._program)
         assert self.process.stderr is not None
         self.said = read_until(self.process.stderr.fileno(), b"\n").decode()
         found = re.match(r"holdfast mcp: (http://127\.0\.0\.1:\d+/mcp), bearer token in (.*)\n", self.said)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import stat
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +13,10 @@ import httpx2
 import pytest
 
 from ..cli.console import holdfast
+from .serving import HttpServer
 
 if TYPE_CHECKING:
-    from .serving import Caller, HttpServer
+    from .serving import Caller
 
 pytestmark = pytest.mark.anyio
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -84,3 +88,50 @@ def test_wrong_options(options: tuple[str, ...], said: bytes) -> None:
     done = holdfast("mcp", *options)
     assert (done.returncode, done.stdout) == (125, b"")
     assert said in done.stderr
+
+
+HALF = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: "
+NO_BOUNDS = "from holdfast.web.connection_pool import ConnectionPool as P; P.enter = lambda *_: True"
+
+
+@pytest.mark.parametrize("before", ["", pytest.param(NO_BOUNDS, id="control")])
+async def test_half_sent_heads_leave_descriptors_for_clients_and_runs(tmp_path: Path, before: str) -> None:
+    # Soft and hard: the server cannot raise it. Half of the strangers' connections find no descriptor.
+    through = ["sh", "-c", 'ulimit -n 256; exec "$@"', "sh"]
+    with (
+        HttpServer(tmp_path / "state", "--allow-dir", "/", through=through, before=before) as server,
+        ExitStack() as wires,
+    ):
+        for _ in range(400):
+            wire = wires.enter_context(socket.create_connection(server.address, timeout=60))
+            wire.setblocking(False)
+            with suppress(OSError):  # it was closed already
+                wire.send(HALF)
+        if before:
+            while len(os.listdir(f"/proc/{server.process.pid}/fd")) < 256:
+                pass  # it accepts them
+            late = wires.enter_context(socket.create_connection(server.address, timeout=1))
+            late.sendall(b"GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            with pytest.raises(TimeoutError):
+                late.recv(1)
+            wires.close()
+            return
+        async with server.client() as call:
+            assert (await call("exec", command="echo here", cwd="/")).data["output"] == "here\n"
+
+
+def test_a_head_that_is_never_complete_is_not_waited_for(tmp_path: Path) -> None:
+    soon = "from holdfast.web import connection; connection.HEAD_S = 0.2"
+    with (
+        HttpServer(tmp_path / "state", before=soon) as server,
+        socket.create_connection(server.address, timeout=60) as wire,
+    ):
+        wire.sendall(HALF)
+        assert wire.recv(100).startswith(b"HTTP/1.1 408")
+
+
+def test_a_head_without_end_is_refused(server: HttpServer) -> None:
+    with socket.create_connection(server.address, timeout=60) as wire:
+        with suppress(OSError):
+            wire.sendall(HALF + b"x" * 200_000)
+        assert wire.recv(100).startswith(b"HTTP/1.1 400")

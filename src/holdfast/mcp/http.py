@@ -1,4 +1,8 @@
-"""Streamable HTTP transport of the MCP server on the loopback interface, behind the walls of `web/walls.py`."""
+"""Streamable HTTP transport of the MCP server on the loopback interface, on the daemon's web server.
+
+`web/` has everything that stands between a stranger and the protocol: the access checks (`walls.py`), the bounds of a
+head (`connection.py`), and the bounds of connections, descriptors and bytes (`connection_pool.py`, `server.py`).
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import anyio
-import uvicorn
 
+from ..runs.descriptor_limit import DescriptorReserve, raise_descriptor_limit
 from ..state.token import TOKEN_FILE, load_token
 from ..values.errors import HoldfastError
+from ..web.connection_pool import ConnectionPool
 from ..web.problems import ProblemError, ProblemKind, respond
+from ..web.server import BACKLOG, WebServer
 from ..web.walls import TokenPolicy, Walls
 
 if TYPE_CHECKING:
@@ -25,14 +31,16 @@ if TYPE_CHECKING:
     from ..state.directory import StateDirectory
 
 _LAST_ANSWERS_S = 2
+_MOST_CONNECTIONS = 1024
 _STOPPING = ProblemKind(503, "draining", "The server is stopping")
 
 
 class HttpTransport:
     """Listens as soon as it is made. HoldfastError: the address is not usable. StateError: the token is not usable."""
 
-    def __init__(self, address: tuple[str, int], state: StateDirectory) -> None:
+    def __init__(self, address: tuple[str, int], state: StateDirectory, max_runs: int) -> None:
         self._host = address[0]
+        self._reserve = DescriptorReserve.of(raise_descriptor_limit(), max_runs)
         self._token_file = os.path.join(state.path, TOKEN_FILE)
         self._policy = TokenPolicy.of(load_token(state.path), [self._host])
         self._listener = _listen(address)
@@ -46,30 +54,22 @@ class HttpTransport:
     async def __call__(self, server: MCPServer, stop: anyio.Event) -> None:
         """Serve until `stop`; then every open request has a short time to be answered, and every answer ends."""
         answers = _EndedAnswers(server.streamable_http_app(host=self._host))
-        app = Walls(answers, self._policy)
-        # h11 by name: where httptools is installed uvicorn would use it, and that parser does not bound a head.
-        config = uvicorn.Config(
-            app,
-            http="h11",
-            ws="none",
-            log_level="warning",
-            timeout_graceful_shutdown=2 * _LAST_ANSWERS_S,
-            access_log=False,
+        pool = ConnectionPool(_MOST_CONNECTIONS, name=self.url, number_bound=self._reserve.stranger_bound)
+        web = WebServer(
+            Walls(answers, self._policy),
+            [(self._listener, pool)],
+            last_answers_s=2 * _LAST_ANSWERS_S,
+            lifespan="on",
         )
-        serving = _Serving(config)
-
-        async def end_at_stop() -> None:
-            await stop.wait()
-            answers.end()
-            serving.should_exit = True
-
         # The socket listens already: a connection that comes early waits until the server below accepts it.
         print(f"holdfast mcp: {self.url}, bearer token in {self._token_file}", file=sys.stderr, flush=True)  # noqa: T201
-        async with anyio.create_task_group() as group:
-            group.start_soon(end_at_stop)
-            with self._listener:
-                await serving.serve([self._listener])
-            group.cancel_scope.cancel()
+        await web.start()
+        try:
+            await stop.wait()
+            answers.end()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await web.close()
 
 
 class _EndedAnswers:
@@ -120,19 +120,12 @@ class _EndedAnswers:
                 del self._open[scope]
 
 
-class _Serving(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave the signals alone: the MCP server handles them, because it must also end its runs."""
-        yield
-
-
 def _listen(address: tuple[str, int]) -> socket.socket:
     listener = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(128)
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         where = f"{address[0]}:{address[1]}"

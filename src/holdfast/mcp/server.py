@@ -113,4 +113,4 @@ def _http(settings: McpSettings, state: StateDirectory) -> Transport:
     from .http import HttpTransport
 
     assert settings.listen is not None
-    return HttpTransport(settings.listen, state)
+    return HttpTransport(settings.listen, state, settings.limits.max_runs)
