@@ -134,16 +134,28 @@ uint64_t cgroup_cpu_us(const struct cgroup *cgroup) {
     return read_count(cgroup->unified.leaf, "cpu.stat", "usage_usec");
 }
 
-/* The leaf's own members. Nested runs have leaves below it, and their members are not counted. */
-static int count_members(int leaf) {
+/*
+ * Calls `visit`, if there is one, for each of the leaf's own members, and counts them. Nested runs have leaves below
+ * it, and their members are not counted. A PID may be cut at the end of our buffer: the rest comes with the next read.
+ */
+static int each_member(const struct group *group, void (*visit)(const struct group *group, uint64_t pid)) {
     char text[4096];
     int count = 0;
-    int fd = openat(leaf, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+    uint64_t pid = 0;
+    int fd = openat(group->leaf, "cgroup.procs", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return 0;
     for (ssize_t got = read(fd, text, sizeof text); got > 0; got = read(fd, text, sizeof text)) {
-        for (ssize_t i = 0; i < got; i++)
-            count += text[i] == '\n';
+        for (ssize_t i = 0; i < got; i++) {
+            if (text[i] != '\n') {
+                pid = pid * 10 + (uint64_t)(text[i] - '0');
+                continue;
+            }
+            if (visit != NULL)
+                visit(group, pid);
+            count++;
+            pid = 0;
+        }
     }
     close(fd);
     return count;
@@ -153,7 +165,7 @@ int cgroup_kill(struct cgroup *cgroup) {
     if (cgroup->unified.leaf < 0)
         return -1;
     cgroup->base_path[0] = '\0';
-    int members = count_members(cgroup->unified.leaf);
+    int members = each_member(&cgroup->unified, NULL);
     return write_small(cgroup->unified.leaf, "cgroup.kill", "1") ? members : -1;
 }
 
@@ -181,14 +193,15 @@ void cgroup_thaw(const struct cgroup *cgroup) {
         write_small(cgroup->unified.leaf, "cgroup.freeze", "0");
 }
 
+static void move_out(const struct group *group, uint64_t pid) {
+    set_number(group->base, "cgroup.procs", pid); /* refused: the process has just ended */
+}
+
 /* Moves members up, and repeats it because they may fork meanwhile. A group that cannot be emptied keeps its leaf. */
 static void move_members_out(const struct group *group) {
-    char text[4096];
     for (int round = 0; group->leaf >= 0 && round < MOVE_OUT_ROUNDS; round++) {
-        if (read_small(group->leaf, "cgroup.procs", text, sizeof text) <= 0)
+        if (each_member(group, move_out) == 0)
             return;
-        for (const char *line = text; *line != '\0'; line += strcspn(line, "\n") + (strchr(line, '\n') != NULL))
-            set_number(group->base, "cgroup.procs", strtoull(line, NULL, 10)); /* refused: the process has just ended */
     }
 }
 

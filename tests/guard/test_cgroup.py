@@ -12,7 +12,7 @@ import pytest
 import holdfast
 from holdfast.guard import containment
 from tests.support.evidence import assert_all_gone, one, outcome_of
-from tests.support.processes import children_that_stay, own_children
+from tests.support.processes import children_that_stay, kill_children, own_children
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,3 +91,19 @@ def test_those_who_are_left_alone_keep_no_leaf(child: Children, tmp_path: Path) 
             os.rmdir(leaf)
         assert not left, f"after {number} runs"
         assert outcome_of(result) == ("succeeded", "exit")
+
+
+@pytest.mark.usefixtures("base")
+def test_a_thousand_who_are_left_alone_keep_no_leaf(child: Children) -> None:
+    """Their PIDs take more than one read: a PID that is cut in two would be that of a stranger."""
+    known = own_children()
+    try:
+        result = holdfast.run(child("crowds", "left", 1000), stragglers="leave", drain=0.1, timeout=60)
+        left = own_children() - known
+        groups = {Path(f"/proc/{pid}/cgroup").read_text() for pid in left}
+    finally:
+        kill_children(known)
+    assert len(left) == 1000
+    assert len(groups) == 1
+    assert "holdfast-" not in groups.pop().split("pytest-holdfast-")[-1]
+    assert not os.path.exists(one(result.facts, "started").detail["cgroup"])

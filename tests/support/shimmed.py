@@ -31,6 +31,16 @@ def guard_that_makes_no_sessions(directory: Path) -> Path:
     return _build(directory, "groups", _NO_SESSIONS)
 
 
+def guard_without_children_files(directory: Path) -> Path:
+    """A guard on a kernel whose /proc has no lists of children (CONFIG_PROC_CHILDREN is not set)."""
+    return _build(directory, "childless", _CHILDLESS)
+
+
+def guard_without_close_range(directory: Path) -> Path:
+    """A guard on a kernel that closes descriptors one by one (before Linux 5.9)."""
+    return _build(directory, "closes", _CLOSES)
+
+
 def _build(directory: Path, name: str, shim: str) -> Path:
     header = directory / f"{name}.h"
     header.write_text(shim)
@@ -56,6 +66,24 @@ _NO_SESSIONS = """
 #include <sys/syscall.h>
 #undef SYS_setsid
 #define SYS_setsid 100000
+"""
+_CHILDLESS = """
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+__attribute__((unused)) static int childless_open(const char *path, int flags) {
+    const char *name = strrchr(path, '/');
+    if (name == NULL || strcmp(name, "/children") != 0)
+        return open(path, flags);
+    errno = ENOENT;
+    return -1;
+}
+#define open childless_open
+"""
+_CLOSES = """
+#include <sys/syscall.h>
+#undef SYS_close_range
+#define SYS_close_range 100000
 """
 _SLOW = """
 #include <fcntl.h>
