@@ -75,6 +75,13 @@ def _traced(name: str, child: str, holds: str, how: str) -> Row:
     return Row(name, 48, child, holds, PROMPT._replace(runs=_run("@traced", how)), expect)
 
 
+def _starving(name: str, child: str, *argv: object) -> Row:
+    """A command that leaves its supervisor next to nothing of the processor, from before its deadline on."""
+    task = Task(_run(*argv), timeout_s=1.0, grace_s=0.5)
+    within_s = task.timeout_s + task.grace_s + task.drain_s + task.kill_wait_s + 2
+    return Row(name, 49, child, "ended in time, nobody left", task, TIMED_OUT._replace(within_s=within_s))
+
+
 def _spawn(name: str, child: str, *argv: object, cwd: str | None = None) -> Row:
     holds = "failed to start, and said so as such"
     return Row(name, 22, child, holds, Task(_run(*argv), cwd=cwd, timeout_s=3.0), SPAWN, ("cwd",) if cwd else ())
@@ -193,6 +200,12 @@ ROWS: tuple[Row, ...] = (
     _traced("traced-orphan", "exits 7, leaves an orphan that asks to be traced", "the code, nobody left", "orphan"),
     _traced("hidden-exit", "exits 7, traced by a child of its own that never waits", "its exit code, at once",
             "by-child"),
+    _starving("fork-bomb", "fork bomb under a limit of processes: each that dies is replaced", "@bombs", 300),
+    _starving("sibling-chains", "16 chains: each process starts its successor as a sibling and exits", "@chains", 16),
+    _starving("busy-loops", "200 busy loops that ignore SIGTERM", "@crowds", "busy", 200),
+    Row("crowd", 49, "2,000 processes, each with a SIGTERM handler", "every handler runs",
+        Task(_run("@crowds", "idle", 2000, "{shared}", "{mark}"), timeout_s=4.0, grace_s=5.0),
+        TIMED_OUT._replace(mark=True, within_s=12.5)),
 )  # fmt: skip
 
 NUMBERS_ELSEWHERE = {
