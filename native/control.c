@@ -9,6 +9,8 @@
 
 #include "descriptors.h"
 
+enum { PEER_PIDFD = 77 }; /* SO_PEERPIDFD, Linux 6.5; our headers may be older */
+
 static void learn_peer(struct owner *owner) {
     struct ucred peer;
     socklen_t length = sizeof peer;
@@ -24,6 +26,12 @@ void control_open(struct control *control, int first) {
     control->owners[0].fd = first;
     learn_peer(&control->owners[0]);
     control->listener = control->directory = -1;
+}
+
+int control_owner_process(const struct control *control) {
+    int process = -1;
+    socklen_t length = sizeof process;
+    return getsockopt(control->owners[0].fd, SOL_SOCKET, PEER_PIDFD, &process, &length) == 0 ? process : -1;
 }
 
 enum control_news control_receive(struct control *control, int index, struct request *request) {

@@ -49,6 +49,8 @@ struct control {
 };
 
 void control_open(struct control *control, int first);
+/* A pidfd of the process that made the first owner's socket, wherever its PID namespace is; -1: an older kernel. */
+int control_owner_process(const struct control *control);
 enum control_news { CONTROL_NOTHING, CONTROL_REQUEST, CONTROL_GONE };
 /*
  * Takes the next run for a guard that has ended one, if it has arrived. Puts the descriptors into their places and the

@@ -76,8 +76,11 @@ static bool watch_owner(void) {
         return true;
     if (run->owner_process >= 0)
         return !has_died;
-    run->owner_process = (int)syscall(SYS_pidfd_open, run->spec.options.owner_pid, 0);
     const pid_t parent = sentinel_parent();
+    if (parent == 0) /* in another PID namespace (unshare --pid), where its number means nothing; or not known */
+        run->owner_process = control_owner_process(&run->control);
+    else
+        run->owner_process = (int)syscall(SYS_pidfd_open, run->spec.options.owner_pid, 0);
     has_died = parent != 0 && parent != run->spec.options.owner_pid; /* before we looked, and its PID means nothing */
     return !has_died;
 }

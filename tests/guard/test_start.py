@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -125,6 +127,46 @@ def test_an_owner_that_died_before_the_guard_looked(tmp_path: Path, monkeypatch:
     assert "started" not in kinds(facts)
     assert kinds(facts)[-1] == "end"
     assert not (tmp_path / "ran").exists()
+
+
+# --- an owner in another PID namespace: its number means nothing to the guard ---
+
+
+def in_new_pid_namespace(*argv: str) -> list[str]:
+    """The command line of an owner whose children, not itself, are in a PID namespace of their own."""
+    if subprocess.run(["unshare", "--pid", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("allowed: no PID namespace can be made here")
+    return ["unshare", "--pid", sys.executable, *argv]
+
+
+@pytest.mark.root
+def test_an_owner_in_another_pid_namespace_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_STATE_DIR", str(tmp_path / "state"))
+    report = tmp_path / "report"
+    argv = in_new_pid_namespace("-m", "holdfast.cli.main", "run", "--report", str(report), "--", "echo", "hi")
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "hi\n"), done.stderr
+    found = json.loads(report.read_text())
+    assert (found["status"], found["cause"], found["tree"]) == ("succeeded", "exit", "gone")
+
+
+@pytest.mark.root
+@pytest.mark.usefixtures("killed_afterwards")
+def test_its_death_is_seen(tmp_path: Path) -> None:
+    state = StateDirectory.open(str(tmp_path / "state"))
+    argv = in_new_pid_namespace("-c", _LEAVES_A_COPY, state.path, "sleep", "60")
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline()
+        end = time.monotonic() + 20
+        # Not the guard's exit: it is the init of its namespace, which ends when all there are reaped, the copy by us.
+        with RunRecord(state, "orphan") as record:
+            while not record.read().reader.ended:
+                assert time.monotonic() < end, "the run goes on without an owner"
+                os.sched_yield()
+            facts = record.reader.facts
+    outcome = decide(facts)
+    assert (outcome.status, outcome.cause) == ("cancelled", "owner")
 
 
 # --- a held child that is killed ---
