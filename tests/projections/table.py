@@ -22,12 +22,12 @@ from holdfast.projections.http import STATUS_CODE, http_headers
 from holdfast.projections.json_rpc import json_rpc
 from holdfast.projections.mcp import TASKS_2025, TASKS_2026, mcp_result, mcp_task
 from holdfast.projections.otel import RESULT, otel
-from holdfast.projections.responses import responses, shell_outcome
+from holdfast.projections.responses import responses
 from holdfast.projections.systemd import systemd
 
 REVIEWED = Path(__file__).with_name("reviewed.txt")
 SEEN = Path(__file__).with_name("seen.txt")
-RESPONSES = "Responses (shell)"
+RESPONSES = "Responses"
 ACP_V1_STOP = "ACP v1 stop"
 ACP_V2_STOP = "ACP v2 stop"
 DOCS = Path(__file__).parents[2] / "docs" / "projections.md"
@@ -96,11 +96,6 @@ def _terminal(status: dict[str, Any]) -> str:
     return f"null+{status['signal']}" if status["exitCode"] is None else f"code {status['exitCode']}"
 
 
-def _shell(outcome: Outcome) -> str:
-    shell = shell_outcome(outcome)
-    return "none" if shell is None else "timeout" if shell["type"] == "timeout" else f"exit {shell['exit_code']}"
-
-
 def _rpc(outcome: Outcome) -> str:
     answer = json_rpc(outcome, RUN_ID)
     return "result" if answer.error is None else str(answer.error["code"])
@@ -123,7 +118,7 @@ SURFACES: dict[str, Callable[[Outcome], str]] = {
     ACP_V1_STOP: lambda outcome: _answer(acp_v1_stop(outcome, RUN_ID), lambda result: str(result["stopReason"])),
     ACP_V2_STOP: lambda outcome: str(acp_v2_stop(outcome, RUN_ID)["stopReason"]),
     "A2A": lambda outcome: a2a_state(outcome).removeprefix("TASK_STATE_"),
-    RESPONSES: lambda outcome: f"{responses(outcome, RUN_ID)['status']} ({_shell(outcome)})",
+    RESPONSES: lambda outcome: str(responses(outcome, RUN_ID)["status"]),
     "systemd": _systemd,
     "OTel": lambda outcome: str(otel(outcome, RUN_ID).attributes[RESULT]),
 }
@@ -163,11 +158,6 @@ def seen() -> dict[str, dict[str, str]]:
     return {line: {column: cell for column, cell in found if cell} for line, found in cells.items()}
 
 
-def shown_part(column: str, cell: str) -> str:
-    """The part of a reviewed cell that a door shows: a response has no shell call."""
-    return cell.partition(" (")[0] if column == RESPONSES else cell
-
-
 def shown_by_door(line: str, column: str, cell: str) -> str:
     """What a door shows of a reviewed cell.
 
@@ -175,7 +165,7 @@ def shown_by_door(line: str, column: str, cell: str) -> str:
     """
     if (line.partition(":")[0], column) == ("not spawned", ACP_V2_STOP):
         return "RPC error"
-    return shown_part(column, cell)
+    return cell
 
 
 # The lines of real runs that cannot occur behind `holdfast acp`, and why.
@@ -220,8 +210,7 @@ Details that are not obvious:
   is told at the verdict, so an agent that needs a SIGKILL gets it after that.
 - **Not in ACP.** Behind `holdfast acp` some lines cannot occur:
 {not_in_acp}
-- **Responses.** There is no reason for a timeout: the shell call's outcome, the message and the metadata tell it. A
-  lost run has no shell outcome, because nobody saw an exit.
+- **Responses.** There is no reason for a timeout: the message and the metadata tell it.
 - **systemd.** `SERVICE_RESULT (EXIT_CODE EXIT_STATUS)` as `ExecStopPost=` gets them. A stop on request is a success
   there.
 - **OpenTelemetry.** `cicd.pipeline.task.run.result`; the span has failed unless the run succeeded or was cancelled.
@@ -245,10 +234,7 @@ def page() -> str:
 def _row(header: tuple[str, ...], line: tuple[str, ...], told: dict[str, dict[str, str]]) -> tuple[str, ...]:
     """The line with what was seen in the place of what was agreed to."""
     cells = told.get(line[0], {})
-    found = [
-        cells[column] + cell[len(shown_part(column, cell)) :] if column in cells else cell
-        for column, cell in zip(header, line, strict=True)
-    ]
+    found = [cells.get(column, cell) for column, cell in zip(header, line, strict=True)]
     return (*found, "" if not cells else "yes" if ACP_V1_STOP in cells else "yes, not in ACP")
 
 

@@ -1,4 +1,4 @@
-"""The outcome in OpenAI's Responses API: the status of a response that stands for the run, and of its shell call.
+"""The outcome in OpenAI's Responses API: the status of a response that stands for the run.
 
 A response has no status for a timeout, so the message and the metadata tell it. `server_error` is the only error code
 of the API that fits a command; programs should read the metadata, whose values are text there.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .exit_code import exit_code
 from .verdicts import detail, line_of, sentence
 
 if TYPE_CHECKING:
@@ -31,15 +30,6 @@ def responses(outcome: Outcome, run_id: str) -> dict[str, Any]:
     error = {"code": "server_error", "message": sentence(outcome)} if status == "failed" else None
     metadata = {name: _text(value) for name, value in detail(outcome, run_id).items() if value is not None}
     return {"status": status, "error": error, "metadata": metadata}
-
-
-def shell_outcome(outcome: Outcome) -> dict[str, Any] | None:
-    """The `outcome` of a shell call; None for a lost run, whose exit nobody observed. ValueError before the verdict."""
-    if outcome.status == "lost":
-        return None
-    if outcome.status == "timed_out":
-        return {"type": "timeout"}
-    return {"type": "exit", "exit_code": exit_code(outcome)}
 
 
 def _status(outcome: Outcome) -> str:
