@@ -7,7 +7,7 @@ import { clock, count, plain } from "./format.ts";
 import { Empty } from "./parts.tsx";
 import { runLink } from "./router.ts";
 import { connection } from "./store.ts";
-import type { Doctor, Done, Plan, Planned, Reaped } from "./types.ts";
+import type { Doctor, Done, Planned, Reaped, RepairPlan } from "./types.ts";
 
 export function DoctorPage() {
   const found = useSignal<Doctor | null>(null);
@@ -26,7 +26,7 @@ export function DoctorPage() {
     });
   const tryOut = () =>
     during(async () => {
-      const { repairs } = await ask<Plan>("GET", "/v1/doctor/repairs");
+      const { repairs } = await ask<RepairPlan>("GET", "/v1/doctor/repairs");
       plan.value = repairs;
       chosen.value = new Set(repairs.map((one) => one.repair));
       done.value = [];

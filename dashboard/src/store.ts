@@ -5,7 +5,7 @@
 // stays. The store closes the streams while the tab is hidden: browsers have few connections per host.
 import { signal } from "@preact/signals";
 import { ask, login, ProblemError, query } from "./api.ts";
-import type { Health, Now, Report, RunNow, RunPage, Statistics } from "./types.ts";
+import type { Health, LiveUsage, Report, RunNow, RunPage, Statistics } from "./types.ts";
 
 export type Run = Omit<Report, "evidence">;
 export type Connection =
@@ -135,14 +135,14 @@ function watch(): void {
   lastHeard = Date.now();
   source.addEventListener("processes", (event) => {
     lastHeard = Date.now();
-    took(JSON.parse((event as MessageEvent<string>).data) as Now);
+    took(JSON.parse((event as MessageEvent<string>).data) as LiveUsage);
   });
   source.onerror = () => {
     if (looks === source && connection.value.state === "open") lost("the stream of numbers ended");
   };
 }
 
-function took(look: Now): void {
+function took(look: LiveUsage): void {
   skewMs = Date.parse(look.at) - Date.now();
   const seen = new Set(look.runs.map((one) => one.run_id));
   for (const runId of numbers.keys()) {

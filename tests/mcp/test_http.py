@@ -33,7 +33,7 @@ async def test_only_those_with_the_token_may_ask(server: HttpServer) -> None:
         answer = await ask(server, **headers)
         assert answer.status_code == 401
         assert answer.headers["WWW-Authenticate"].startswith("Bearer")
-        assert answer.headers["Connection"] == "close"  # the walls of the daemon: they do not wait for the body
+        assert answer.headers["Connection"] == "close"  # the access checks of the daemon: they do not wait for the body
     # The control: with the token, the same request reaches the protocol.
     assert (await ask(server, Authorization=f"Bearer {server.token}")).status_code in (200, 400)
 

@@ -89,8 +89,8 @@ class TestClosing:
             names = [run.until_ready() for run in (first, second, other, alone)]
             del names
             closing = sessions.close(state, "s", reason="done")
-            assert closing.those("confirmed") == [second.run_id, first.run_id]  # newest first
-            assert closing.those("survivors") == closing.those("unknown") == []
+            assert closing.run_ids("confirmed") == [second.run_id, first.run_id]  # newest first
+            assert closing.run_ids("survivors") == closing.run_ids("unknown") == []
             assert sessions.counts(closing.runs) == {"confirmed": 2, "survivors": 0, "unknown": 0}
             (problem,) = closing.problems
             assert "foreign" in problem
@@ -175,7 +175,7 @@ print("all", len(handles), flush=True)
                 starter.communicate()
         assert all("refused" in output for output in outputs)
         assert all("all" in output for output in outputs)  # every guard that was started has ended
-        assert closing.those("unknown") == closing.those("survivors") == []
+        assert closing.run_ids("unknown") == closing.run_ids("survivors") == []
         with Index.open(state) as index:
             assert index.refresh() == []
             causes = {entry.report["cause"] for entry in index.list(limit=1000).entries}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..projections.acp_v1 import acp_v1_stop
 from ..projections.acp_v2 import acp_v2_stop
 from ..projections.json_rpc import INTERNAL_ERROR, json_rpc
-from ..projections.verdicts import detail, sentence
+from ..projections.verdict_detail import detail, sentence
 from . import messages
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from .kinds import (
 )
 
 
-class Is(NamedTuple):
+class SettingColumns(NamedTuple):
     """The columns of a setting beside its name, type and default."""
 
     path: str
@@ -47,80 +47,96 @@ class Config(NamedTuple):
     """The settings of a daemon. Times are in seconds and sizes in bytes; None switches a setting off."""
 
     # Defaults of a run's options.
-    default_timeout_s: Annotated[float | None, Is("defaults.timeout", _OPTIONAL_DURATION, "end a run after this")] = (
-        None
-    )
+    default_timeout_s: Annotated[
+        float | None, SettingColumns("defaults.timeout", _OPTIONAL_DURATION, "end a run after this")
+    ] = None
     default_idle_timeout_s: Annotated[
-        float | None, Is("defaults.idle_timeout", _OPTIONAL_DURATION, "end a run after this long without activity")
+        float | None,
+        SettingColumns("defaults.idle_timeout", _OPTIONAL_DURATION, "end a run after this long without activity"),
     ] = None
     default_grace_s: Annotated[
-        float, Is("defaults.grace", DURATION, "the time that a tree gets to end by itself before SIGKILL")
+        float, SettingColumns("defaults.grace", DURATION, "the time that a tree gets to end by itself before SIGKILL")
     ] = DEFAULT_GRACE_S
     default_drain_s: Annotated[
-        float, Is("defaults.drain", DURATION, "wait this long for a run's output after its end")
+        float, SettingColumns("defaults.drain", DURATION, "wait this long for a run's output after its end")
     ] = DEFAULT_DRAIN_S
     default_memory_bytes: Annotated[
-        int | None, Is("defaults.memory", _OPTIONAL_SIZE, "end a run when its tree uses more")
+        int | None, SettingColumns("defaults.memory", _OPTIONAL_SIZE, "end a run when its tree uses more")
     ] = None
     default_pids: Annotated[
-        int | None, Is("defaults.pids", _OPTIONAL_COUNT, "end a run when its tree has more processes")
+        int | None, SettingColumns("defaults.pids", _OPTIONAL_COUNT, "end a run when its tree has more processes")
     ] = None
     default_max_output_bytes: Annotated[
-        int | None, Is("defaults.max_output", _OPTIONAL_SIZE, "end a run when it writes more")
+        int | None, SettingColumns("defaults.max_output", _OPTIONAL_SIZE, "end a run when it writes more")
     ] = None
     default_cpu_time_s: Annotated[
-        float | None, Is("defaults.cpu_time", _OPTIONAL_DURATION, "end a run when its tree has used more CPU time")
+        float | None,
+        SettingColumns("defaults.cpu_time", _OPTIONAL_DURATION, "end a run when its tree has used more CPU time"),
     ] = None
 
     # Admission: how many runs may run and be queued, and how long a run may stay queued.
-    max_runs: Annotated[int, Is("limits.max_runs", AT_LEAST_ONE, "how many runs at once; the rest is queued")] = 16
-    queue_limit: Annotated[int, Is("limits.queue_limit", COUNT, "how many runs may be queued; above that, 429")] = 1000
+    max_runs: Annotated[
+        int, SettingColumns("limits.max_runs", AT_LEAST_ONE, "how many runs at once; the rest is queued")
+    ] = 16
+    queue_limit: Annotated[
+        int, SettingColumns("limits.queue_limit", COUNT, "how many runs may be queued; above that, 429")
+    ] = 1000
     queue_timeout_s: Annotated[
-        float | None, Is("limits.queue_timeout", _OPTIONAL_DURATION, "how long a run may be queued")
+        float | None, SettingColumns("limits.queue_timeout", _OPTIONAL_DURATION, "how long a run may be queued")
     ] = None
     max_age_s: Annotated[
-        float | None, Is("limits.max_age", _OPTIONAL_DURATION, "do not start a queued run that is older than this")
+        float | None,
+        SettingColumns("limits.max_age", _OPTIONAL_DURATION, "do not start a queued run that is older than this"),
     ] = 86_400.0
     concurrency: Annotated[
-        Mapping[str, int], Is("limits.concurrency", COUNTS_BY_KEY, "how many runs of a concurrency key at once")
+        Mapping[str, int],
+        SettingColumns("limits.concurrency", COUNTS_BY_KEY, "how many runs of a concurrency key at once"),
     ] = MappingProxyType({})
     concurrency_per_key: Annotated[
-        int | None, Is("limits.concurrency_per_key", _OPTIONAL_COUNT, "how many runs of every other key at once")
+        int | None,
+        SettingColumns("limits.concurrency_per_key", _OPTIONAL_COUNT, "how many runs of every other key at once"),
     ] = None
 
     # Shutdown and start-up.
-    drain_s: Annotated[float, Is("shutdown.drain", DURATION, "how long runs may go on after SIGTERM")] = 60.0
+    drain_s: Annotated[float, SettingColumns("shutdown.drain", DURATION, "how long runs may go on after SIGTERM")] = (
+        60.0
+    )
     on_shutdown: Annotated[
-        str, Is("shutdown.on_shutdown", _POLICIES, "wait for the runs, hand them over, or cancel them")
+        str, SettingColumns("shutdown.on_shutdown", _POLICIES, "wait for the runs, hand them over, or cancel them")
     ] = "drain"
     stop_limit_s: Annotated[
         float | None,
-        Is("shutdown.stop_limit", _OPTIONAL_DURATION, "the manager kills the daemon this long after SIGTERM"),
+        SettingColumns(
+            "shutdown.stop_limit", _OPTIONAL_DURATION, "the manager kills the daemon this long after SIGTERM"
+        ),
     ] = None
     recovery_s: Annotated[
-        float, Is("startup.recovery", DURATION, "how long the daemon may take to adopt live runs", reloads=False)
+        float,
+        SettingColumns("startup.recovery", DURATION, "how long the daemon may take to adopt live runs", reloads=False),
     ] = 30.0
 
     # The HTTP listener.
     listen: Annotated[
-        tuple[str, ...], Is("http.listen", ADDRESSES, "listen on TCP, too, with a token", reloads=False)
+        tuple[str, ...], SettingColumns("http.listen", ADDRESSES, "listen on TCP, too, with a token", reloads=False)
     ] = ()
     allow_remote: Annotated[
-        bool, Is("http.allow_remote", SWITCH, "listen on addresses other than loopback", reloads=False)
+        bool, SettingColumns("http.allow_remote", SWITCH, "listen on addresses other than loopback", reloads=False)
     ] = False
     allowed_hosts: Annotated[
         tuple[str, ...],
-        Is("http.allowed_hosts", LIST, "further names in Host and Origin", reloads=False, flag="--allowed-host"),
+        SettingColumns(
+            "http.allowed_hosts", LIST, "further names in Host and Origin", reloads=False, flag="--allowed-host"
+        ),
     ] = ()
     request_bytes: Annotated[
-        int, Is("http.request_size", SIZE, "the largest request body", reloads=False, flag="--request-size")
+        int, SettingColumns("http.request_size", SIZE, "the largest request body", reloads=False, flag="--request-size")
     ] = 8 << 20
     request_timeout_s: Annotated[
-        float, Is("http.request_timeout", DURATION, "how long a request may take to arrive", reloads=False)
+        float, SettingColumns("http.request_timeout", DURATION, "how long a request may take to arrive", reloads=False)
     ] = 30.0
     max_connections: Annotated[
         int,
-        Is(
+        SettingColumns(
             "http.max_connections",
             AT_LEAST_ONE,
             "how many connections of one address at once; above that, 503",
@@ -130,24 +146,28 @@ class Config(NamedTuple):
 
     # Retention.
     retention_age_s: Annotated[
-        float | None, Is("retention.age", _OPTIONAL_DURATION, "remove runs that are older than this")
+        float | None, SettingColumns("retention.age", _OPTIONAL_DURATION, "remove runs that are older than this")
     ] = 30 * 86_400.0
     retention_count: Annotated[
-        int | None, Is("retention.count", _OPTIONAL_COUNT, "keep at most so many ended runs")
+        int | None, SettingColumns("retention.count", _OPTIONAL_COUNT, "keep at most so many ended runs")
     ] = 100_000
     retention_bytes: Annotated[
         int | None,
-        Is("retention.size", _OPTIONAL_SIZE, "keep runs of at most this size in all", flag="--retention-size"),
+        SettingColumns(
+            "retention.size", _OPTIONAL_SIZE, "keep runs of at most this size in all", flag="--retention-size"
+        ),
     ] = 20 << 30
-    events_age_s: Annotated[float | None, Is("events.age", _OPTIONAL_DURATION, "how long events can be replayed")] = (
-        7 * 86_400.0
+    events_age_s: Annotated[
+        float | None, SettingColumns("events.age", _OPTIONAL_DURATION, "how long events can be replayed")
+    ] = 7 * 86_400.0
+    events_count: Annotated[int, SettingColumns("events.count", AT_LEAST_ONE, "how many events can be replayed")] = (
+        100_000
     )
-    events_count: Annotated[int, Is("events.count", AT_LEAST_ONE, "how many events can be replayed")] = 100_000
 
     # Webhooks, agents and the log.
     webhook_secret: Annotated[
         str | None,
-        Is(
+        SettingColumns(
             "webhooks.secret",
             optional(TEXT),
             "the key that signs deliveries (none: a new one)",
@@ -156,9 +176,11 @@ class Config(NamedTuple):
         ),
     ] = None
     agents: Annotated[
-        Mapping[str, Agent], Is("agents", AGENTS, "commands as services: see agents.md", only_in_file=True)
+        Mapping[str, Agent], SettingColumns("agents", AGENTS, "commands as services: see agents.md", only_in_file=True)
     ] = MappingProxyType({})
-    log_format: Annotated[str, Is("log.format", words("text", "json"), "how log lines are written")] = "text"
+    log_format: Annotated[str, SettingColumns("log.format", words("text", "json"), "how log lines are written")] = (
+        "text"
+    )
 
     def __repr__(self) -> str:
         # The generated repr would show the secret, and reprs end up in logs.
@@ -193,7 +215,7 @@ def settings() -> dict[str, Setting]:
     return dict(_TABLE)
 
 
-def _setting(name: str, about: Is) -> Setting:
+def _setting(name: str, about: SettingColumns) -> Setting:
     own = "--" + name.removesuffix("_bytes").removesuffix("_s").replace("_", "-")
     flag = None if about.secret or about.only_in_file else about.flag or own
     variable = None if flag is None else "HOLDFAST_" + flag[2:].replace("-", "_").upper()

@@ -1,7 +1,7 @@
 """Streamable HTTP transport of the MCP server on the loopback interface, on the daemon's web server.
 
-`web/` has everything that stands between a stranger and the protocol: the access checks (`walls.py`), the bounds of a
-head (`connection.py`), and the bounds of connections, descriptors and bytes (`connection_pool.py`, `server.py`).
+`web/` has everything that stands between a stranger and the protocol: the access checks (`access_checks.py`), the
+bounds of a head (`connection.py`), and of connections, descriptors and bytes (`connection_pool.py`, `server.py`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import anyio
 from ..runs.descriptor_limit import DescriptorReserve, raise_descriptor_limit
 from ..state.token import TOKEN_FILE, load_token
 from ..values.errors import HoldfastError
+from ..web.access_checks import AccessChecks, TokenPolicy
 from ..web.connection_pool import ConnectionPool
 from ..web.problems import ProblemError, ProblemKind, respond
 from ..web.server import BACKLOG, WebServer
-from ..web.walls import TokenPolicy, Walls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ class HttpTransport:
         answers = _EndedAnswers(server.streamable_http_app(host=self._host))
         pool = ConnectionPool(_MOST_CONNECTIONS, name=self.url, number_bound=self._reserve.stranger_bound)
         web = WebServer(
-            Walls(answers, self._policy),
+            AccessChecks(answers, self._policy),
             [(self._listener, pool)],
             last_answers_s=2 * _LAST_ANSWERS_S,
             lifespan="on",

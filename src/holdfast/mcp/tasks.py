@@ -17,7 +17,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ..projections.json_rpc import INTERNAL_ERROR
 from ..projections.mcp import mcp_task
-from ..projections.verdicts import detail, sentence
+from ..projections.verdict_detail import detail, sentence
 from ..values.errors import HoldfastError
 from ..values.timestamps import format_timestamp
 from . import limits

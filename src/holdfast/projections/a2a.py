@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .verdicts import detail, line_of, sentence
+from .verdict_detail import detail, line_of, sentence
 
 if TYPE_CHECKING:
     from typing import Any

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..values.signals import signal_name
 from .json_rpc import INTERNAL_ERROR
-from .verdicts import detail, line_of, sentence
+from .verdict_detail import detail, line_of, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from __future__ import annotations
 from errno import ENOENT
 
 from ..values.fast_imports import TYPE_CHECKING
-from .verdicts import line_of
+from .verdict_detail import line_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .verdicts import detail, line_of, sentence
+from .verdict_detail import detail, line_of, sentence
 
 if TYPE_CHECKING:
     from typing import Any

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..values.signals import signal_name
-from .verdicts import line_of
+from .verdict_detail import line_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

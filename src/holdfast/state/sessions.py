@@ -41,7 +41,7 @@ class SessionClosing(NamedTuple):
     runs: tuple[StopResult, ...]
     problems: tuple[str, ...]
 
-    def those(self, how: str) -> list[str]:
+    def run_ids(self, how: str) -> list[str]:
         """The ids of the runs that ended like this: `confirmed`, `survivors` or `unknown`."""
         return [run.run_id for run in self.runs if run.how == how]
 

@@ -1,4 +1,4 @@
-"""The HTTP application: routes from the table of operations, behind the walls, with errors as problem JSON."""
+"""The HTTP application: routes from the table of operations, behind the access checks, with errors as problem JSON."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ...values.errors import HoldfastError
 from ...values.run_id import check_run_id
 from ...values.spec import make_spec
 from ...web import problems
+from ...web.access_checks import AccessChecks
 from ...web.problems import ProblemError, problem_of, problem_of_os_error, respond
 from ...web.request_body import leave_unread
-from ...web.walls import Walls
 from . import openapi
 from .browser import dashboard
 from .doors import doors_of, refuse
@@ -47,11 +47,11 @@ def make_app(
     agents: AgentRuns | None = None,
     routes: Sequence[BaseRoute] = (),
 ) -> Starlette:
-    """Make the application that all listeners share; the doors of `agents` and extra `routes` have the same walls."""
+    """Make the application that all listeners share; the doors of `agents` and extra `routes` have the same checks."""
     doors = [] if agents is None else doors_of(agents, bounds)
     app = Starlette(
         routes=[*_routes(service, bounds), *events.routes(service), *dashboard.routes(), *doors, *routes],
-        middleware=[Middleware(Walls, policy=security, respond=refuse)],
+        middleware=[Middleware(AccessChecks, policy=security, respond=refuse)],
         exception_handlers={
             ProblemError: _problem,
             HoldfastError: _refused,

@@ -26,7 +26,7 @@ def doors_of(agents: AgentRuns, bounds: BodyBounds) -> list[BaseRoute]:
 
 
 def refuse(scope: Scope, error: ProblemError) -> Response:
-    """The answer to a request that the walls refuse, in the form of its door; problem JSON outside the doors."""
+    """The answer to a request that the access checks refuse, in the form of its door, or as problem JSON elsewhere."""
     if scope["path"].startswith(f"{openai.PATH}/"):
         return openai_errors.respond_in_words(error)
     if scope["path"].startswith(f"{a2a.PATH}/"):

@@ -1,8 +1,8 @@
 """Access policy of the daemon: the Unix socket, TCP with the token, or a browser with a session.
 
 On the Unix socket the file system keeps others out (the state directory is 0700, the socket 0600); the kernel's report
-of the peer's user is a second check (`web/connection.py`). Over TCP every request passes the checks of `web/walls.py`.
-The daemon's own pages have a session instead of the token: see `browser/login.py`.
+of the peer's user is a second check (`web/connection.py`). Over TCP every request passes `web/access_checks.py`. The
+daemon's own pages have a session instead of the token: see `browser/login.py`.
 
 A request counts as a TCP request unless it is known to have come through the Unix socket.
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...web.access_checks import TokenPolicy
 from ...web.request_connection import is_unix
-from ...web.walls import TokenPolicy
 from .browser.login import BrowserLogins
 
 if TYPE_CHECKING:

@@ -60,7 +60,7 @@ class DaemonSessions:
         closing = await asyncio.to_thread(sessions.close, self._state, name, reason=reason, now=now, grace_s=grace_s)
         for scheduled in ended:
             await scheduled.begun.wait()
-        done = {how: closing.those(how) for how in ("confirmed", "survivors", "unknown")}
+        done = {how: closing.run_ids(how) for how in ("confirmed", "survivors", "unknown")}
         done["confirmed"] += [run.run_id for run in ended if run.run is None and run.run_id not in done["confirmed"]]
         return {"session": name, **done, "problems": [*closing.problems]}
 

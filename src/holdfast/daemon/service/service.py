@@ -155,13 +155,13 @@ class Service:
 
         Fails as `report`.
         """
-        tracked = await self._finder.find(run_id)
-        if tracked is None:
+        scheduled = await self._finder.find(run_id)
+        if scheduled is None:
             return await self.report(run_id)
-        await self._waits.wait(tracked.begun.wait())
-        if tracked.run is not None:
-            await self._waits.wait(tracked.run.started())
-        return tracked.report
+        await self._waits.wait(scheduled.begun.wait())
+        if scheduled.run is not None:
+            await self._waits.wait(scheduled.run.started())
+        return scheduled.report
 
     async def output_wait(self, run_id: str, position: int) -> bool:
         """Wait until the journal may have more beyond `position` (JournalReader.position), or the run is settled.

@@ -37,7 +37,7 @@ class Planned(msgspec.Struct):
     path: str | None
 
 
-class Plan(msgspec.Struct):
+class RepairPlan(msgspec.Struct):
     """The dry run: every repair that can be made."""
 
     repairs: list[Planned]
@@ -79,7 +79,9 @@ async def examine(call: OperationCall) -> Response:
 async def plan(call: OperationCall) -> Response:
     """List the repairs without making any."""
     found = _by_name(await call.service.examine())
-    return answer(Plan([msgspec.convert({"repair": name, **one.as_dict()}, Planned) for name, one in found.items()]))
+    return answer(
+        RepairPlan([msgspec.convert({"repair": name, **one.as_dict()}, Planned) for name, one in found.items()])
+    )
 
 
 async def reap(call: OperationCall) -> Response:
@@ -102,6 +104,6 @@ def _by_name(found: Diagnosis) -> dict[str, PlannedRepair]:
 
 OPERATIONS = (
     Operation("GET", "/v1/doctor", examine, "Examine the host and the state directory.", Doctor, errors=(503,)),
-    Operation("GET", "/v1/doctor/repairs", plan, "List the repairs: the dry run.", Plan, errors=(503,)),
+    Operation("GET", "/v1/doctor/repairs", plan, "List the repairs: the dry run.", RepairPlan, errors=(503,)),
     Operation("POST", "/v1/doctor/repairs", reap, "Make listed repairs.", Reaped, body=Reap, errors=(503,)),
 )

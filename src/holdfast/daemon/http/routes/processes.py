@@ -42,7 +42,7 @@ class RunNow(msgspec.Struct):
     idle_at: Time | None
 
 
-class Now(msgspec.Struct):
+class LiveUsage(msgspec.Struct):
     """Every live run of the state directory, including runs of other owners."""
 
     at: Time
@@ -90,8 +90,8 @@ async def _frames(service: Service, every_s: float) -> AsyncIterator[bytes]:
         goes_on = await service.pause(every_s)
 
 
-async def _look(service: Service) -> Now:
-    return Now(format_timestamp(time.time_ns()), msgspec.convert(await service.usage(), list[RunNow]))
+async def _look(service: Service) -> LiveUsage:
+    return LiveUsage(format_timestamp(time.time_ns()), msgspec.convert(await service.usage(), list[RunNow]))
 
 
 async def tree(call: OperationCall) -> Response:
@@ -109,7 +109,7 @@ OPERATIONS = (
         "/v1/processes",
         now,
         "The resources that live runs use now, and their deadlines; also as a stream.",
-        Now,
+        LiveUsage,
         query=NowQuery,
         gives=(STREAM,),
         errors=(503,),

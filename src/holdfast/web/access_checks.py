@@ -95,7 +95,7 @@ class TokenPolicy(NamedTuple):
         return bool(colon) and scheme in ("http", "https") and rest.lower() == host.lower() and self._is_ours(host)
 
 
-class Walls:
+class AccessChecks:
     """The outermost middleware: every request passes `Policy.check` or is refused."""
 
     def __init__(
