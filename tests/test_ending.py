@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LADDER = "USR1:10m,USR2:10m,KILL"
 FIRST, SECOND, LAST = int(signal.SIGUSR1), int(signal.SIGUSR2), int(signal.SIGKILL)
 SESSION = "s"
+MCP_SESSION = "mcp"  # a server finds the runs of its own session
 
 
 def over_library(state: Path, run_id: str, **how: Any) -> None:
@@ -65,7 +66,7 @@ def over_sidecar(state: Path, run_id: str, **how: Any) -> None:
 
 def over_mcp(state: Path, run_id: str, **how: Any) -> None:
     async def ask() -> None:
-        async with over_stdio(state) as call:
+        async with over_stdio(state, "--session", MCP_SESSION, "--detached") as call:
             assert not (await call("cancel", run_id=run_id, wait_s=0, **as_json(how))).is_error
 
     anyio.run(ask)
@@ -117,7 +118,8 @@ def asked(running: Daemon, run_id: str) -> int:
 
 
 def submitted(running: Daemon, child: Children, **options: Any) -> str:
-    report = running.submit(child("reports_signals"), ladder=LADDER, labels={"via": "mcp"}, **options)
+    found = {"labels": {"via": "mcp"}, "session": MCP_SESSION}
+    report = running.submit(child("reports_signals"), ladder=LADDER, **{**found, **options})
     running.until_output(report["run_id"])
     run_id: str = report["run_id"]
     return run_id

@@ -24,7 +24,7 @@ from holdfast.projections.report import report
 from holdfast.values.run_id import new_run_id
 
 from .projections import table
-from .support.askers import GRACE_S, LABELS, SESSION, Surfaces, surfaces
+from .support.askers import GRACE_S, LABELS, MCP_SESSION, SESSION, Surfaces, surfaces
 from .support.daemons import BOUND_S, daemon
 from .support.hooks import Hook
 from .support.surfaces import Said, Watched, agreed, disagreements, reported, spanned
@@ -132,15 +132,16 @@ class Scene:
             await anyio.to_thread.run_sync(started.fifos.wait_ready)
 
     async def _start(self, starter: str, argv: list[str], timeout_s: float | None) -> str:
+        found: dict[str, Any] = {"labels": LABELS, "session": MCP_SESSION}
         match starter:
             case "daemon":
-                options: dict[str, Any] = {"timeout_s": timeout_s, "grace_s": GRACE_S, "labels": LABELS}
+                options: dict[str, Any] = {"timeout_s": timeout_s, "grace_s": GRACE_S, **found}
                 submit = partial(self.asked.daemon.submit, argv, on_verdict={"url": self.hook.url}, **options)
                 return str((await anyio.to_thread.run_sync(submit))["run_id"])
             case "library":
                 tracer = self.provider.get_tracer("tests")
                 run = await otel.start(
-                    self.asked.library, argv, tracer=tracer, timeout=timeout_s, grace=GRACE_S, labels=LABELS
+                    self.asked.library, argv, tracer=tracer, timeout=timeout_s, grace=GRACE_S, **found
                 )
                 self.owned[run.run_id] = run
                 return run.run_id
@@ -154,7 +155,7 @@ class Scene:
                 run_id = new_run_id()
                 times = {"forceKillAfterDelay": GRACE_S * 1000}
                 times |= {} if timeout_s is None else {"timeout": timeout_s * 1000}
-                self.asked.node("start", run_id=run_id, argv=argv, options={**times, "labels": LABELS})
+                self.asked.node("start", run_id=run_id, argv=argv, options={**times, **found})
                 return run_id
 
     async def end(self) -> None:

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SESSION = "editor"
-LABELS = {"via": "mcp"}  # an MCP server answers for such runs only
+LABELS = {"via": "mcp"}  # an MCP server answers for such runs of its session only
+MCP_SESSION = "asked"
 GRACE_S = 600.0  # every surface is asked while the trees unwind, however long that takes: the gates end it
 
 
@@ -235,10 +236,12 @@ async def surfaces(state: Path) -> AsyncIterator[Surfaces]:
     async with AsyncExitStack() as stack:
         asked.node = stack.enter_context(Harness(state))
         asked.sidecar = stack.enter_context(Host("--state-dir", str(state)))
-        asked.mcp = await stack.enter_async_context(over_stdio(state, extensions=[TasksClient()]))
+        asked.mcp = await stack.enter_async_context(
+            over_stdio(state, "--session", MCP_SESSION, extensions=[TasksClient()])
+        )
         asked.library = await stack.enter_async_context(holdfast.Supervisor(state_dir=state))
         asked.terminals = await stack.enter_async_context(
-            holdfast.acp.Terminals(state_dir=state, grace=GRACE_S, labels=LABELS)
+            holdfast.acp.Terminals(state_dir=state, grace=GRACE_S, labels=LABELS, session=MCP_SESSION)
         )
         asked.agent = await stack.enter_async_context(connected(asked.terminals))
         yield asked
