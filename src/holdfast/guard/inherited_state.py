@@ -43,6 +43,7 @@ _OPTIONAL = (
     f"{_THREAD}/attr/current",
     f"{_THREAD}/attr/exec",
 )
+_MOVES = 1 << 18 | 1 << 21  # CAP_SYS_CHROOT, CAP_SYS_ADMIN
 # The mount namespace shows in the mount of the root directory; `may_look_at` answers for the user namespace.
 _NAMESPACES = ("cgroup", "ipc", "net", "pid_for_children", "time_for_children", "uts")
 
@@ -68,17 +69,17 @@ class StateReader:
             if calls is None or self._thread != get_native_id():  # at first, in another thread, in a forked program
                 calls = self._open()
             status = os.pread(self._status, _ROOM, 0)
-            if len(status) == _ROOM or _filters(status) != _FILTERS:
+            if len(status) == _ROOM or _FILTERS not in status:
                 return None  # thousands of groups, so this is not all of it; or the next call may be deadly
-            return (
-                _between(status, b"\nUmask:", b"\nState:"),
-                _between(status, b"\nUid:", b"\nFDSize:"),
-                _between(status, b"\nGroups:", b"\nNStgid:"),
-                _between(status, b"\nCapInh:", b"\nvoluntary_ctxt_switches:"),
-                *[os.pread(fd, _ROOM, 0) for fd in self._files],
-                *[os.readlink(name, dir_fd=self._namespaces) for name in _NAMESPACES],
-                *calls.read(),
-            )
+            # The first part has the name and the parent as well. They seldom change, and a new guard does no harm.
+            first = status[: status.index(b"\nFDSize:")]
+            groups = _between(status, b"\nGroups:", b"\nNStgid:")
+            capabilities = _between(status, b"\nCapInh:", b"\nvoluntary_ctxt_switches:")
+            files = [os.pread(fd, _ROOM, 0) for fd in self._files]
+            if not _may_move(capabilities):
+                return (first, groups, capabilities, *files, *calls.read())
+            places = [os.readlink(name, dir_fd=self._namespaces) for name in _NAMESPACES]
+            return (first, groups, capabilities, *files, *calls.read(), *places, calls.read_root())
         except (OSError, ValueError, ImportError):
             return None
 
@@ -107,7 +108,10 @@ class StateReader:
             for path in _ALWAYS_THERE:
                 self._files.append(os.open(path, _LOOK))
             self._files += [fd for path in _OPTIONAL if (fd := _open_optional(path)) >= 0]
-            self._namespaces = os.open(f"{_THREAD}/ns", _LOOK | os.O_DIRECTORY)
+            try:
+                self._namespaces = os.open(f"{_THREAD}/ns", _LOOK | os.O_DIRECTORY)
+            except PermissionError:
+                pass  # a process that has given up its user may not look there, and has no capability to move with
             self._calls = calls = StateCalls()
         except BaseException:
             self.close()
@@ -150,22 +154,31 @@ def _between(text: bytes, first: bytes, last: bytes) -> bytes:
     return text[start : text.index(last, start)]
 
 
-def _filters(status: bytes) -> bytes:
-    """The lines about seccomp: mode, and the number of filters. ValueError: there are none."""
-    start = status.index(b"\nSeccomp:")
-    end = status.index(b"\n", start + 1)
-    return status[start : status.index(b"\n", end + 1) if status.startswith(b"\nSeccomp_filters:", end) else end]
+def _may_move(capabilities: bytes) -> bool:
+    """Whether this thread may change its namespaces or its root.
+
+    A thread without these capabilities gets them only in a user namespace of its own, which `may_look_at` sees, or with
+    another program.
+    """
+    permitted = capabilities.index(b"CapPrm:\t") + 8
+    return int(capabilities[permitted : permitted + 16], 16) & _MOVES != 0
 
 
-def _filters_at_first() -> bytes | None:
+def _filters_at_first() -> bytes:
+    """The lines about seccomp, mode and number of filters, as they were when this module was loaded."""
     try:
         fd = os.open(_STATUS, _LOOK)
         try:
-            return _filters(os.read(fd, _ROOM))
+            status = os.read(fd, _ROOM)
         finally:
             os.close(fd)
+        start = status.index(b"\nSeccomp:")
+        end = status.index(b"\n", start + 1)
+        if status.startswith(b"\nSeccomp_filters:", end):
+            end = status.index(b"\n", end + 1)
+        return status[start : end + 1]
     except (OSError, ValueError):
-        return None
+        return b"\nnot known\n"  # in no status: no guard is used again
 
 
 _FILTERS = _filters_at_first()

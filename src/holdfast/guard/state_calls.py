@@ -14,6 +14,7 @@ _NUMBERS = {  # get_mempolicy, get_robust_list, ioprio_get, keyctl, sched_getatt
     "x86_64": (239, 274, 252, 250, 315, 332),
     "aarch64": (236, 100, 31, 219, 275, 291),
 }
+_L1D_FLUSH, _CAN_BE_SET = (52, 2), 1
 # Options of prctl that return their value, each with its first argument.
 _PRCTLS = {
     "securebits": (27, 0),
@@ -21,13 +22,13 @@ _PRCTLS = {
     "machine check policy": (34, 0),
     "huge pages": (42, 0),
     "scalable vectors": (51, 0),
-    "L1D flush": (52, 2),
+    "L1D flush": _L1D_FLUSH,
     "flusher of I/O": (58, 0),
     "scalable matrices": (64, 0),
     "memory that may be written or executed": (66, 0),
     "merged memory": (68, 0),
 }
-_GET_TSC, _SCHED_CORE = 25, 62
+_SCHED_CORE = 62
 _SCHED_ATTR_SIZE, _STATX_SIZE, _NODES = 56, 256, 1024
 _ONE_PROCESS = 1  # of ioprio_get
 _GET_KEYRING_ID, _SESSION_KEYRING = 0, -3
@@ -47,6 +48,7 @@ class StateCalls:
     __slots__ = (
         "_attributes",
         "_cookie",
+        "_has_cookies",
         "_head",
         "_length",
         "_mode",
@@ -54,45 +56,49 @@ class StateCalls:
         "_numbers",
         "_options",
         "_root",
-        "_tsc",
     )
 
     def __init__(self) -> None:
         if (numbers := _NUMBERS.get(os.uname().machine)) is None:
             raise OSError(f"the numbers of system calls on {os.uname().machine} are not known")
         self._numbers = numbers
-        self._options = [option for option in _PRCTLS.values() if _prctl(*option, 0, 0, 0) != -1]
+        answers = {option: _prctl(*option, 0, 0, 0) for option in _PRCTLS.values()}
+        self._options = [option for option, answer in answers.items() if answer != -1]
+        if _L1D_FLUSH in self._options and not answers[_L1D_FLUSH] & _CAN_BE_SET:
+            self._options.remove(_L1D_FLUSH)
         self._root = ctypes.create_string_buffer(_STATX_SIZE)
         self._attributes = ctypes.create_string_buffer(_SCHED_ATTR_SIZE)
         self._nodes = ctypes.create_string_buffer(_NODES // 8)
-        self._mode, self._tsc, self._cookie = ctypes.c_int(), ctypes.c_int(), ctypes.c_ulong()
+        self._mode, self._cookie = ctypes.create_string_buffer(4), ctypes.create_string_buffer(8)
+        self._has_cookies = _prctl(_SCHED_CORE, 0, 0, 0, self._cookie) == 0
         self._head, self._length = ctypes.byref(ctypes.c_void_p()), ctypes.byref(ctypes.c_size_t())
 
     def read(self) -> tuple[object, ...]:
-        """What a child of this thread inherits now. OSError: the root directory cannot be told from another."""
-        get_mempolicy, _, ioprio_get, keyctl, sched_getattr, statx = self._numbers
-        root = self._root
-        if _syscall(statx, _AT_FDCWD, b"/", _DONT_SYNC, _WANTED, root) < 0:
-            raise OSError("the root directory cannot be examined")
-        place = root.raw
-        if not int.from_bytes(place[:4], "little") & _HAS_MOUNT:  # a kernel before 5.8
-            raise OSError("the mount of the root directory is not known")
+        """What a child of this thread inherits now, but for its root directory."""
+        get_mempolicy, _, ioprio_get, keyctl, sched_getattr, _ = self._numbers
         _syscall(sched_getattr, 0, self._attributes, _SCHED_ATTR_SIZE, 0)
-        _syscall(get_mempolicy, ctypes.byref(self._mode), self._nodes, _NODES, None, 0)
-        _prctl(_GET_TSC, ctypes.byref(self._tsc), 0, 0, 0)
-        _prctl(_SCHED_CORE, 0, 0, 0, ctypes.byref(self._cookie))
+        _syscall(get_mempolicy, self._mode, self._nodes, _NODES, None, 0)
+        if self._has_cookies:
+            _prctl(_SCHED_CORE, 0, 0, 0, self._cookie)
         return (
-            place[32:40] + place[136:152],  # inode, device, mount
             self._attributes.raw,
-            self._mode.value,
+            self._mode.raw,
             self._nodes.raw,
-            self._tsc.value,
-            self._cookie.value,
+            self._cookie.raw,
             _syscall(ioprio_get, _ONE_PROCESS, 0),
             _syscall(keyctl, _GET_KEYRING_ID, _SESSION_KEYRING, 0),
             _personality(_ASK),
             *[_prctl(option, argument, 0, 0, 0) for option, argument in self._options],
         )
+
+    def read_root(self) -> bytes:
+        """The root directory of this thread. OSError: it cannot be told from another."""
+        if _syscall(self._numbers[5], _AT_FDCWD, b"/", _DONT_SYNC, _WANTED, self._root) < 0:
+            raise OSError("the root directory cannot be examined")
+        place = self._root.raw
+        if not int.from_bytes(place[:4], "little") & _HAS_MOUNT:  # a kernel before 5.8
+            raise OSError("the mount of the root directory is not known")
+        return place[32:40] + place[136:152]  # inode, device, mount
 
     def may_look_at(self, pid: int) -> bool:
         """Whether the kernel lets this thread look at a process: not out of a Landlock domain or a user namespace."""
