@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +12,9 @@ import pytest
 
 import holdfast
 from holdfast.guard import containment
+from tests.support.driven import Driven
 from tests.support.evidence import assert_all_gone, one, outcome_of
-from tests.support.processes import children_that_stay, kill_children, own_children
+from tests.support.processes import children_that_stay, is_gone, kill_children, own_children
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,3 +109,35 @@ def test_a_thousand_who_are_left_alone_keep_no_leaf(child: Children) -> None:
     assert len(groups) == 1
     assert "holdfast-" not in groups.pop().split("pytest-holdfast-")[-1]
     assert not os.path.exists(one(result.facts, "started").detail["cgroup"])
+
+
+# --- processes that leave the cgroup of their run ---
+
+
+@pytest.fixture
+def elsewhere(base: str) -> Iterator[Path]:
+    """Another cgroup, as a login session or `systemd-run --scope` has."""
+    group = Path(base, f"elsewhere-{os.getpid()}")
+    group.mkdir()
+    known = own_children()
+    yield group
+    kill_children(known)
+    group.rmdir()
+
+
+@pytest.mark.parametrize("kills_guard", [False, True])
+def test_a_process_that_left_the_cgroup_and_its_environment_ends_too(elsewhere: Path, kills_guard: bool) -> None:
+    stays = "trap '' TERM; echo ready pid=$$; while :; do sleep 60; done"
+    leaves = f'echo $$ >{elsewhere}/cgroup.procs; exec env -i sh -c "$0"'
+    argv = ["sh", "-c", 'setsid sh -c "$1" "$0" & wait', stays, leaves]
+    with Driven(argv, timeout=60, grace=0.2) as run:
+        moved = run.until_ready()["pid"]
+        assert str(moved) in (elsewhere / "cgroup.procs").read_text().split(), "it has left"
+        if kills_guard:
+            os.kill(one(run.facts, "started").detail["guard_pid"], signal.SIGKILL)
+        else:
+            run.live.ask_stop()
+        result = run.settle()
+    assert outcome_of(result) == (("lost", "guard") if kills_guard else ("cancelled", "user"))
+    assert result.report["tree"] == "gone"
+    assert is_gone(moved), "the report said so"
