@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast import ConfigError
 from holdfast.config import Config, Effective, Setting, SettingSource, load_config, reload, settings
+from holdfast.config.kinds import DiskFloor
 from holdfast.config.toml import TomlFile
 
 MANUAL = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -18,6 +19,8 @@ MANUAL = Path(__file__).parents[2] / "docs" / "configuration.md"
 EXAMPLES: dict[str, tuple[str, str, Any]] = {
     "DURATION": ("90s", '"90s"', 90.0),
     "SIZE": ("3M", '"3M"', 3 << 20),
+    "SIZE|N%": ("2.5%,3M", '"2.5%,3M"', DiskFloor(2.5, 3 << 20)),
+    "queue|refuse": ("refuse", '"refuse"', "refuse"),
     "COUNT": ("7", "7", 7),
     "HOST:PORT": ("127.0.0.1:1,[::1]:2", '["127.0.0.1:1", "[::1]:2"]', ("127.0.0.1:1", "[::1]:2")),
     "KEY=COUNT": (
@@ -251,6 +254,21 @@ def test_reload_finds_a_file_that_was_made_since(tmp_path: Path) -> None:
     old = load(tmp_path)
     (tmp_path / "config.toml").write_text("log.format = 'json'")
     assert reload(old).changed == ("log_format",)
+
+
+@pytest.mark.parametrize("wrong", ["5.5.5%", "-1%", "100%", "%", "soon", "5%,soon"])
+def test_a_floor_that_is_none(tmp_path: Path, wrong: str) -> None:
+    assert "limits.disk_floor" in mistakes(tmp_path, f"limits.disk_floor = '{wrong}'")[0]
+
+
+def test_the_smaller_floor_counts() -> None:
+    assert DiskFloor(5.0, 1 << 30).of(100 << 30) == 1 << 30
+    assert DiskFloor(5.0, 1 << 30).of(1 << 30) == (1 << 30) // 20
+    assert (DiskFloor(10.0, None).of(1000), DiskFloor(None, 300).of(1000), DiskFloor(None, 3000).of(1000)) == (
+        100,
+        300,
+        1000,
+    )
 
 
 def test_secrets_are_not_told(tmp_path: Path) -> None:

@@ -16,11 +16,13 @@ from .kinds import (
     AT_LEAST_ONE,
     COUNT,
     COUNTS_BY_KEY,
+    DISK_FLOOR,
     DURATION,
     LIST,
     SIZE,
     SWITCH,
     TEXT,
+    DiskFloor,
     SettingKind,
     optional,
     words,
@@ -96,6 +98,20 @@ class Config(NamedTuple):
         int | None,
         SettingColumns("limits.concurrency_per_key", _OPTIONAL_COUNT, "how many runs of every other key at once"),
     ] = None
+
+    # The disk of the state directory.
+    disk_floor: Annotated[
+        DiskFloor | None,
+        SettingColumns(
+            "limits.disk_floor", optional(DISK_FLOOR), "what must stay free on the disk; of two, the smaller"
+        ),
+    ] = DiskFloor(5.0, 1 << 30)
+    on_low_disk: Annotated[
+        str, SettingColumns("limits.on_low_disk", words("queue", "refuse"), "below that, queue or refuse new runs")
+    ] = "queue"
+    free_disk: Annotated[
+        bool, SettingColumns("retention.free_disk", SWITCH, "below that, remove the largest ended runs first")
+    ] = False
 
     # Shutdown and start-up.
     drain_s: Annotated[float, SettingColumns("shutdown.drain", DURATION, "how long runs may go on after SIGTERM")] = (

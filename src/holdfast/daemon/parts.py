@@ -19,6 +19,7 @@ from .engines.engine import LocalEngine
 from .events.event_log import EventLog, EventLogBounds
 from .output_feed import OutputFeed
 from .queue.admission import limits_of
+from .queue.disk_room import DiskRoom
 from .queue.intake import Intake
 from .queue.nesting import Nesting
 from .queue.run_records import RunRecords
@@ -95,13 +96,16 @@ async def open_parts(given: DaemonInputs) -> AsyncIterator[Parts]:
         engine = LocalEngine(await closing.enter_async_context(Supervisor(state_dir=state.path)))
         scheduler = Scheduler(RunRecords(state, log), store, engine, events, limits_of(settings()), log)
         closing.push_async_callback(scheduler.stop)
+        disk = DiskRoom(state.path, settings)
+        scheduler.may_start = disk.is_there
         finder = RunFinder(state, scheduler, history, engine)
         nesting = Nesting(scheduler, finder.find, log)
-        intake = Intake(state, store, scheduler, nesting, deliveries, settings)
+        intake = Intake(state, store, scheduler, nesting, deliveries, disk, settings)
         input_watch = InputWatch(events)
         feed = OutputFeed(state, scheduler, events)
         waits = OpenWaits()
         health = DaemonHealth(state, scheduler, intake, input_watch, settings)
+        health.watch(disk.shortages)
         sessions = DaemonSessions(state, scheduler, history)
         scheduler.on_started += [input_watch.begin, feed.begin]
         scheduler.on_verdict += [nesting.decided]
@@ -135,7 +139,7 @@ async def open_parts(given: DaemonInputs) -> AsyncIterator[Parts]:
             feed=feed,
             recovery=Recovery(RecoveryParts(state, store, scheduler, finder, nesting, history), log),
             drain=Drain(scheduler, intake, events, log, notifier),
-            retention=Retention(store, history, finder, settings, log),
+            retention=Retention(store, history, finder, disk, settings, log),
         )
 
 

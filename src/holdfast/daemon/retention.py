@@ -1,4 +1,4 @@
-"""Retention: old runs and old idempotency keys are removed every ten minutes."""
+"""Retention: old runs and old idempotency keys are removed every ten minutes, the largest runs when the disk is low."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ..config import Config
+    from ..state.index.prune import PruneResult
     from .process.log import Log
+    from .queue.disk_room import DiskRoom
     from .service.history import History
     from .service.run_finder import RunFinder
     from .store.store import Store
 
 _EVERY_S = 600.0
+_LOOK_S = 5.0
 _KEYS_S = 30 * 86_400.0  # how long an idempotency key is remembered
 
 
@@ -27,9 +30,16 @@ class Retention:
     """Removes what is older than the settings allow."""
 
     def __init__(
-        self, store: Store, history: History, finder: RunFinder, settings: Callable[[], Config], log: Log
+        self,
+        store: Store,
+        history: History,
+        finder: RunFinder,
+        disk: DiskRoom,
+        settings: Callable[[], Config],
+        log: Log,
     ) -> None:
         self._store = store
+        self._disk = disk
         self._history = history
         self._finder = finder
         self._settings = settings
@@ -37,6 +47,18 @@ class Retention:
 
     async def run(self) -> None:
         """Remove what is too old, now and every ten minutes. Never returns; a failure is logged."""
+        await asyncio.gather(self._remove_old(), self._free_disk())
+
+    async def _free_disk(self) -> None:
+        while True:
+            if self._settings().free_disk and self._disk.missing_bytes:
+                await self._attempt("the largest runs were not removed", self._prune_largest())
+            await asyncio.sleep(_LOOK_S)
+
+    async def _prune_largest(self) -> None:
+        self._forget(await self._history.prune_largest(self._disk.missing_bytes), "of the largest")
+
+    async def _remove_old(self) -> None:
         while True:
             await self._attempt("old runs were not removed", self._prune())
             forgetting = self._store.write(queue_rows.forget_keys(time.time_ns() - round(_KEYS_S * 1e9)))
@@ -48,13 +70,15 @@ class Retention:
         bounds = PruneBounds(config.retention_age_s, config.retention_count, config.retention_bytes)
         if all(bound is None for bound in bounds):
             return
-        done = await self._history.prune(bounds)
+        self._forget(await self._history.prune(bounds), "old")
+
+    def _forget(self, done: PruneResult, which: str) -> None:
         for run_id in done.removed:
             self._finder.forget(run_id)
         if done.removed:
-            self._log.info(f"removed {len(done.removed)} old runs", freed_bytes=done.freed_bytes)
+            self._log.info(f"removed {len(done.removed)} {which} runs", freed_bytes=done.freed_bytes)
         for run_id, why in done.kept:
-            self._log.warning(f"an old run stays: {why}", run_id=run_id)
+            self._log.warning(f"a run that should go stays: {why}", run_id=run_id)
 
     async def _attempt(self, failed: str, work: Awaitable[None]) -> None:
         try:

@@ -8,6 +8,7 @@ start only after its transaction. While the daemon drains, every post gets a Dra
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -16,7 +17,7 @@ import msgspec
 
 from ...journal import unstarted
 from ...state import sessions
-from ...values.errors import DrainingError, QueueFullError, RunExistsError
+from ...values.errors import DrainingError, QueueFullError, ResourceError, RunExistsError
 from ...values.run_id import check_run_id, new_run_id
 from ...values.timestamps import format_timestamp
 from . import queue_rows
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ...state.directory import StateDirectory
     from ..store.store import Store
     from ..webhooks.deliveries import Deliveries
+    from .disk_room import DiskRoom
     from .nesting import Nesting
     from .scheduler import Scheduler
     from .submission import Submission
@@ -53,6 +55,7 @@ class Intake:
         scheduler: Scheduler,
         nesting: Nesting,
         deliveries: Deliveries,
+        disk: DiskRoom,
         settings: Callable[[], Config],
     ) -> None:
         self._state = state
@@ -60,6 +63,7 @@ class Intake:
         self._scheduler = scheduler
         self._nesting = nesting
         self._deliveries = deliveries
+        self._disk = disk
         self._settings = settings
         self._retry_after_s: float | None = None  # while the daemon drains
         self._incoming: dict[str, asyncio.Event] = {}  # runs whose rows are being written
@@ -79,7 +83,7 @@ class Intake:
         """Queue a run, or find the run that this idempotency key was used for.
 
         DrainingError, QueueFullError, IdempotencyConflictError, SpecError, SessionClosedError, RunExistsError,
-        StateError, RequestError (its parent is over): nothing was queued.
+        StateError, ResourceError (the disk is low), RequestError (its parent is over): nothing was queued.
         """
         if key is None:
             return await self._take(submission, None)
@@ -181,6 +185,9 @@ class Intake:
         if run_id in self._scheduler.runs or run_id in self._incoming or self._state.has(run_id):
             remedy = "choose another id, or leave it out"
             raise RunExistsError("there is a run of this id already", run_id=run_id, remedy=remedy)
+        if (low := self._disk.refusal) is not None:
+            remedy = "free space, prune old runs (holdfast prune), or lower limits.disk_floor"
+            raise ResourceError(low, errno=errno.ENOSPC, run_id=run_id, remedy=remedy)
         waiting = self._scheduler.waiting + len(self._incoming)
         has_room = self._scheduler.running + waiting < config.max_runs
         if waiting >= config.queue_limit and not has_room:

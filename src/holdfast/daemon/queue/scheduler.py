@@ -61,6 +61,8 @@ class Scheduler:
         )
         self._admission = Admission(limits)
         self._is_open = False  # whether queued runs may start
+        self.may_start: Callable[[], bool] = lambda: True  # asked before each start; looked at again later
+        self._look_again: asyncio.TimerHandle | None = None
         self._store = store
         self._engine = engine
         self._events = events
@@ -109,9 +111,21 @@ class Scheduler:
 
     def start_queued(self) -> None:
         """Start every queued run that may start now."""
-        while self._is_open and (chosen := self._admission.take_next()) is not None:
+        while self._is_open and self._may_start_now() and (chosen := self._admission.take_next()) is not None:
             scheduled = self.runs[chosen.run_id]
             self._tasks.begin(self._start(scheduled, chosen))
+
+    def _may_start_now(self) -> bool:
+        """Whether `may_start` allows a start. If it does not, queued runs are looked at again in a while."""
+        if not self.waiting or self.may_start():
+            return True
+        if self._look_again is None:
+            self._look_again = asyncio.get_running_loop().call_later(_LOOK_AGAIN_S, self._start_queued_again)
+        return False
+
+    def _start_queued_again(self) -> None:
+        self._look_again = None
+        self.start_queued()
 
     async def _start(self, scheduled: ScheduledRun, waiting: WaitingRun) -> None:
         assert scheduled.spec is not None
@@ -309,6 +323,8 @@ class Scheduler:
     async def stop(self) -> None:
         """Stop following. The runs go on in their guards."""
         self._is_open = False
+        if self._look_again is not None:
+            self._look_again.cancel()
         for scheduled in self.runs.values():
             scheduled.forget_expiry()
         await self._tasks.stop()

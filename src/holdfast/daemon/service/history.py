@@ -87,6 +87,10 @@ class History:
         """Remove old runs."""
         return await self._do(lambda: prune.prune(self._index, bounds))
 
+    async def prune_largest(self, needed_bytes: int) -> PruneResult:
+        """Remove the largest runs, until this many bytes are free."""
+        return await self._do(lambda: prune.prune_largest(self._index, needed_bytes))
+
     async def refresh(self) -> list[RunSummary]:
         """Add ended runs to the index and finish the records of lost guards. Returns live and unreadable runs."""
         entries = await self._do(self._index.refresh)

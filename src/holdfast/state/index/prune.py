@@ -69,10 +69,27 @@ def prune(index: Index, bounds: PruneBounds) -> PruneResult:
     """Refresh the index, then remove the runs that the bounds name. A run that cannot be removed stops no other."""
     disk_reserve.release_if_full(index.state.path)  # to remove a run means to write names first
     index.refresh()
+    return _remove(index, plan(index, bounds))
+
+
+def prune_largest(index: Index, needed_bytes: int) -> PruneResult:
+    """Remove the largest ended runs, until this many bytes are free."""
+    disk_reserve.release_if_full(index.state.path)
+    index.refresh()
+    largest = sorted(index.sizes(), key=lambda row: (-row[2], row[1]))  # among equals the oldest
+    found, total = [], 0
+    for run_id, _begun_ns, disk_bytes, _tree in largest:
+        if total >= needed_bytes:
+            break
+        found.append(PruneCandidate(run_id, disk_bytes, "disk"))
+        total += disk_bytes
+    return _remove(index, found)
+
+
+def _remove(index: Index, candidates: list[PruneCandidate]) -> PruneResult:
     removed: list[str] = []
     kept: list[tuple[str, str]] = []
     freed = 0
-    candidates = plan(index, bounds)
     for first in range(0, len(candidates), _BATCH):
         batch = []
         for candidate in candidates[first : first + _BATCH]:
