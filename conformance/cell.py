@@ -25,7 +25,7 @@ from .expectation import Seen, judge
 from .interference import SECRET_FD, Interference, secret_descriptor
 from .oracle import KEPT, Leaf, left, reaping
 from .peers import PEERS, apart, environment
-from .places import CHILDREN, ROOT
+from .places import CHILDREN, INTERPRETER, ROOT
 from .rows import ROWS
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ def _start(row: Row, peer: Peer, directory: str, leaf: Leaf) -> subprocess.Popen
 def _task(row: Row, directory: str) -> Any:
     children = Children(CHILDREN)
     places = {"{mark}": f"{directory}/mark", "{shared}": f"{directory}/shared", "{directory}": directory}
+    places["{holdfast}"] = str(INTERPRETER.with_name("holdfast"))
 
     def filled(word: str) -> str:
         for name, path in places.items():

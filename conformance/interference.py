@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 SECRET_FD = 9
 _IN_POSITION_S = 10.0
 _INTO_GRACE_S = 0.9  # the deadline of 0.6 s has passed by then, and the grace of 1.2 s has not
+_ACROSS_S = 3.0  # the command is over by then, a second after its deadline
 _STOPPING_S, _STOPPED_S, _BETWEEN_S = 6.0, 0.002, 0.004
 # For all repeats of a cell: a peer that is slower is not tried more often. This is enough for a defect that
 # shows at one stop of twenty (Go's forkExec), not of thousands: supervisord gets stuck once in some 27 cells.
@@ -46,6 +47,8 @@ class Interference:
                 if self.kind == "kill-in-grace":
                     time.sleep(_INTO_GRACE_S)
                 os.kill(supervisor, _SIGNALS.get(self.kind, signal.SIGKILL))
+            case "stop-across":
+                self._stop_across()
             case "stop-and-continue":
                 _stop_and_continue(adapter, answered)
 
@@ -53,8 +56,18 @@ class Interference:
         """Thaw frozen processes."""
         self._stack.close()
 
-    def _in_position(self) -> int:
-        found = wait_for_program(self.leaf, self.program or "", _IN_POSITION_S)
+    def _stop_across(self) -> None:
+        """Stop everything but the command while its deadline passes and it exits: nobody watches it then."""
+        self._in_position(minding=False)
+        others = [member.pid for member in self.leaf.members() if member.program != self.program]
+        for number, pause_s in ((signal.SIGSTOP, _ACROSS_S), (signal.SIGCONT, 0.0)):
+            for pid in others:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            time.sleep(pause_s)
+
+    def _in_position(self, *, minding: bool = True) -> int:
+        found = wait_for_program(self.leaf, self.program or "", _IN_POSITION_S, minding=minding)
         if found is None:
             raise LookupError(f"{self.program} did not get in position")
         return found

@@ -117,12 +117,12 @@ def left(leaf: Leaf, apart: frozenset[str], within_s: float) -> list[Member]:
         time.sleep(_LOOK_S)
 
 
-def wait_for_program(leaf: Leaf, program: str, within_s: float) -> int | None:
-    """The process that runs the program, once it minds SIGTERM or catches SIGINT: then it is in position."""
+def wait_for_program(leaf: Leaf, program: str, within_s: float, *, minding: bool = True) -> int | None:
+    """The process that runs the program. It is in position once it minds SIGTERM or catches SIGINT, if it has to."""
     end = time.monotonic() + within_s
     while time.monotonic() < end:
         for member in leaf.members():
-            if member.program == program and _minds_a_signal(member.pid):
+            if member.program == program and (not minding or _minds_a_signal(member.pid)):
                 return member.pid
         time.sleep(_LOOK_S)
     return None

@@ -1,6 +1,7 @@
 """The rows: each is an adversarial child, the task for the peer, and the expectation.
 
 `@name` in an argv is a program of tests/children; `{mark}`, `{shared}` and `{directory}` are paths of the cell.
+`{holdfast}` is the command `holdfast`.
 """
 
 from __future__ import annotations
@@ -153,6 +154,14 @@ ROWS: tuple[Row, ...] = (
         ("signals",), "interrupt", "exits_on_term"),
     Row("supervisor-killed", 25, "the supervisor gets SIGKILL mid-run", "nobody left",
         Task(_run("@ignores_term"), timeout_s=20.0), NOBODY, (), "kill", "ignores_term"),
+    Row("nested", 26, "runs under a `holdfast run` of its own, and saves its state at SIGTERM", "saved, nobody left",
+        Task(_run("{holdfast}", "run", "--quiet", "--no-pty", "--state-dir", "{directory}/inner", "--grace", "8s", "--",
+                  "sh", "-c", "trap 'sleep 0.5; echo >\"$0\"; exit 0' TERM; echo ready; while :; do sleep 0.05; done",
+                  "{mark}"), timeout_s=2.0, grace_s=5.0),
+        TIMED_OUT._replace(mark=True, within_s=8.0), ("grace",)),
+    Row("stopped-across", 11, "exits 0 a second late, while everything but the command is stopped", "timed out",
+        Task(_run("@exits_at", "+2500000000", 0), timeout_s=1.5), TIMED_OUT._replace(within_s=7.0), (), "stop-across",
+        "exits_at"),
     Row("killed-in-grace", 26, "the supervisor gets SIGKILL in the grace", "nobody left",
         Task(_run("@ignores_term"), timeout_s=0.6, grace_s=1.2), NOBODY, ("grace",), "kill-in-grace", "ignores_term"),
     Row("flood", 32, "256 MiB of fast output, streamed", "every byte, in bounded memory",
