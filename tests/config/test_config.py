@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,24 @@ def test_the_smaller_floor_counts() -> None:
         300,
         1000,
     )
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_file_that_others_can_write_is_refused(tmp_path: Path, mode: int) -> None:
+    load(tmp_path, "limits.max_runs = 3")
+    (tmp_path / "config.toml").chmod(mode)
+    with pytest.raises(ConfigError, match="others may write to it: look at it, then chmod go-w"):
+        load(tmp_path)
+    (tmp_path / "config.toml").chmod(0o644)
+    assert load(tmp_path).config.max_runs == 3, "control: others may read it"
+
+
+@pytest.mark.root
+def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
+    load(tmp_path, "limits.max_runs = 3")
+    os.chown(tmp_path / "config.toml", 65534, 65534)
+    with pytest.raises(ConfigError, match="belongs to user 65534"):
+        load(tmp_path)
 
 
 def test_secrets_are_not_told(tmp_path: Path) -> None:

@@ -6,13 +6,26 @@ lines until they parse, which works for every way to write a key or a value.
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from typing import Any
 
 from ..values.errors import ConfigError
 
 _LARGEST = 1 << 20
 _AT_LINE = re.compile(r"(.*) \(at line (\d+), column \d+\)$", re.DOTALL)
+
+
+def _check_owner(found: os.stat_result, path: str) -> None:
+    """Refuse a file that another user can change: it names commands, and its writer could run anything as us."""
+    if not stat.S_ISREG(found.st_mode):
+        return  # such as a pipe that its user names on the command line
+    if found.st_uid not in (os.geteuid(), 0):
+        remedy = "make a copy that is yours"
+        raise ConfigError(f"{path}: it belongs to user {found.st_uid}", file=path, remedy=remedy)
+    if found.st_mode & 0o022:
+        raise ConfigError(f"{path}: others may write to it", file=path, remedy=f"look at it, then chmod go-w {path}")
 
 
 class TomlFile:
@@ -25,6 +38,7 @@ class TomlFile:
         self._lines: dict[tuple[str, ...], int] | None = None
         try:
             with open(path, "rb") as file:
+                _check_owner(os.fstat(file.fileno()), path)
                 data = file.read(_LARGEST + 1)
         except OSError as error:
             remedy = "name another file with --config, or make it readable"
