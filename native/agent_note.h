@@ -27,7 +27,7 @@ enum note_word {
     NOTE_REACHED,    /* agent: how many processes the signal reached */
     NOTE_WARN,       /* guard: the warning signal */
     NOTE_WARNED,     /* agent: how many processes the warning reached */
-    NOTE_EXITED,     /* agent: the command has exited, and `count` of its processes have not */
+    NOTE_EXITED,     /* agent: the command had exited by `at_ns`, and `count` of its processes have not */
     NOTE_SURVIVORS,  /* agent: `count` processes do not die */
     NOTE_GONE,       /* agent: waitpid says ECHILD; this is its last note */
 };
@@ -49,6 +49,7 @@ struct note {
     int64_t user_us;
     int64_t system_us;
     int64_t max_rss_kib;
+    uint64_t at_ns; /* CLOCK_MONOTONIC of the host; 0: not known */
 };
 
 enum { NOTE_SPEC_MAX = 16 << 20 };

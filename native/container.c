@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "expiry.h"
 #include "ladder.h"
 #include "phases.h"
 
@@ -46,7 +47,7 @@ static void output_passed(struct run *run) {
         return;
     }
     journal_fact(&run->journal, FACT_STRAGGLERS, &stragglers, sizeof stragglers);
-    if (stragglers.policy == STRAGGLERS_WAIT) {
+    if (stragglers.policy == STRAGGLERS_WAIT && !run->exit_is_late) {
         if (run->deadline_ns > 0)
             timer_set(&run->timers, TIMER_DEADLINE, clock_after(run->started_ns, run->deadline_ns));
         return;
@@ -64,12 +65,16 @@ static void command_exited(struct run *run, const struct note *note) {
     };
     run->agent.state = AGENT_EXITED;
     run->agent.stragglers = note->count;
+    /* The agent saw the exit at `at_ns`, not before: only an exit that it saw in time is known to be in time. */
+    const bool in_time = note->at_ns > 0 && note->at_ns < run->timers.due_ns[TIMER_DEADLINE];
+    if (run->phase == PHASE_RUNNING && run_deadline_has_passed(run) && !in_time)
+        run_count_exit_as_late(run);
     run_record_exited(run, &exited);
     run->wake_owners = true;
     if (run->phase != PHASE_RUNNING)
         return;
     run->phase = PHASE_LINGERING;
-    timers_clear(&run->timers); /* it exited in time, and output that is on its way is in time, too */
+    timers_clear(&run->timers); /* output that is on its way was written before the exit */
     timer_set(&run->timers, TIMER_AGENT, clock_after(clock_now(), run->spec.options.drain_ns));
 }
 

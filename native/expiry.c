@@ -46,6 +46,14 @@ bool run_deadline_has_passed(const struct run *run) {
     return timer_is_set(&run->timers, TIMER_DEADLINE) && run->timers.due_ns[TIMER_DEADLINE] <= clock_now();
 }
 
+void run_count_exit_as_late(struct run *run) {
+    const struct fact_expired expired = {run->deadline_ns};
+    run->exit_is_late = true;
+    timer_off(&run->timers, TIMER_DEADLINE);
+    journal_fact(&run->journal, FACT_ORDER_UNKNOWN, "", 0);
+    journal_fact(&run->journal, FACT_DEADLINE, &expired, sizeof expired);
+}
+
 void run_deadline_witnessed(struct run *run) {
     if (run->phase != PHASE_RUNNING || !run_deadline_has_passed(run))
         return;

@@ -43,15 +43,6 @@ static void host_check_exec(struct run *run) { exec_has_failed(run); }
 
 static int64_t microseconds(struct timeval time) { return (int64_t)time.tv_sec * 1000000 + time.tv_usec; }
 
-/* Nobody saw whether the exit came before the deadline: the record says so, and the deadline decides. */
-static void count_as_late(struct run *run) {
-    struct fact_expired expired = {run->deadline_ns};
-    run->exit_is_late = true;
-    timer_off(&run->timers, TIMER_DEADLINE);
-    journal_fact(&run->journal, FACT_ORDER_UNKNOWN, "", 0);
-    journal_fact(&run->journal, FACT_DEADLINE, &expired, sizeof expired);
-}
-
 /* Records how the leader ended. */
 static void leader_exited(struct run *run, int wait_status, const struct rusage *usage) {
     run->leader = 0;
@@ -66,7 +57,7 @@ static void leader_exited(struct run *run, int wait_status, const struct rusage 
         .max_rss_kib = usage->ru_maxrss,
     };
     if (run->phase == PHASE_RUNNING && !run->exit_witnessed && run_deadline_has_passed(run))
-        count_as_late(run);
+        run_count_exit_as_late(run);
     run_record_exited(run, &exited);
 }
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -18,6 +20,8 @@ import holdfast
 
 from ..cli.console import holdfast as cli
 from ..cli.console import read_until, start
+from ..support.driven import Driven
+from ..support.evidence import kinds
 from ..support.processes import wait_exited
 from ..support.readiness import read_ready, until_ready
 
@@ -166,3 +170,25 @@ def test_control_a_killed_exec_leaves_its_process_in_the_container(container: Co
     assert container.processes() == [left]
     os.kill(left, signal.SIGKILL)
     assert wait_exited(left)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_guard_that_slept_across_the_deadline_believes_the_agent(late: bool, container: Container) -> None:
+    """The agent saw the exit in time, or nobody knows the order; before, both had succeeded."""
+    script = "trap 'exit 0' USR1; echo ready; while :; do read -t 60 x; done </dev/ptmx"
+    options: dict[str, Any] = {"in_container": container.name, "container_runtime": container.runtime, "timeout": 2}
+    with Driven(["/bin/sh", "-c", script], **options) as run:
+        run.until_ready()
+        past = time.monotonic() + 2.2
+        (command,) = [pid for pid in container.processes() if b"USR1" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        run.stop_guard()
+        if late:
+            run.wait_for(lambda: time.monotonic() > past, "the deadline")
+        os.kill(command, signal.SIGUSR1)
+        assert wait_exited(command)
+        run.wait_for(lambda: time.monotonic() > past, "the deadline")
+        run.continue_guard()
+        result = run.settle()
+    assert (result.status, result.cause) == (("timed_out", "deadline") if late else ("succeeded", "exit"))
+    assert ("order_unknown" in kinds(result.facts)) == late
+    assert (result.exit_code, result.report["tree"]) == (0, "gone")
