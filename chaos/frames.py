@@ -35,6 +35,14 @@ NAMES = {
     22: "owner_came",
     23: "recording_failed",
     24: "lost",
+    25: "entered",
+    26: "container_lost",
+    27: "vanished",
+    28: "order_unknown",
+    29: "grace_shortened",
+    30: "guard_lost",
+    31: "repeated",
+    32: "sentinel_lost",
 }
 
 

@@ -47,6 +47,8 @@ def _meaning(fact: Fact) -> tuple[str, str] | None:
             return "cancelled", _CAUSES.get(fact.number(), "?")
         case "lost":
             return "lost", "guard" if fact.number() == 1 else "host"
+        case "guard_lost":
+            return "lost", "guard"
         case _:
             return None
 
@@ -132,8 +134,8 @@ def _exit(run: Running, journal: Journal) -> Iterator[str]:
     before = journal.facts[: journal.facts.index(exited)]
     sent = {fact.number() for fact in before if fact.name == "signalled"}
     allowed = {command.by_itself, *sent} | ({command.on_term} if 15 in sent else set())
-    if any(hit.target == "leader" for hit in run.hits):
-        allowed.add(KILL)
+    if run.guard_was_hit or any(hit.target == "leader" for hit in run.hits):
+        allowed.add(KILL)  # the kernel kills a command whose guard dies
     if any(hit.target == "child" for hit in run.hits):
         allowed |= {99 << 8, 98 << 8}  # a command that misses its child says so
     status = exited.number()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 from contextlib import ExitStack
 from functools import partial
 from queue import SimpleQueue
@@ -27,6 +26,7 @@ from .projections import table
 from .support.askers import GRACE_S, LABELS, MCP_SESSION, SESSION, Surfaces, surfaces
 from .support.daemons import BOUND_S, daemon
 from .support.hooks import Hook
+from .support.processes import kill_both, sentinel_of
 from .support.surfaces import Said, Watched, agreed, disagreements, reported, spanned
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class Scene:
             elif run.line == LOST:
                 evidence = self.asked.daemon.report(run.run_id)["evidence"]
                 (guard,) = (fact["guard_pid"] for fact in evidence if fact["fact"] == "started")
-                os.kill(guard, signal.SIGKILL)
+                kill_both(sentinel_of(guard), guard)  # the sentinel alone would end the run
 
     async def _cancel(self, run: Watched) -> None:
         match run.starter:
