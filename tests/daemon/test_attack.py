@@ -251,6 +251,13 @@ def test_a_session_is_never_a_path(running: Daemon) -> None:
     assert (running.state_dir / "runs").is_dir()
 
 
+@pytest.mark.parametrize("cursor", ["9999999999999999999.a", "9223372036854775808.a", "-1.a", "1.", "a.b"])
+def test_a_cursor_that_is_none_of_ours_is_refused(running: Daemon, cursor: str) -> None:
+    raw = fetch(running, f"/v1/runs?cursor={cursor}")
+    assert (raw.status, raw.json["field"]) == (422, "cursor")
+    assert fetch(running, "/v1/runs?cursor=9223372036854775807.a").status == 200
+
+
 # Who may ask.
 
 

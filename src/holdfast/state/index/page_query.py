@@ -69,10 +69,14 @@ class PageQuery:
         )
 
 
+_LATEST_NS = (1 << 63) - 1  # SQLite takes no larger integer
+
+
 def parse_cursor(cursor: str) -> tuple[int, str]:
     """The time and run id that a cursor stands for. SpecError: the text is no cursor."""
     number, dot, run_id = cursor.partition(".")
-    if not (dot and run_id and number.isascii() and number.isdigit() and len(number) < 20):
+    is_number = number.isascii() and number.isdigit() and len(number) < 20
+    if not (dot and run_id and is_number and int(number) <= _LATEST_NS):
         remedy = "use the cursor of the page before, as it is"
         raise SpecError(f"{cursor[:60]!r} is no cursor", field="cursor", remedy=remedy)
     return int(number), run_id
