@@ -126,7 +126,7 @@ function LoginPage() {
       <pre>
         <code>holdfast open</code>
       </pre>
-      <p class="dim">A link that does not work was used before, or is older than five minutes: make another.</p>
+      <p class="dim">A link that does not work was used before, or is older than a minute: make another.</p>
       <button type="button" class="primary" onClick={() => void connect()}>
         Try again
       </button>

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +19,6 @@ from .driving import Dashboard, login_link
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from ..support.daemons import Daemon
 
@@ -97,7 +98,17 @@ def test_open_prints_the_link_and_opens_it(running: Daemon, tmp_path: Path, *, o
     assert told.stdout.startswith(f"http://127.0.0.1:{port_of(running)}/#login=")
     assert told.stderr == ""
     assert seen.exists() is not only
-    assert only or seen.read_text() == told.stdout.strip()
+    if only:
+        return
+    # Every user can read the command line of the browser: it has the name of a file, and not the code.
+    link = told.stdout.strip()
+    page = Path(seen.read_text().removeprefix("file://"))
+    assert link.partition("#login=")[2] not in seen.read_text()
+    assert (page.parent, stat.S_IMODE(page.stat().st_mode)) == (running.state_dir, 0o600)
+    assert link in page.read_text()
+    os.utime(page, (0, 0))
+    subprocess.run(command, check=True, capture_output=True, env=environment)
+    assert not page.exists()  # the code has expired, so the next link removes its page
 
 
 def test_it_comes_back_after_the_daemon_was_killed(

@@ -1,6 +1,7 @@
 """Browser login: a one-time code is exchanged for a session cookie, and every action also needs a CSRF token.
 
-`holdfast open` asks for a code over the Unix socket (or with the token) and opens the page with the code after `#`.
+`holdfast open` asks for a code over the Unix socket (or with the token) and opens the page with the code after `#`,
+through a file that only its user can read: other users can read the command line of a browser.
 Browsers never send that part of a URL, so the code is in no log and no Referer. The page posts the code once and gets
 the cookie. The cookie is HttpOnly and SameSite=Strict. It is signed with a key derived from the token, so a session
 survives a restart of the daemon, and a new token ends all sessions. SameSite does not tell ports apart: a page on
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-CODE_S = 300.0
+CODE_S = 60.0
 SESSION_S = 7 * 86_400
 CSRF = "holdfast-csrf"
 _SAFE = ("GET", "HEAD", "OPTIONS")
