@@ -209,8 +209,6 @@ ROWS: tuple[Row, ...] = (
     _traced("traced-orphan", "exits 7, leaves an orphan that asks to be traced", "the code, nobody left", "orphan"),
     _traced("hidden-exit", "exits 7, traced by a child of its own that never waits", "its exit code, at once",
             "by-child"),
-    _starving("fork-bomb", "fork bomb under a limit of processes: each that dies is replaced", "@bombs", 300),
-    _starving("sibling-chains", "16 chains: each process starts its successor as a sibling and exits", "@chains", 16),
     _starving("busy-loops", "200 busy loops that ignore SIGTERM", "@crowds", "busy", 200),
     Row("crowd", 49, "2,000 processes, each with a SIGTERM handler", "every handler runs",
         Task(_run("@crowds", "idle", 2000, "{shared}", "{mark}"), timeout_s=4.0, grace_s=5.0),
