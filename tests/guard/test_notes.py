@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.guard
 
 MARK = 0x544F4E48
-NOTE = struct.Struct("<IIiiiiiiQiiiiqqq")
+NOTE = struct.Struct("<IIiiiiiiQiiiiqqqQ")
 HELLO, SPEC, HELD, GO, FAILED, ASK, SIGNAL, SIGNAL_ONE, KILL, REACHED, WARN, WARNED, EXITED, SURVIVORS, GONE = range(
     1, 16
 )
 
 
 def note(word: int, *, signal_number: int = 0, count: int = 0) -> bytes:
-    return NOTE.pack(MARK, word, signal_number, 0, 0, 0, 0, 0, 0, 0, 0, 0, count, 0, 0, 0)
+    return NOTE.pack(MARK, word, signal_number, 0, 0, 0, 0, 0, 0, 0, 0, 0, count, 0, 0, 0, 0)
 
 
 # --- a guard with a hostile agent ---
@@ -54,7 +54,7 @@ def note(word: int, *, signal_number: int = 0, count: int = 0) -> bytes:
 FLOODING = f"""#!{sys.executable}
 import os, sys
 def note(word, count=0):
-    return {NOTE.format!r}, {MARK}, word, 0, 0, 0, 0, 7, 7, 7, 0, 0, 0, count, 0, 0, 0
+    return {NOTE.format!r}, {MARK}, word, 0, 0, 0, 0, 7, 7, 7, 0, 0, 0, count, 0, 0, 0, 0
 import struct
 def say(word, count=0, times=1):
     layout, *fields = note(word, count)
@@ -65,7 +65,7 @@ if sys.argv[2] == "attach":
 if sys.argv[2] == "sweep":
     sys.exit(0)
 say({HELLO})
-length = struct.unpack_from("<i", os.read(0, {NOTE.size}), {NOTE.size - 28})[0]
+length = struct.unpack_from("<i", os.read(0, {NOTE.size}), {NOTE.size - 36})[0]
 while length > 0:
     length -= len(os.read(0, length))
 say({HELD})
