@@ -128,6 +128,8 @@ class LiveRun:
         until = time.monotonic() + _FORKED_S
         while self.conversation.guard_pid == 0 and is_exiting(self.sentinel_pid) is False and time.monotonic() < until:
             time.sleep(0.001)  # the sentinel is about to fork it: there is no event to wait for
+        if self.conversation.guard_pid == 0:
+            self.refresh()  # the run was over before we looked into /proc
         if (started := self.outcome.started) is not None:
             self.conversation.guard_pid = int(started.detail["guard_pid"])
         return self.conversation.guard_pid
