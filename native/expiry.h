@@ -14,7 +14,7 @@ void run_arm_timers(struct run *run, uint64_t now);
 void run_deadline_witnessed(struct run *run);
 /* Whether the deadline has passed and the guard has not acted on it yet. */
 bool run_deadline_has_passed(const struct run *run);
-/* Nobody saw whether the exit came before the deadline: the record says so, and the deadline decides. */
+/* The guard cannot know whether the exit came before the deadline: the record says so, and the deadline decides. */
 void run_count_exit_as_late(struct run *run);
 void run_timer_is_due(struct run *run, enum timer timer);
 

@@ -28,7 +28,7 @@ struct foreign {
 
 /*
  * Opens the process that the spec names. False with errno: we may not watch or signal it. A process that has ended
- * since it was registered is no failure: its end is recorded as one that nobody saw.
+ * since it was registered is no failure: the guard records that it did not see the end.
  */
 bool foreign_open(struct foreign *foreign, const struct spec *spec);
 

@@ -60,7 +60,7 @@ enum fact {
     FACT_ENTERED = 25,         /* struct fact_entered, then the container's name */
     FACT_CONTAINER_LOST = 26,  /* struct fact_container_lost, then the runtime's message */
     FACT_VANISHED = 27,        /* no payload: a foreign process has ended, and only its parent can know how */
-    FACT_ORDER_UNKNOWN = 28,   /* no payload: nobody saw whether the command ended before its deadline */
+    FACT_ORDER_UNKNOWN = 28,   /* no payload: the guard cannot know whether the command ended before its deadline */
     FACT_GRACE_SHORTENED = 29, /* struct fact_grace_shortened; follows the STOP_ASKED of the same request */
     FACT_GUARD_LOST = 30,      /* struct fact_guard_lost; written by the sentinel, which ends the run */
     FACT_REPEATED = 31,        /* struct fact_repeated */

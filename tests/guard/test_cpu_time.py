@@ -12,7 +12,6 @@ import holdfast
 from tests.cli.console import holdfast as command
 from tests.support.driven import Driven, Gate
 from tests.support.evidence import assert_all_gone, kinds, one, outcome_of
-from tests.support.processes import wait_exited
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,12 +84,7 @@ def test_a_budget_that_is_spent_before_the_exit_comes_before_it(
     there, gate = Gate(tmp_path / "there"), Gate(tmp_path / "gate")
     line = f"echo >{there.path}; read -r _ <{gate.path}; exec {PYTHON} -c '{ONE}' 0.4"
     with Driven(["sh", "-c", line], cpu_time=budget, timeout=60) as run:
-        there.wait()
-        pid = run.command_pid
-        run.stop_guard()
-        gate.open()
-        assert wait_exited(pid)
-        run.continue_guard()
+        run.exit_unseen(there, gate)
         result = run.settle()
     assert outcome_of(result) == outcome
     if outcome[1] == "limit":

@@ -10,7 +10,6 @@ import holdfast
 from tests.support.driven import Driven, Gate
 from tests.support.evidence import assert_all_gone, kinds, one, outcome_of
 from tests.support.guards import guard_as
-from tests.support.processes import wait_exited
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,12 +52,7 @@ def test_so_it_is_when_the_guard_looks_only_after_the_exit(
     there, gate = Gate(tmp_path / "there"), Gate(tmp_path / "gate")
     line = f"echo >{there.path}; read -r _ <{gate.path}; printf '0123456789abcdef.'"
     with Driven(["sh", "-c", line], max_output=allowed, pty=pty, timeout=60) as run:
-        there.wait()
-        pid = run.command_pid
-        run.stop_guard()
-        gate.open()
-        assert wait_exited(pid)
-        run.continue_guard()
+        run.exit_unseen(there, gate)
         result = run.settle()
     assert outcome_of(result) == outcome
     assert result.stdout == b"0123456789abcdef."[:allowed]

@@ -116,6 +116,15 @@ class Driven:
         """Let both go on: the sentinel continues the guard."""
         signal.pidfd_send_signal(self.live.pidfd, signal.SIGCONT)
 
+    def exit_unseen(self, there: Gate, gate: Gate) -> None:
+        """The command comes to `there` and waits at `gate`: let it go on to its exit while the guard stands still."""
+        there.wait()
+        pid = self.command_pid
+        self.stop_guard()
+        gate.open()
+        assert wait_exited(pid)
+        self.continue_guard()
+
     # The end.
 
     def until_exited(self, within_s: float = BOUND_S) -> bool:
