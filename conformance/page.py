@@ -34,7 +34,7 @@ def _opening(measured: Measured) -> str:
 
 Each row is an adversarial command, each column a way to run a command; a cell says whether the promise held.
 `make conformance` writes this page from the results of one run (`conformance.json`): {machine["at"]},
-{measured["took_s"]:.0f} s.
+{measured["took_s"]:.0f} s.{measured.get("joined", "")}
 
 ![heat map](conformance/heatmap.svg)
 
