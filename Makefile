@@ -14,8 +14,10 @@ RUNS ?= 10000
 SEED ?= 1
 CHAOS_ARGS ?=
 CONFORMANCE_ARGS ?=
+MATRIX_ARGS ?=
 
 VENV := .venv
+ADAPTERS_VENV := .venv-adapters
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 GUARD := src/holdfast/guard/holdfast-guard
@@ -29,7 +31,7 @@ GUARD_TESTS := $(shell grep -rl 'mark\.guard' tests --include='test_*.py' | grep
 C_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 	-Wformat=2 -Wundef -Wvla -Wwrite-strings -Wpointer-arith
 
-.PHONY: help demo test check check-python check-native guard dashboard clients suite test-unprivileged test-guard-sanitized bench conformance chaos architecture wheel clean
+.PHONY: help demo test check check-python check-native guard dashboard clients suite test-unprivileged test-guard-sanitized bench conformance matrix chaos trials rig-harnesses rig-ray adapters architecture wheel clean
 
 help:
 	@echo 'make demo    set up, then watch Holdfast end a command that does not want to end'
@@ -43,7 +45,12 @@ help:
 	@echo 'make clients build the TypeScript client into clients/typescript/dist'
 	@echo 'make bench   ratios against the usual ways to start a process, on this machine'
 	@echo 'make conformance   adversarial commands with Holdfast and the usual ways to run one: what held'
-	@echo 'make chaos   many runs while guards, owners and children are killed (RUNS=10000 SEED=1)'
+	@echo 'make matrix  the Holdfast columns of it as root and as nobody, with and without a cgroup, and with ASan/UBSan'
+	@echo 'make chaos   many runs while guards, sentinels and owners are killed or stopped (RUNS=10000 SEED=1)'
+	@echo 'make trials  real agent harnesses with and without Holdfast: what they leave behind (a quarter of an hour)'
+	@echo 'make rig-ray   three real Ray nodes, and partitions between them: what held (as root, two minutes)'
+	@echo 'make rig-harnesses   install those harnesses from npm into the cache of the rigs, outside the repository'
+	@echo 'make adapters   every adapter with its real framework, in an environment of their own (two gigabytes)'
 	@echo 'make architecture   renew the made parts of docs/architecture.md'
 	@echo 'make wheel   build the wheel into dist/'
 	@echo 'make clean   remove everything that was built, the virtual environment included'
@@ -97,8 +104,25 @@ bench: $(VENV)/installed-dev $(GUARD)
 conformance: $(VENV)/installed-dev $(GUARD)
 	$(BIN)/python -m conformance $(CONFORMANCE_ARGS)
 
+matrix: $(VENV)/installed-dev $(GUARD) $(SANITIZED)
+	rm -f $(REPORTS).*
+	$(BIN)/python -m conformance.matrix $(MATRIX_ARGS)
+
 chaos: $(VENV)/installed-dev $(GUARD)
 	$(BIN)/python -m chaos --runs $(RUNS) --seed $(SEED) $(CHAOS_ARGS)
+
+trials: $(VENV)/installed-dev $(GUARD)
+	$(BIN)/python -m trials --output docs/trials.md $(TRIALS_ARGS)
+
+rig-ray: $(VENV)/installed-dev $(GUARD)
+	$(BIN)/python -m rigs.ray_partition
+
+rig-harnesses: $(BIN)/python
+	$(BIN)/python -m rigs.harnesses
+
+adapters: $(ADAPTERS_VENV)/installed $(GUARD)
+	$(ADAPTERS_VENV)/bin/mypy src/holdfast/adapters
+	HOLDFAST_ADAPTERS=1 $(ADAPTERS_VENV)/bin/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS) tests/adapters
 
 architecture: $(VENV)/installed
 	$(BIN)/python -m tools.architecture
@@ -107,7 +131,7 @@ wheel: $(VENV)/installed
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
 
 clean:
-	rm -rf build dist dashboard/{node_modules,.lock} src/holdfast/daemon/http/static clients/typescript/{dist,node_modules,src/generated,test/generated} $(VENV) $(GUARD) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist dashboard/{node_modules,.lock} src/holdfast/daemon/http/static clients/typescript/{dist,node_modules,src/generated,test/generated} $(VENV) $(ADAPTERS_VENV) $(GUARD) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(GUARD): $(SOURCES) $(HEADERS) hatch_build.py | $(VENV)/installed
@@ -136,6 +160,14 @@ $(VENV)/installed: pyproject.toml | $(BIN)/python
 $(VENV)/installed-dev: $(VENV)/installed
 	@echo 'make: installing the test and check tools into $(VENV)'
 	$(PIP) install --no-build-isolation --editable '.[dev]'
+	touch $@
+
+$(ADAPTERS_VENV)/installed: pyproject.toml | $(VENV)/installed
+	@echo 'make: installing the frameworks into $(ADAPTERS_VENV); this takes some minutes'
+	$(PYTHON) -m venv $(ADAPTERS_VENV)
+	$(ADAPTERS_VENV)/bin/python -m pip --disable-pip-version-check --quiet install \
+	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])')
+	$(ADAPTERS_VENV)/bin/python -m pip --disable-pip-version-check --quiet install --no-build-isolation --editable '.[adapters]'
 	touch $@
 
 $(BIN)/python:

@@ -169,17 +169,21 @@ def _allow_descriptors(number: int) -> None:
 async def _serve(directory: str, subscribers: int, rate: float, events: int) -> None:
     import uvicorn
     from starlette.applications import Starlette
+    from starlette.middleware import Middleware
 
     from holdfast.daemon.events.event_log import EventLog
     from holdfast.daemon.http.routes import events as event_routes
+    from holdfast.daemon.http.security import Security
     from holdfast.daemon.store.store import Store
+    from holdfast.web.access_checks import AccessChecks
     from holdfast.web.connection import Connection
 
     _allow_descriptors(subscribers + 100)
     store = Store.open(os.path.join(directory, "daemon.sqlite"))
     log = EventLog(store)
     await log.start()
-    app = Starlette(routes=event_routes.routes(cast("Service", SimpleNamespace(subscribe=log.subscribe))))
+    routes = event_routes.routes(cast("Service", SimpleNamespace(subscribe=log.subscribe)))
+    app = Starlette(routes=routes, middleware=[Middleware(AccessChecks, policy=Security.of(None))])
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(os.path.join(directory, "sock"))
     listener.listen(256)

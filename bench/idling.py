@@ -1,7 +1,7 @@
-"""Memory of idle live runs: in each guard, in Python, and in the journals.
+"""Memory of idle live runs: in each guard and its sentinel, in Python, and in the journals.
 
-It counts private pages (smaps_rollup) of the guards and the growth of this process. It does not count the command's
-own memory, nor the kernel's memory for a process (stacks, tables, descriptors), which no file shows.
+It counts private pages (smaps_rollup) of guards and sentinels, and the growth of this process. It does not count the
+command's own memory, nor the kernel's memory for a process (stacks, tables, descriptors), which no file shows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ async def _supervise(parameters: dict[str, Any]) -> Sample:
         seconds = now().wall_s - begin.wall_s
         sample: Sample = {"python_resident_kib": (_resident() - before) / count / 1024}
         guards = [_private_bytes(run.guard_pid) for run in runs]
+        sentinels = [_private_bytes(run.sentinel_pid) for run in runs]
         sample["guard_kib"] = sum(guards) / count / 1024
+        sample["sentinel_kib"] = sum(sentinels) / count / 1024
         sample["journal_kib"] = journal_bytes() / (count + 2) / 1024
         sample["started_per_second"] = count / seconds
         sample["alive"] = sum(run.state == "running" for run in runs)

@@ -111,7 +111,7 @@ def make_queries(index: Index, count: int) -> dict[str, Callable[[], object]]:
     }
     found["a page in the middle"] = partial(index.list, limit=PAGE, cursor=deep)
     found["one run by id"] = partial(index.get, f"run{count // 2:09}")
-    found["the beginning of an id"] = partial(index.find_prefix, f"run{count // 2:09}"[:-1])
+    found["the beginning of an id"] = partial(index.find_part, f"run{count // 2:09}"[:-1])
     found["refresh, nothing live"] = index.refresh
     return found
 

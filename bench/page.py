@@ -25,7 +25,7 @@ def write(measured: dict[str, Any], directory: Path) -> Path:
             for drawing, svg in drawings.items():
                 (charts / f"{drawing}.svg").write_text(svg, encoding="utf-8")
             images = "\n".join(f"![{drawing}](benchmarks/{drawing}.svg)\n" for drawing in drawings)
-            parts.append(f"{text}\n{images}{_failures(section(results, name))}")
+            parts.append(f"{text}\n{images}{_own_run(section(results, name))}{_failures(section(results, name))}")
     page = directory / "benchmarks.md"
     page.write_text("\n".join(parts), encoding="utf-8")
     return page
@@ -50,6 +50,15 @@ rounds, a ratio is the median of the ratios within each round, percentiles are o
 time covers the owner and every process that it started and reaped. A ratio "by CPU time" is the CPU time of the peer
 for each second of Holdfast's.
 """
+
+
+def _own_run(figures: dict[str, Any]) -> str:
+    """When and how figures were measured that did not come with the others."""
+    machines = [result["machine"] for result in figures.values() if "machine" in result]
+    if not machines:
+        return ""
+    machine = machines[0]
+    return f"Measured in a run of its own, {machine['at']}, {machine['python']}.\n\n{_quietness(machine)}\n"
 
 
 def _quietness(machine: dict[str, Any]) -> str:

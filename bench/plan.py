@@ -10,6 +10,10 @@ RUN = "holdfast.run"
 LIMIT = "C, the limit"
 DURABLE = "holdfast.Supervisor, state directory"
 DAEMON = "holdfast serve, Unix socket"
+PLACED = "holdfast.ray.Supervisor"
+RAY_TASK = "Ray task, subprocess.run"
+COMPAT_RUN = "holdfast.compat.subprocess.run"
+COMPAT_ASYNCIO = "holdfast.compat.asyncio_subprocess"
 
 
 class Peer(NamedTuple):
@@ -44,10 +48,23 @@ class Scale(NamedTuple):
     live: tuple[int, ...]
     starts: int
     submits: int
+    placed: dict[int, int]  # on a Ray cluster; at once: how many runs
 
 
-QUICK = Scale("quick", 1, {1: 20, 16: 48}, 32, 3, 3, 10, (5, 20), 2, 24)
-STANDARD = Scale("standard", 7, {1: 400, 16: 480, 256: 1024}, 1024, 10, 20, 200, (10, 100, 1000, 5000), 10, 480)
+QUICK = Scale("quick", 1, {1: 20, 16: 48}, 32, 3, 3, 10, (5, 20), 2, 24, {16: 32})
+STANDARD = Scale(
+    "standard",
+    7,
+    {1: 400, 16: 480, 256: 1024},
+    1024,
+    10,
+    20,
+    200,
+    (10, 100, 1000, 5000),
+    10,
+    480,
+    {16: 1024, 256: 2048},
+)
 
 _SPAWN = (
     Peer(LIMIT, "spawning", "limit"),
@@ -60,6 +77,13 @@ _SPAWN = (
     Peer(RUN, "spawning", "with_holdfast_run"),
     Peer(SUPERVISOR, "spawning", "with_supervisor"),
     Peer("holdfast.Supervisor, trio", "spawning", "with_supervisor_on_trio"),
+)
+_COMPAT = (
+    Peer("subprocess.run", "spawning", "with_subprocess"),
+    Peer(COMPAT_RUN, "spawning", "with_compat_subprocess"),
+    Peer(BASELINE, "spawning", "with_asyncio"),
+    Peer("asyncio, pidfd watcher", "spawning", "with_asyncio_pidfd"),
+    Peer(COMPAT_ASYNCIO, "spawning", "with_compat_asyncio"),
 )
 _CAPTURE = (
     Peer(LIMIT, "transfer", "capture_limit"),
@@ -92,6 +116,14 @@ _SUBMIT = (
     Peer("holdfast.Supervisor, in memory", "submitting", "with_library_in_memory"),
     Peer(DAEMON, "submitting", "with_daemon"),
 )
+_PLACING = (Peer(RAY_TASK, "placing", "spawn_plain"), Peer(PLACED, "placing", "spawn_holdfast"))
+_PLACING_OUTPUT = (Peer(RAY_TASK, "placing", "output_plain"), Peer(PLACED, "placing", "output_holdfast"))
+
+# Figures that are newer than the published results: the next whole run publishes them, and empties this list.
+UNPUBLISHED = ("placing-16", "placing-256", "placing-output")
+
+# Names for several figures: what a change of guard, sentinel or owner must not make worse.
+GROUPS = {"cost": ("spawn-1", "spawn-16", "memory-20", "memory-100")}
 
 
 def figures(scale: Scale) -> list[Figure]:
@@ -130,6 +162,19 @@ def figures(scale: Scale) -> list[Figure]:
     ]
     submit = {"at_once": 16, "count": scale.submits}
     plan.append(Figure("submit-16", "daemon", _at_once(16), _SUBMIT, submit, few))
+    plan += [
+        Figure(f"compat-{at_once}", "compat", _at_once(at_once), _COMPAT, {"at_once": at_once, "count": count}, few)
+        for at_once, count in scale.spawn.items()
+    ]
+    clusters = min(few, 3)  # each measurement starts and ends a cluster
+    plan += [
+        Figure(
+            f"placing-{at_once}", "placing", _at_once(at_once), _PLACING, {"at_once": at_once, "count": count}, clusters
+        )
+        for at_once, count in scale.placed.items()
+    ]
+    written = {"at_once": 16, "count": min(64, scale.submits), "size": 4 << 20}
+    plan.append(Figure("placing-output", "placing", "16 at once, 4 MiB each", _PLACING_OUTPUT, written, clusters))
     return plan
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from . import chart
 from .chart import TIMES, Bar, Series, number
-from .plan import BASELINE, DURABLE, LIMIT, SUPERVISOR
+from .plan import BASELINE, COMPAT_ASYNCIO, COMPAT_RUN, DURABLE, LIMIT, RAY_TASK, SUPERVISOR
 from .results import Results, median, percentile, ratio, section, spread
 
 if TYPE_CHECKING:
@@ -124,16 +124,20 @@ moment when its coroutine kills the process. The blocked event loop sleeps 150 m
 
 def _memory(results: Results) -> tuple[str, dict[str, str]]:
     text = """## Memory of live runs
-KiB for each idle run. Guard: private pages. Python: growth of resident memory, and objects alone. Journal: memory of
-the memfd. The figures do not include the command's own memory and the kernel's (stacks, tables, descriptors).
+KiB for each idle run. Guard and sentinel: private pages. Python: growth of resident memory, and objects alone.
+Journal: memory of the memfd. The figures do not include the command's own memory and the kernel's (stacks, tables,
+descriptors).
 """
     rows = []
     for figure, result in section(results, "memory").items():
-        fields = ("guard_kib", "python_resident_kib", "python_objects_kib", "journal_kib", "started_per_second")
+        fields = (
+            "guard_kib", "sentinel_kib", "python_resident_kib", "python_objects_kib", "journal_kib",
+            "started_per_second",
+        )  # fmt: skip
         for peer in result["peers"]:
             shown = (_shown(median(results, figure, peer, field)) for field in fields)
             rows.append((f"{result['setting']}, {peer}", *shown))
-    text += table(("", "guard", "Python", "Python's objects", "journal", "started per second"), rows)
+    text += table(("", "guard", "sentinel", "Python", "Python's objects", "journal", "started per second"), rows)
     grown = [
         *_growth(results, "memory", "live", "guard_kib", (SUPERVISOR,), "guard"),
         *_growth(results, "memory", "live", "python_resident_kib", (SUPERVISOR,), "Python, Supervisor"),
@@ -185,6 +189,57 @@ pip 26.3 write the script of the last row; the script of an older pip imports `r
     }
 
 
+_DROP_INS = """\
+## Drop-ins
+`/bin/true` as in "Runs per second", through the interfaces of `holdfast.compat` and of the originals. The drop-ins wait
+until the whole tree is gone. Each of their runs starts a guard of its own.
+"""
+
+
+def _compat(results: Results) -> tuple[str, dict[str, str]]:
+    text = _DROP_INS
+    originals = {COMPAT_RUN: "subprocess.run", COMPAT_ASYNCIO: BASELINE}
+    for figure, result in section(results, "compat").items():
+        rows = [
+            (peer, _shown(median(results, figure, peer, "per_second")),
+             _shown(ratio(results, figure, peer, originals.get(peer, peer), "per_second"), TIMES),
+             _shown(ratio(results, figure, originals.get(peer, peer), peer, "cpu_us"), TIMES),
+             _shown(median(results, figure, peer, "cpu_us")))
+            for peer in result["peers"]
+        ]  # fmt: skip
+        heads = ("", "runs/s", "of the original", "by CPU time", "CPU µs/run")
+        text += f"\n### {result['setting'].capitalize()}\n{table(heads, rows)}"
+    return text, {}
+
+
+_PLACED = """\
+## On a Ray cluster
+Submit to verdict of `/bin/true`, and output that is read to its end, on a cluster of one node with as many CPUs as the
+machine has cores. A plain Ray task takes one CPU, so Ray has one worker process for each core, and the others wait. The
+runs of Holdfast are all alive at once. CPU time covers the program, Ray's processes and the commands. What Holdfast
+adds to a run is the difference: a guard, a record on disk, and the messages about it.
+"""
+
+
+def _placing(results: Results) -> tuple[str, dict[str, str]]:
+    text = _PLACED
+    for figure, result in section(results, "placing").items():
+        is_output = "size" in result["parameters"]
+        field, cpu = ("mib_per_second", "cpu_us_per_mib") if is_output else ("per_second", "cpu_us")
+        plain = median(results, figure, RAY_TASK, cpu)
+        rows = [
+            (peer, _shown(median(results, figure, peer, field)),
+             _shown(ratio(results, figure, peer, RAY_TASK, field), TIMES), _shown(spent),
+             _shown(None if spent is None or plain is None else spent - plain))
+            for peer in result["peers"]
+            for spent in (median(results, figure, peer, cpu),)
+        ]  # fmt: skip
+        unit = "MiB" if is_output else "run"
+        heads = ("", f"{unit}s/s", "of a Ray task", f"CPU µs/{unit}", "added")
+        text += f"\n### {result['setting'].capitalize()}\n{table(heads, rows)}"
+    return text, {}
+
+
 SECTIONS: dict[str, Callable[[Results], tuple[str, dict[str, str]]]] = {
     "spawn": _spawn,
     "output": _output,
@@ -193,6 +248,8 @@ SECTIONS: dict[str, Callable[[Results], tuple[str, dict[str, str]]]] = {
     "memory": _memory,
     "daemon": _daemon,
     "startup": _startup,
+    "compat": _compat,
+    "placing": _placing,
 }
 
 

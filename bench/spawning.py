@@ -49,6 +49,13 @@ def with_holdfast_run(parameters: dict[str, Any]) -> Sample:
     return _in_threads(lambda: holdfast.run(COMMAND), parameters)
 
 
+def with_compat_subprocess(parameters: dict[str, Any]) -> Sample:
+    """subprocess.run of holdfast.compat; several at once in threads."""
+    from holdfast.compat import subprocess as compat
+
+    return _in_threads(lambda: compat.run(COMMAND, stdin=compat.DEVNULL, capture_output=True), parameters)
+
+
 def _in_threads(one: Callable[[], Any], parameters: dict[str, Any]) -> Sample:
     count, at_once = parameters["count"], parameters["at_once"]
     if at_once == 1:
@@ -82,6 +89,21 @@ async def _one_asyncio() -> None:
     pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(*COMMAND, stdin=null, stdout=pipe, stderr=pipe)
     await process.communicate()
+
+
+def with_compat_asyncio(parameters: dict[str, Any]) -> Sample:
+    """create_subprocess_exec of holdfast.compat.asyncio_subprocess and communicate, until the tree is gone."""
+    return anyio.run(_drive, _one_compat_asyncio, parameters)
+
+
+async def _one_compat_asyncio() -> None:
+    from holdfast.compat import asyncio_subprocess as compat
+
+    process = await compat.create_subprocess_exec(
+        *COMMAND, stdin=compat.DEVNULL, stdout=compat.PIPE, stderr=compat.PIPE
+    )
+    await process.communicate()
+    await process.settled()
 
 
 def with_anyio(parameters: dict[str, Any]) -> Sample:

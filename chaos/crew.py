@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -25,6 +26,7 @@ class Member:
         self.ready = False
         self.killed = False
         self.gone = False
+        self.stopped_until: float | None = None
 
     @property
     def pid(self) -> int:
@@ -58,6 +60,17 @@ class Member:
         """Send SIGKILL. The process is our child and not reaped, so the number is valid."""
         self.killed = True
         self.process.kill()
+
+    def stop(self, until: float) -> None:
+        """Send SIGSTOP; `go_on` continues it once this moment has come."""
+        self.stopped_until = until
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self, now: float) -> None:
+        """Continue it, if it was stopped and its time has come."""
+        if self.stopped_until is not None and now >= self.stopped_until:
+            self.stopped_until = None
+            self.process.send_signal(signal.SIGCONT)
 
     def dismiss(self) -> None:
         """Send no more orders: the process ends when its runs have ended."""

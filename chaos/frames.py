@@ -43,6 +43,7 @@ NAMES = {
     30: "guard_lost",
     31: "repeated",
     32: "sentinel_lost",
+    33: "recording_stalled",
 }
 
 

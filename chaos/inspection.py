@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from holdfast.state.directory import StateDirectory
 
-    from .running import Running
+    from .running import Hit, Running
     from .tally import Tally
 
 
@@ -29,12 +29,12 @@ class Violation(NamedTuple):
     evidence: str
 
 
-def inspect(state: StateDirectory, runs: Iterable[Running], tally: Tally, *, with_cgroup: bool) -> Iterator[Violation]:
+def inspect(state: StateDirectory, runs: Iterable[Running], tally: Tally) -> Iterator[Violation]:
     """Everything that is wrong after the last sweep. Remaining processes are ended; the rest stays as evidence."""
     runs = list(runs)
-    yield from _left(state, runs, tally, with_cgroup=with_cgroup)
+    yield from _left(state, runs, tally)
     for run in runs:
-        for what in oracle.violations(run, with_cgroup=with_cgroup):
+        for what in oracle.violations(run):
             yield _violation(run, what)
         if run.error is not None:
             yield _violation(run, f"it could not be started: {run.error}")
@@ -45,27 +45,15 @@ def inspect(state: StateDirectory, runs: Iterable[Running], tally: Tally, *, wit
         remove_shared(run.plan)
 
 
-def _left(state: StateDirectory, runs: list[Running], tally: Tally, *, with_cgroup: bool) -> Iterator[Violation]:
-    marked, unmarked = leftovers.processes(set(os.listdir(state.runs_path)))
-    found = [f"process {text}" for text in marked]
-    if with_cgroup:
-        found += [f"process {text}" for text in unmarked]
-        found += [f"cgroup {path}" for path in OWN_GROUPS.find_runs()]
-    else:
-        # Without a cgroup, a process without a mark that a killed guard leaves is a known leak. A guard that was
-        # not killed has no such excuse.
-        found += [f"process {text} of a guard that was well" for text in unmarked if _was_well(text, runs)]
-        tally.leaks.update(leftovers.command_of(text) for text in unmarked)
+def _left(state: StateDirectory, runs: list[Running], tally: Tally) -> Iterator[Violation]:
+    found = [f"process {text}" for text in leftovers.processes()]
+    tally.left += len(found)
+    found += [f"cgroup {path}" for path in OWN_GROUPS.find_runs()]
     kill_children(set())
     found += leftovers.in_directory(state.path)
     for text in found:
-        yield Violation("-", "left behind", text)
-
-
-def _was_well(described: str, runs: list[Running]) -> bool:
-    """Whether a run whose guard was not killed has named this daemon as its own."""
-    named = f"daemon={described.split()[0]}\n".encode()
-    return any(named in run.journal.stdout and not run.guard_was_hit for run in runs)
+        whose = next((run for run in runs if run.plan.run_id in text), None)
+        yield Violation("-", "left behind", text) if whose is None else _violation(whose, f"left behind: {text}")
 
 
 def _nested(state: StateDirectory, run_id: str, tally: Tally) -> Iterator[Violation]:
@@ -100,13 +88,13 @@ def _count(run: Running, tally: Tally) -> None:
     if run.plan.command.lines is not None:
         tally.lines += journal.stdout.count(b"\n")
     for hit in run.hits:
-        tally.kills[hit.target] += 1
-    if run.guard_was_hit:
+        (tally.kills if hit.weapon == "kill" else tally.stops)[_names(hit)] += 1
+    if run.guard_may_die:
         _died_after(tally.moments, journal)
 
 
 def _violation(run: Running, what: str) -> Violation:
-    evidence = [f"plan {run.plan}", f"killed {run.hits}", f"owner killed {run.owner_killed}", f"said {run.said}"]
+    evidence = [f"plan {run.plan}", f"struck {run.hits}", f"owner killed {run.owner_killed}", f"said {run.said}"]
     try:
         evidence.append(frames.read(run.journal.path).text())
     except FileNotFoundError:
@@ -114,16 +102,21 @@ def _violation(run: Running, what: str) -> Violation:
     return Violation(run.plan.run_id, what, "\n    ".join(evidence))
 
 
+def _names(hit: Hit) -> str:
+    return {"both": "both at once"}.get(hit.target, hit.target) + (" again and again" if hit.weapon == "hammer" else "")
+
+
 def _words(found: tuple[str, str] | None) -> str:
     return "none" if found is None else "/".join(found)
 
 
 def _died_after(moments: Counter[str], journal: frames.Journal) -> None:
-    """The last fact in the record of a killed guard."""
-    lost = journal.first("lost")
-    if lost is None:
+    """The last fact that a guard wrote before it was killed or replaced."""
+    heir = next((fact for fact in journal.facts if fact.name in ("guard_lost", "lost")), None)
+    if heir is None:
         moments["end, which was too late"] += 1
         return
+    before = journal.facts[: journal.facts.index(heir)]
     # The recovery writes all its facts at one time.
-    own = [fact.name for fact in journal.facts if fact.name not in ("header", "spec") and fact.at_ns != lost.at_ns]
+    own = [fact.name for fact in before if fact.name not in ("header", "spec") and fact.at_ns != heir.at_ns]
     moments[own[-1] if own else "nothing"] += 1

@@ -10,22 +10,10 @@ from tests.support.processes import children_that_stay, descendants, describe, s
 _STAY_S = 3.0
 
 
-def processes(run_ids: set[str]) -> tuple[list[str], list[str]]:
-    """Remaining processes: processes with the mark of a run, and processes that only their descent reveals."""
+def processes() -> list[str]:
+    """Remaining processes, found by their descent: we are a subreaper. Each with the mark of its run, if it has one."""
     stayed = {*children_that_stay(set(), _STAY_S), *descendants(os.getpid())}
-    marked: list[str] = []
-    unmarked: list[str] = []
-    for pid in sorted(stayed):
-        if state_of(pid) in (None, "Z"):
-            continue
-        (marked if token_of(pid) in run_ids else unmarked).append(f"{describe(pid)} (token {token_of(pid)})")
-    return marked, unmarked
-
-
-def command_of(described: str) -> str:
-    """The name of the program, from the description of a process."""
-    words = described.partition("] ")[2].split(" ")
-    return os.path.basename(words[0]) or "?"
+    return [f"{describe(pid)} (token {token_of(pid)})" for pid in sorted(stayed) if state_of(pid) not in (None, "Z")]
 
 
 def token_of(pid: int) -> str | None:

@@ -11,7 +11,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from . import frames
-from .plan import ANY, KILL, expected_lines, line_of, lines_reported
+from .plan import ANY, INT, KILL, TERM, expected_lines, ladder_s, line_of, lines_reported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _CAUSES = {1: "user", 2: "shutdown", 3: "parent", 4: "session", 5: "owner", 6: "superseded"}
 _TREES = {1: "gone", 2: "survivors", 3: "unknown"}
 _EOF = 1
+_OWNER_LOOKS_S = 3.0  # an owner continues a stopped pair once a second, and may itself be stopped meanwhile
+_KILL_WAIT_S, _MARGIN_S = 5.0, 2.0  # after deadline, grace, drain and kill-wait, this much later is the end
 
 
 def outcome(journal: Journal) -> tuple[str, str] | None:
@@ -59,7 +61,7 @@ def tree(journal: Journal) -> str:
     return _TREES.get(found[-1].number(), "?") if found else "missing"
 
 
-def violations(run: Running, *, with_cgroup: bool) -> Iterator[str]:
+def violations(run: Running) -> Iterator[str]:
     """Everything that is wrong with this run after the last sweep; empty if all is well."""
     try:
         journal = frames.read(run.journal.path)
@@ -74,7 +76,8 @@ def violations(run: Running, *, with_cgroup: bool) -> Iterator[str]:
         return
     yield from _outcome(run, journal)
     yield from _exit(run, journal)
-    yield from _tree(run, journal, with_cgroup=with_cgroup)
+    yield from _tree(run, journal)
+    yield from _in_time(run, journal)
     if run.plan.command.lines is not None:
         yield from _lines(journal, run.plan.command.lines)
 
@@ -102,7 +105,6 @@ def _outcome(run: Running, journal: Journal) -> Iterator[str]:
         yield "nothing in its journal decides"
         return
     status, cause = found
-    may_be_lost = run.guard_was_hit or (run.owner_killed and "started" not in journal.names)
     possible = {
         "deadline": "timeout" in plan.options,
         "idle": "idle_timeout" in plan.options,
@@ -110,7 +112,7 @@ def _outcome(run: Running, journal: Journal) -> Iterator[str]:
         "session": plan.options.get("session") is not None,
         "owner": run.owner_killed and plan.options["lifetime"] == "owner",
         "spawn": plan.command.kind == "missing",
-        "guard": may_be_lost,
+        "guard": _may_be_lost(run, journal),
         "exit": True,
         "signal": True,
     }
@@ -119,23 +121,35 @@ def _outcome(run: Running, journal: Journal) -> Iterator[str]:
     for hit in run.hits:
         decided = next((str(fact) for fact in journal.facts if _meaning(fact) is not None), None)
         if hit.verdict is not None and hit.verdict != decided:
-            yield f"{hit.verdict} was on record when the {hit.target} was killed, and is not what decides now"
+            yield f"{hit.verdict} was on record at the {hit.weapon} of the {hit.target}, and is not what decides now"
     if run.said is not None and run.said[:2] != [status, cause]:
         yield f"its owner was told {run.said}, its journal says {status}/{cause}"
+
+
+def _may_be_lost(run: Running, journal: Journal) -> bool:
+    """Whether nobody may have been there to record the end: a stopped guard or sentinel is no excuse."""
+    if "started" in journal.names:
+        return run.guard_may_die
+    return run.guard_may_die or run.owner_killed or run.was_hit("sentinel", "kill")
 
 
 def _exit(run: Running, journal: Journal) -> Iterator[str]:
     command, exited = run.plan.command, journal.first("exited")
     if exited is None:
-        never_ran = command.kind == "missing"  # stopped before that was known: then no process of it exits
-        if not (run.guard_was_hit or never_ran) and journal.first("started") is not None:
+        # A missing command that was stopped before that was known; or a command that was still held, because storage
+        # had not taken its start yet: it is ended without a rung, and never ran. Neither has an exit.
+        was_held = journal.first("stop_asked") is not None and journal.first("signalled") is None
+        never_ran = command.kind == "missing" or was_held
+        if not (run.guard_may_die or never_ran) and journal.first("started") is not None:
             yield "its guard was well, but its exit is not on record"
         return
     before = journal.facts[: journal.facts.index(exited)]
     sent = {fact.number() for fact in before if fact.name == "signalled"}
     allowed = {command.by_itself, *sent} | ({command.on_term} if 15 in sent else set())
-    if run.guard_was_hit or any(hit.target == "leader" for hit in run.hits):
+    if run.guard_may_die or any(hit.target == "leader" for hit in run.hits):
         allowed.add(KILL)  # the kernel kills a command whose guard dies
+    if run.guard_may_die and any(_meaning(fact) for fact in before):
+        allowed |= {INT, TERM, command.on_term}  # a guard may die after it sent a signal, and before it recorded that
     if any(hit.target == "child" for hit in run.hits):
         allowed |= {99 << 8, 98 << 8}  # a command that misses its child says so
     status = exited.number()
@@ -149,12 +163,30 @@ def _codes(status: int) -> list[str]:
     return ["None", str(status & 0x7F)] if status & 0x7F else [str(status >> 8), "None"]
 
 
-def _tree(run: Running, journal: Journal, *, with_cgroup: bool) -> Iterator[str]:
-    how = tree(journal)
-    unproven = run.guard_was_hit or "started" not in journal.names
-    if how == "gone" or (how == "unknown" and unproven and not (with_cgroup and "started" in journal.names)):
+def _tree(run: Running, journal: Journal) -> Iterator[str]:
+    how, seen, lost = tree(journal), journal.first("tree"), journal.first("lost")
+    # Only the death of both at once leaves nobody to prove the end of the tree.
+    unproven = "started" not in journal.names or run.was_hit("both", "kill")
+    if how != "gone" and not (how == "unknown" and unproven):
+        yield f"its tree is on record as {how}"
+    # Recovery records both at one time, and has seen nothing of the tree.
+    if how == "gone" and seen and lost and seen.at_ns == lost.at_ns and "started" in journal.names:
+        yield "its tree is on record as gone, and nobody could know that"
+
+
+def _in_time(run: Running, journal: Journal) -> Iterator[str]:
+    """The rule behind every deadline: whatever one process does, the run is over soon after it."""
+    started, end, options = journal.first("started"), journal.first("end"), run.plan.options
+    if started is None or end is None or "timeout" not in options or run.was_hit("both", "kill"):
         return
-    yield f"its tree is on record as {how}"
+    held_s = run.plan.blow.hold_s + _OWNER_LOOKS_S if run.plan.blow and run.was_hit("both", "stop") else 0.0
+    due_s = options["timeout"] + held_s + _MARGIN_S
+    deadline = journal.first("deadline")
+    if deadline is not None and (after_s := (deadline.at_ns - started.at_ns) / 1e9) > due_s:
+        yield f"its deadline was kept {after_s:.1f} s after its start, not by {due_s:.1f} s"
+    bound_s = due_s + ladder_s(options) + options["drain"] + _KILL_WAIT_S
+    if (after_s := (end.at_ns - started.at_ns) / 1e9) > bound_s:
+        yield f"it ended {after_s:.1f} s after its start, not within {bound_s:.1f} s"
 
 
 def _lines(journal: Journal, path: str) -> Iterator[str]:

@@ -14,6 +14,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from holdfast.runs.durable import start_durable
+from holdfast.runs.guard_watch import ms_until, watch
 from holdfast.runs.live import LiveRun
 from holdfast.state.directory import StateDirectory
 from holdfast.values.errors import HoldfastError, SessionClosedError
@@ -47,11 +48,15 @@ class Owner:
     def run(self) -> None:
         """Run until stdin is closed and no run is left."""
         while self.is_open or self.runs:
-            for fd, _events in self.poll.poll():
+            looks = [live.watchdog.next_at for live in self.runs.values()]
+            for fd, _events in self.poll.poll(ms_until(min(looks)) if looks else None):
                 if fd == 0:
                     self._take_orders()
                 else:
                     self._look(fd)
+            for fd, live in list(self.runs.items()):
+                if watch(live):
+                    self._end(fd)
 
     def _take_orders(self) -> None:
         data = os.read(0, 1 << 16)
@@ -80,11 +85,14 @@ class Owner:
         live = self.runs[fd]
         live.hear_guard()
         if live.ended:
-            self.poll.unregister(fd)
-            del self.runs[fd]
-            tell(live.spec.run_id, live.outcome)
-            live.reap(wait=True)
-            live.close()
+            self._end(fd)
+
+    def _end(self, fd: int) -> None:
+        live = self.runs.pop(fd)
+        self.poll.unregister(fd)
+        tell(live.spec.run_id, live.outcome)
+        live.reap(wait=True)
+        live.close()
 
 
 async def supervise(state_path: str) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.support.children import Children
 
-TERM, KILL, SEGV = 15, 9, 11
+INT, TERM, KILL, SEGV = 2, 15, 9, 11
 ANY = -1  # an exit status that the plan does not know
 MOMENTS = ("launch", "begun", "started", "output", "verdict", "signalled", "exited", "tree")
 _NESTED = "import sys; from holdfast.cli.main import main; sys.exit(main())"
@@ -33,12 +33,15 @@ class Command(NamedTuple):
     nested_id: str | None = None
 
 
-class Kill(NamedTuple):
-    """The target of a SIGKILL, and its moment: a delay after an event was seen."""
+class Blow(NamedTuple):
+    """A signal against a process of a run, and its moment: a delay after an event was seen."""
 
-    target: str  # guard, leader, child
+    target: str  # guard, sentinel, both, writer, leader, child
+    weapon: str  # kill; stop; hammer: stop again and again
     moment: str
     delay_s: float
+    hold_s: float = 0.0  # how long both stand still before the driver continues them, if their owner is dead
+    stops_writer: bool = False  # the writer of the journal is stopped before the blow
 
 
 class Plan(NamedTuple):
@@ -49,15 +52,18 @@ class Plan(NamedTuple):
     command: Command
     options: dict[str, Any]
     cancel_after_s: float | None
-    kill: Kill | None
-    then: str | None  # when this run is dispatched: kill an "owner" or a "reader", or close a "session"
+    blow: Blow | None
+    then: str | None  # when this run is dispatched: kill an "owner" or "reader", "stop" an owner, close a "session"
 
 
 class Planner:
     """Makes plans. `directory` is for the files that some commands share with the driver."""
 
-    def __init__(self, seed: int, child: Children, directory: Path, state_path: str) -> None:
+    def __init__(
+        self, seed: int, child: Children, directory: Path, state_path: str, *, with_cgroup: bool = True
+    ) -> None:
         self.seed = seed
+        self.with_cgroup = with_cgroup
         self.child = child
         self.directory = directory
         self.state_path = state_path
@@ -72,8 +78,24 @@ class Planner:
             options["session"] = f"session-{number // 100}-{chance.randrange(3)}"
         cancel = chance.uniform(0.0, 0.3) if chance.random() < 0.15 else None
         dice = chance.random()
-        then = "owner" if dice < 0.02 else "reader" if dice < 0.03 else "session" if dice < 0.05 else None
-        return Plan(number, new_run_id(), command, options, cancel, _kill(chance), then)
+        ends = ((0.02, "owner"), (0.03, "reader"), (0.05, "session"), (0.08, "stop"))
+        then = next((what for below, what in ends if dice < below), None)
+        return Plan(number, new_run_id(), command, options, cancel, self._blow(chance, command), then)
+
+    def _blow(self, chance: random.Random, command: Command) -> Blow | None:
+        target, weapon = chance.choices([blow for blow, _weight in _BLOWS], weights=[weight for _, weight in _BLOWS])[0]
+        if target is None:
+            return None
+        # Nothing but a cgroup or a living parent can find these then.
+        if (target, weapon) == ("both", "kill") and command.kind in _HIDING and not self.with_cgroup:
+            target = "guard"
+        moment = chance.choices(MOMENTS, weights=(3, 3, 5, 2, 4, 3, 2, 1))[0]
+        if target in ("leader", "child") and moment in ("launch", "begun", "exited", "tree"):
+            moment = "started"
+        elif weapon != "kill" and moment == "launch":
+            moment = "begun"  # the owner's look at a new run waits for the guard
+        delay_s = chance.choice((0.0, 0.0, chance.uniform(0, 0.001), chance.uniform(0, 0.02), chance.uniform(0, 0.3)))
+        return Blow(target, weapon, moment, delay_s, chance.uniform(0.1, 1.5), chance.random() < 0.2)
 
     def shared_file(self, number: int) -> str:
         """A file of zeros, 16 bytes, for a command to count in."""
@@ -164,17 +186,28 @@ def _options(chance: random.Random, command: Command) -> dict[str, Any]:
     return options
 
 
-def _kill(chance: random.Random) -> Kill | None:
-    target = chance.choices((None, "guard", "leader", "child"), weights=(42, 38, 12, 8))[0]
-    if target is None:
-        return None
-    moment = chance.choices(MOMENTS, weights=(3, 3, 5, 2, 4, 3, 2, 1))[0]
-    if target != "guard" and moment in ("launch", "begun", "exited", "tree"):
-        moment = "started"
-    delay_s = chance.choice((0.0, 0.0, chance.uniform(0, 0.001), chance.uniform(0, 0.02), chance.uniform(0, 0.3)))
-    return Kill(target, moment, delay_s)
+def ladder_s(options: dict[str, Any]) -> float:
+    """How long the ladder of a run waits before its last rung."""
+    rungs = str(options.get("ladder", "")).split(",")
+    return float(options.get("grace", 0.0)) + sum(float(rung[:-2].partition(":")[2]) / 1000 for rung in rungs[:-1])
 
 
+# Kinds of commands that a list of processes does not show: without the mark of their run, or too fast for a list.
+_HIDING = ("daemon", "nested", "re-forks")
+_BLOWS: list[tuple[tuple[str | None, str], int]] = [
+    ((None, ""), 30),
+    (("guard", "kill"), 20),
+    (("sentinel", "kill"), 7),
+    (("both", "kill"), 4),
+    (("guard", "stop"), 8),
+    (("sentinel", "stop"), 5),
+    (("both", "stop"), 4),
+    (("guard", "hammer"), 2),
+    (("writer", "kill"), 3),
+    (("writer", "stop"), 3),
+    (("leader", "kill"), 9),
+    (("child", "kill"), 5),
+]
 _WEIGHTED: list[tuple[Callable[[Planner, random.Random, int], Command], int]] = [
     (Planner.exits, 12),
     (Planner.works, 14),

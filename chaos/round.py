@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import select
@@ -25,17 +26,17 @@ _OWNERS = 4
 _READERS = 2
 _RUNS_PER_OWNER = 10
 _TICK_MS = 1
-_BOUND_S = 45.0  # for a round to come to rest after its last start: all deadlines are below two seconds
 
 
 class Round:
     """Drive one round; `violations` lists the broken rules."""
 
-    def __init__(self, state: StateDirectory, planner: Planner, tally: Tally, *, with_cgroup: bool) -> None:
+    def __init__(self, state: StateDirectory, planner: Planner, tally: Tally, *, bound_s: float) -> None:
+        """`bound_s`: for the round to come to rest after its last start; all deadlines are below two seconds."""
         self.state = state
+        self.bound_s = bound_s
         self.planner = planner
         self.tally = tally
-        self.with_cgroup = with_cgroup
         self.plans: list[Plan] = []
         self.runs: dict[str, Running] = {}
         self.live: dict[str, Running] = {}
@@ -53,17 +54,17 @@ class Round:
         self.plans = [self.planner.plan(number) for number in reversed(numbers)]
         self.owners = [self._new_owner(index) for index in range(_OWNERS)]
         self.readers = [self._new_reader() for _ in range(_READERS)]
-        end = time.monotonic() + _BOUND_S
+        end = time.monotonic() + self.bound_s
         while self.plans or self.live:
             while self.plans and (owner := self._free_owner()) is not None:
                 self._dispatch(self.plans.pop(), owner)
-                end = time.monotonic() + _BOUND_S
+                end = time.monotonic() + self.bound_s
             self._turn()
             if time.monotonic() > end:
                 break  # a run that is not over by now is not terminal, and the inspection says so
         self._send_home()
         self._sweep()
-        self.violations += inspect(self.state, self.runs.values(), self.tally, with_cgroup=self.with_cgroup)
+        self.violations += inspect(self.state, self.runs.values(), self.tally)
 
     # Driving.
 
@@ -74,7 +75,7 @@ class Round:
         return Member("chaos.reader", self.state.path)
 
     def _free_owner(self) -> Member | None:
-        there = [owner for owner in self.owners if owner.ready and not owner.gone]
+        there = [owner for owner in self.owners if owner.ready and not owner.gone and owner.stopped_until is None]
         loads = {owner: sum(run.owner is owner for run in self.live.values()) for owner in there}
         owner = min(loads, key=lambda owner: loads[owner], default=None)
         return owner if owner is not None and loads[owner] < _RUNS_PER_OWNER else None
@@ -100,6 +101,13 @@ class Round:
         self.buried.append(owner)
         self.owners[index] = self._new_owner(index)
 
+    def _stop_owner(self, index: int) -> None:
+        """Stop an owner for a while: its runs' deadlines pass meanwhile, and hold."""
+        owner = self.owners[index]
+        if owner.ready and owner.stopped_until is None:
+            owner.stop(time.monotonic() + self.chance.uniform(0.2, 1.5))
+            self.tally.stops["owner"] += 1
+
     def _kill_reader(self, index: int) -> None:
         self.readers[index].kill()
         self.tally.kills["reader"] += 1
@@ -122,9 +130,13 @@ class Round:
         for _at, whom in [due for due in self.blows if due[0] <= now]:
             if whom == "owner":
                 self._kill_owner(self.chance.randrange(_OWNERS))
+            elif whom == "stop":
+                self._stop_owner(self.chance.randrange(_OWNERS))
             elif whom == "reader":
                 self._kill_reader(self.chance.randrange(_READERS))
         self.blows = [due for due in self.blows if due[0] > now]
+        for owner in self.owners:
+            owner.go_on(now)
         for run in list(self.live.values()):
             run.watch()
             if run.over:
@@ -182,9 +194,10 @@ class Round:
     def _send_home(self) -> None:
         staff = [*self.owners, *self.readers, *self.buried]
         for member in staff:
+            member.go_on(math.inf)
             if not member.killed:
                 member.dismiss()
-        end = time.monotonic() + _BOUND_S
+        end = time.monotonic() + self.bound_s
         while any(not member.gone for member in staff) and time.monotonic() < end:
             for member in staff:
                 if not member.gone:
@@ -193,6 +206,8 @@ class Round:
                 run.watch()
             self._reap()
             time.sleep(0.002)
+        for run in self.runs.values():
+            run.release()
         for member in staff:
             if not member.gone:
                 self.violations.append(Violation("-", f"{' '.join(member.words)} does not end", f"pid {member.pid}"))

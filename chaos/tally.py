@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Tally:
-    """Counts of a campaign. `leaks` are processes that nobody could attribute to a run."""
+    """Counts of a campaign."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -18,6 +18,7 @@ class Tally:
         self.nested: Counter[str] = Counter()
         self.trees: Counter[str] = Counter()
         self.kills: Counter[str] = Counter()
+        self.stops: Counter[str] = Counter()
         self.moments: Counter[str] = Counter()
         self.answers: Counter[str] = Counter()
         self.cancels = 0
@@ -25,7 +26,7 @@ class Tally:
         self.recoveries = 0
         self.lost_guards = 0
         self.orphans = 0
-        self.leaks: Counter[str] = Counter()
+        self.left = 0
         self.bytes = 0
         self.lines = 0
 
@@ -51,6 +52,7 @@ def rows(results: dict[str, Any]) -> list[tuple[str, str]]:
         ("planned again", f"{results['never_made']}, because the owner was killed before it came to them"),
         ("lifetimes", _listed(results["lifetimes"])),
         ("killed", _listed(results["kills"])),
+        ("stopped", _listed(results["stops"])),
         ("guards died after", _listed(results["moments"])),
         ("asked to stop", f"{results['cancels']} runs, {results['sessions_closed']} sessions"),
         ("outcomes", _listed(results["outcomes"])),
@@ -58,7 +60,7 @@ def rows(results: dict[str, Any]) -> list[tuple[str, str]]:
         ("trees", _listed(results["trees"])),
         ("finished by others", f"{results['lost_guards']} runs, {results['recoveries']} of them by sweeps"),
         ("orphans ended", str(results["orphans"])),
-        ("leaks", _listed(results["leaks"])),
+        ("processes left", str(results["left"])),
         ("output", f"{results['bytes']} bytes, {results['lines']} numbered lines compared"),
         ("index", f"{results['indexed']} runs, each once"),
         ("time", f"{results['seconds']} s, {results['runs_per_second']} runs/s"),

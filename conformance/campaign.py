@@ -1,8 +1,9 @@
-"""Run all cells, three at a time, each in a process of its own; skip rows that a peer has no notion of."""
+"""Run all cells, four at a time, each in a process of its own, some alone; skip rows that a peer has no notion of."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -11,21 +12,23 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from tests.support.freezer import why_no_freezer
+from tests.support.silent_filesystem import why_no_fuse
 
 from holdfast.guard import containment
 
+from .adapters import sandbox
 from .peers import REASONS, environment
 from .places import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from bench.progress import Progress
 
     from .peers import Peer
-    from .rows import Row
+    from .row import Row
 
-_AT_ONCE = 3
+_AT_ONCE = 4
 _TOO_LONG_S = 120
 Cells = dict[str, dict[str, dict[str, Any]]]  # by row, by peer
 
@@ -42,24 +45,32 @@ def carry_out(rows: Sequence[Row], peers: Sequence[Peer], progress: Progress) ->
     absent = {peer.name: why for peer in peers if (why := _why_absent(peer))}
     missing = _missing_here()
     cells: Cells = {row.name: {peer.name: {} for peer in peers} for row in rows}
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        waiting = []
-        for row in rows:
-            for peer in peers:
-                if peer.name in absent:
-                    cells[row.name][peer.name] = {"verdict": "absent", "reason": absent[peer.name]}
-                elif lacking := [need for need in row.needs if need in peer.lacks | missing.keys()]:
-                    reason = missing.get(lacking[0], REASONS[lacking[0]])
-                    cells[row.name][peer.name] = {"verdict": "not applicable", "reason": reason}
-                else:
-                    waiting.append((row, peer, pool.submit(one, row, peer)))
+    waiting = []
+    for row in rows:
+        for peer in peers:
+            if peer.name in absent:
+                cells[row.name][peer.name] = {"verdict": "absent", "reason": absent[peer.name]}
+            elif lacking := [need for need in row.needs if need in peer.lacks | missing.keys()]:
+                reason = missing.get(lacking[0], REASONS[lacking[0]])
+                cells[row.name][peer.name] = {"verdict": "not applicable", "reason": reason}
+            else:
+                waiting.append((row, peer))
+    for at_once, is_alone in ((_AT_ONCE, False), (1, True)):
+        _together(at_once, [cell for cell in waiting if cell[0].alone is is_alone], one, cells)
+    return cells
+
+
+def _together(
+    at_once: int, waiting: list[tuple[Row, Peer]], run: Callable[[Row, Peer], dict[str, Any]], cells: Cells
+) -> None:
+    with ThreadPoolExecutor(at_once) as pool:
+        running = [(row, peer, pool.submit(run, row, peer)) for row, peer in waiting]
         try:
-            for row, peer, cell in waiting:
+            for row, peer, cell in running:
                 cells[row.name][peer.name] = cell.result()
         except BaseException:
             pool.shutdown(cancel_futures=True)  # cells that run end, and clean up after themselves
             raise
-    return cells
 
 
 def count(rows: Sequence[Row], peers: Sequence[Peer]) -> int:
@@ -107,4 +118,12 @@ def _missing_here() -> dict[str, str]:
     place = containment.probe()
     if place.memory_base is None and not place.controls:
         found["memory"] = "no memory controller on this machine"
+    if place.cgroup_base is None:
+        found["leaf"] = REASONS["leaf"]
+    if why_not := sandbox.why_none():
+        found["sandbox"] = why_not
+    if os.geteuid() != 0:
+        found["root"] = REASONS["root"]
+    if os.geteuid() != 0 or why_no_fuse():
+        found["fuse"] = REASONS["fuse"]
     return found

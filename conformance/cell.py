@@ -5,10 +5,11 @@ It is a process of its own and a subreaper: a process that escapes the peer come
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import resource
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,15 +23,16 @@ from tests.support.processes import become_subreaper
 
 from .conversation import Conversation
 from .expectation import Seen, judge
-from .interference import SECRET_FD, Interference, secret_descriptor
+from .interference import Interference
 from .oracle import KEPT, Leaf, left, reaping
 from .peers import PEERS, apart, environment
 from .places import CHILDREN, INTERPRETER, ROOT
 from .rows import ROWS
+from .surroundings import Surroundings
 
 if TYPE_CHECKING:
     from .peers import Peer
-    from .rows import Row
+    from .row import Row
 
 _READY_S = 30.0
 _ANSWER_MARGIN_S = 1.0
@@ -62,39 +64,50 @@ def run_cell(row: Row, peer: Peer) -> dict[str, Any]:
 
 def _watch(row: Row, peer: Peer, directory: str) -> Seen:
     leaf = Leaf(f"{row.name}-{os.path.basename(directory)}")
-    program = str(CHILDREN / row.program) if row.program else None
-    interference = Interference(row.interfere, leaf, program)
-    secret = secret_descriptor(f"{directory}/secret") if row.interfere == "secret" else contextlib.nullcontext()
-    try:
-        with secret:
-            adapter = _start(row, peer, directory, leaf)
-        with adapter:
-            KEPT.add(adapter.pid)
-            with reaping():
-                return _look(row, adapter, leaf, interference, directory)
-    finally:
-        interference.undo()
-        leaf.close()
+    with Surroundings(row.interfere, directory) as around:
+        interference = Interference(around, leaf, _program(row, around))
+        try:
+            with _start(row, peer, directory, leaf, around) as adapter:
+                KEPT.add(adapter.pid)
+                with reaping():
+                    return _look(row, adapter, leaf, interference, directory)
+        finally:
+            interference.undo()
+            leaf.close()
 
 
-def _start(row: Row, peer: Peer, directory: str, leaf: Leaf) -> subprocess.Popen[bytes]:
+def _program(row: Row, around: Surroundings) -> str | None:
+    """The program that the interference waits for, as /proc names it."""
+    if around.filesystem is not None:
+        return str(around.filesystem.program)
+    if row.program is None or (CHILDREN / row.program).exists():
+        return row.program and str(CHILDREN / row.program)
+    return os.path.realpath(shutil.which(row.program) or "")
+
+
+def _start(row: Row, peer: Peer, directory: str, leaf: Leaf, around: Surroundings) -> subprocess.Popen[bytes]:
+    def enter() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell ignores it for what it starts in the background
+        leaf.enter()
+        around.enter_child()
+
     return subprocess.Popen(
         [*peer.command(), _task(row, directory).encode()],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL if "CONFORMANCE_DEBUG" not in os.environ else None,
         cwd=ROOT,
-        env=environment(),
-        pass_fds=(SECRET_FD,) if row.interfere == "secret" else (),
+        env=environment() | around.environment,
+        pass_fds=around.pass_fds,
         process_group=0,
-        preexec_fn=leaf.enter,
+        preexec_fn=enter,
     )
 
 
 def _task(row: Row, directory: str) -> Any:
     children = Children(CHILDREN)
     places = {"{mark}": f"{directory}/mark", "{shared}": f"{directory}/shared", "{directory}": directory}
-    places["{holdfast}"] = str(INTERPRETER.with_name("holdfast"))
+    places |= {"{holdfast}": str(INTERPRETER.with_name("holdfast")), "{cell}": str(os.getpid())}
 
     def filled(word: str) -> str:
         for name, path in places.items():
@@ -112,7 +125,7 @@ def _look(row: Row, adapter: subprocess.Popen[bytes], leaf: Leaf, interference: 
     talk = Conversation(adapter.stdout.fileno())
     hung = None
     found = []
-    if not talk.until_ready(_READY_S):
+    if not talk.until_ready(_READY_S, names_supervisor=row.interfere is not None):
         raise RuntimeError("the adapter did not get ready")
     interference.act(adapter.pid, talk.supervisor, partial(talk.has_answered, len(row.task.runs)))
     if row.expect.statuses:
@@ -127,6 +140,7 @@ def _look(row: Row, adapter: subprocess.Popen[bytes], leaf: Leaf, interference: 
     others = left(leaf, apart(), _LOOK_S if row.expect.statuses else _KILLED_LOOK_S)
     grows = _grows(Path(directory, "shared"))
     interference.undo()
+    leaf.thaw()
     adapter.stdin.close()
     later = _leave(adapter, leaf) if not others and hung is None and row.expect.left else []
     if adapter.poll() is None:

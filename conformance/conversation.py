@@ -20,10 +20,13 @@ class Conversation:
         self._ready = False
         self._answers: list[dict[str, Any]] = []
 
-    def until_ready(self, within_s: float) -> bool:
-        """Wait until the adapter is ready, and until the supervising process is known."""
+    def until_ready(self, within_s: float, *, names_supervisor: bool) -> bool:
+        """Wait until the adapter is ready, and until the supervising process is known, if it matters.
+
+        A command that stops the adapter at once may come before the name.
+        """
         end = time.monotonic() + within_s
-        while not (self._ready and self.supervisor) and self._next(end):
+        while not (self._ready and (self.supervisor or not names_supervisor)) and self._next(end):
             pass
         return self._ready
 

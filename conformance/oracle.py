@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _BASES = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
+_COUNTING = "/sys/fs/cgroup/pids"
+_PROCESSES_MAX = 4000
 _LOOK_S = 0.02
 _KILL_S = 10.0
 _REAP_S = 0.02
@@ -39,11 +41,13 @@ class Leaf:
 
     def __init__(self, name: str) -> None:
         self.path = _make(f"conformance-{os.getpid()}-{name}")
+        self.counted = _make_counted(f"conformance-{os.getpid()}-{name}")
 
     def enter(self) -> None:
-        """Enter the cgroup; called in a new process, before it becomes the adapter."""
-        if self.path is not None:
-            (self.path / "cgroup.procs").write_text("0")
+        """Enter the cgroups; called in a new process, before it becomes the adapter."""
+        for group in (self.path, self.counted):
+            if group is not None:
+                (group / "cgroup.procs").write_text("0")
 
     def pids(self) -> set[int]:
         """Every process in the cgroup and in cgroups below it; without a cgroup, below this process."""
@@ -65,9 +69,15 @@ class Leaf:
         """The largest memory of a process in the cgroup; for an ended process, the process that waited for it knows."""
         return max(map(peak_kib, self.pids()), default=0) >> 10
 
+    def thaw(self) -> None:
+        """Let processes go on that have frozen themselves and the adapter."""
+        for group in self._groups():
+            self._write("cgroup.freeze", "0", group)
+
     def close(self) -> None:
         """Kill all processes, and remove the cgroup. RuntimeError if a process cannot be ended."""
         end = time.monotonic() + _KILL_S
+        self._write("cgroup.freeze", "1")  # a bomb leaves us no time to kill it, and SIGKILL reaches the frozen
         while True:
             self._kill()
             _reap()
@@ -79,7 +89,8 @@ class Leaf:
 
     def _remove(self) -> bool:
         """Remove the cgroup and the cgroups below; False while a process in one of them has not quite exited."""
-        for group in reversed(self._groups()):
+        counted = [] if self.counted is None else [Path(found) for found, _, _ in os.walk(self.counted)]
+        for group in reversed([*self._groups(), *counted]):
             try:
                 group.rmdir()
             except FileNotFoundError:
@@ -96,6 +107,11 @@ class Leaf:
                 os.kill(pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
                 continue
+
+    def _write(self, name: str, value: str, group: Path | None = None) -> None:
+        if (at := group or self.path) is not None:
+            with contextlib.suppress(OSError):  # removed meanwhile
+                (at / name).write_text(value)
 
     def _groups(self) -> list[Path]:
         """The cgroup and everything below, parents first."""
@@ -139,6 +155,19 @@ def _make(name: str) -> Path | None:
                 return None
             return group
     return None
+
+
+def _make_counted(name: str) -> Path | None:
+    """A cgroup that limits how many processes there are, zombies included: a peer may leave a bomb that forks on."""
+    own = [line.split(":")[2] for line in Path("/proc/self/cgroup").read_text().splitlines() if ":pids:" in line]
+    group = Path(f"{_COUNTING}{own[0]}", name) if own else None
+    try:
+        if group is not None:
+            group.mkdir()
+            (group / "pids.max").write_text(str(_PROCESSES_MAX))
+    except OSError:
+        return None
+    return group
 
 
 def _member(pid: int) -> Member | None:

@@ -12,7 +12,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from .places import ADAPTERS, GO_PEER, GUARD, INTERPRETER, NODE_PACKAGES, PYTHON_PACKAGES, ROOT
+from holdfast.guard.binary import guard_path
+
+from .places import ADAPTERS, GO_PEER, INTERPRETER, NODE_PACKAGES, PYTHON_PACKAGES, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +26,9 @@ REASONS = {
     "cancel": "no cancel beside its timeout",
     "loop": "no event loop that could be blocked",
     "memory": "no memory budget",
+    "processes": "no process budget",
+    "output": "no output budget",
+    "cpu": "no budget of CPU time",
     "pty": "gives the command no terminal",
     "grace": "kills at once, without a grace",
     "cwd": "starts it where it is itself",
@@ -31,8 +36,13 @@ REASONS = {
     "signals": "passes no signal on to the command",
     "reader": "keeps no output for a slow reader: the command writes to the reader, or the peer is the reader itself",
     "freezer": "no version 1 freezer on this machine",
+    "threadless": "needs threads, and nothing that starts its children in another PID namespace can have any",
+    "root": "only for root",
+    "fuse": "only for root, with /dev/fuse",
+    "leaf": "no cgroups on this machine",
+    "sandbox": "the program that uses it here, or its daemon, enters no sandbox",
 }
-_NO_BUDGETS = frozenset({"idle", "memory", "pty", "reader"})
+_NO_BUDGETS = frozenset({"idle", "memory", "processes", "output", "cpu", "pty", "reader"})
 
 
 class Peer(NamedTuple):
@@ -68,7 +78,7 @@ def environment() -> dict[str, str]:
 def apart() -> frozenset[str]:
     """Programs that belong to a peer and not to a command, as /proc names them."""
     tools = [shutil.which(name) for name in ("node", "bwrap", "timeout", "systemd-run")]
-    paths = [INTERPRETER, GO_PEER, os.environ.get("HOLDFAST_GUARD") or GUARD, *filter(None, tools)]
+    paths = [str(INTERPRETER), str(GO_PEER), guard_path(), *filter(None, tools)]
     return frozenset(os.path.realpath(path) for path in paths)
 
 
@@ -157,27 +167,27 @@ PEERS: tuple[Peer, ...] = (
     Peer("psutil", "Python", "its recipe to end a tree: SIGTERM to all that are listed, wait, SIGKILL", "psutil_tree",
          _lacks(*_BLOCKING), _package("psutil")),
     Peer("asyncio", "Python", "a session of its own, killpg with SIGTERM then SIGKILL, and at the end",
-         "asyncio_group", _lacks("signals", "thread"), _python),
+         "asyncio_group", _lacks("threadless", "signals", "thread"), _python),
     Peer("anyio", "Python", "a session of its own, scopes, killpg with SIGTERM then SIGKILL, and at the end",
-         "anyio_group", _lacks("signals", "thread"), _package("anyio")),
+         "anyio_group", _lacks("threadless", "signals", "thread"), _package("anyio")),
     Peer("trio", "Python", "run_process in a session of its own, deliver_cancel with killpg, and at the end",
-         "trio_group", _lacks("signals", "thread"), _package("trio")),
+         "trio_group", _lacks("threadless", "signals", "thread"), _package("trio")),
     Peer("timeout -k", "Shell", "output redirected to files; the caller's clock tells 124 from 124",
          "coreutils_timeout", _lacks("cancel", "cwd", "loop"), _tool("timeout", "--version")),
     Peer("bubblewrap", "Shell", "--unshare-pid --die-with-parent; SIGTERM to the group, SIGKILL to its init",
          "bubblewrap", _lacks("cancel", "loop", "signals"), _bubblewrap),
     Peer("child_process", "Node", "detached, kill(-pid) with SIGTERM then SIGKILL, streams destroyed, and at the end",
-         "child_process.mjs", _lacks("signals", "thread"), _tool("node", "--version")),
+         "child_process.mjs", _lacks("sandbox", "threadless", "signals", "thread"), _tool("node", "--version")),
     Peer("execa", "Node", "timeout, forceKillAfterDelay, cancelSignal, cleanup", "execa.mjs",
-         _lacks("signals", "thread"), _node_package("execa")),
+         _lacks("sandbox", "threadless", "signals", "thread"), _node_package("execa")),
     Peer("Go os/exec", "Go", "context, Setpgid, Cancel with kill(-pid), WaitDelay, kill(-pid) at the end", "go",
-         _lacks("loop", "signals", "thread"), _go),
+         _lacks("sandbox", "threadless", "loop", "signals", "thread"), _go),
     Peer("supervisord", "Daemons", "stopasgroup, killasgroup, stopwaitsecs; the caller keeps the time", "supervisord",
-         _lacks("input", *_BLOCKING), _supervisor),
+         _lacks("sandbox", "input", *_BLOCKING), _supervisor),
     Peer("pm2", "Daemons",
          "treekill, kill_timeout; output from its bus: its log files lose the end; the caller keeps the time",
          "pm2.mjs",
-         _lacks("input", *_BLOCKING), _node_package("pm2")),
+         _lacks("sandbox", "threadless", "input", *_BLOCKING), _node_package("pm2")),
     Peer("systemd-run", "Daemons", "--wait --pipe, RuntimeMaxSec, KillMode=control-group, TimeoutStopSec",
-         "systemd_run", frozenset({"cancel", "idle", "loop", "reader"}), _systemd),
+         "systemd_run", frozenset({"cancel", "idle", "loop", "reader", "processes", "output", "cpu"}), _systemd),
 )  # fmt: skip

@@ -1,40 +1,23 @@
 """The rows: each is an adversarial child, the task for the peer, and the expectation.
 
 `@name` in an argv is a program of tests/children; `{mark}`, `{shared}` and `{directory}` are paths of the cell.
-`{holdfast}` is the command `holdfast`.
+`{holdfast}` is the command `holdfast`, `{cell}` the PID of the process that looks at the cell.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
+from .attacks import ATTACKS
 from .expectation import Expect
+from .row import CANCELLED, NOBODY, SPAWN, SUCCEEDED, TIMED_OUT, Row, bound_s, starving
+from .row import run_of as _run
 from .task import Task
 
 _MUCH = 5_000_000
 _FLOOD = 256 << 20
 _SLOWLY = 2 << 20
 _EDGE_S = 0.1
-
-
-class Row(NamedTuple):
-    """One fixture. `interfere` names the interference from outside, see interference.py."""
-
-    name: str
-    number: int
-    child: str
-    holds: str
-    task: Task
-    expect: Expect
-    needs: tuple[str, ...] = ()
-    interfere: str | None = None
-    program: str | None = None  # the program that the interference waits for
-    repeats: int = 1  # at most, and only while the cell holds: the race does not happen each time
-
-
-def _run(*argv: object) -> tuple[tuple[str, ...], ...]:
-    return (tuple(map(str, argv)),)
 
 
 def _three_descriptors(stdout: bytes) -> str | None:
@@ -46,11 +29,6 @@ def _early(stdout: bytes) -> str | None:
     return None if stdout[_MUCH:].startswith(b"early\nready") else f"{len(stdout)} bytes arrived"
 
 
-TIMED_OUT = Expect(("timed_out",))
-SUCCEEDED = Expect(("succeeded",), "exit")
-CANCELLED = Expect(("cancelled",))
-SPAWN = Expect(("failed",), "spawn", begins=None)
-NOBODY = Expect(within_s=4.0)
 PROMPT = Task((), timeout_s=3.0)  # a peer that waits for a holder until then is not prompt
 
 
@@ -74,13 +52,6 @@ def _traced(name: str, child: str, holds: str, how: str) -> Row:
     """A command under ptrace that ends with code 7 where its supervisor sees it."""
     expect = Expect(("failed",), "exit", (7,), begins=None, within_s=2.5)
     return Row(name, 48, child, holds, PROMPT._replace(runs=_run("@traced", how)), expect)
-
-
-def _starving(name: str, child: str, *argv: object) -> Row:
-    """A command that leaves its supervisor next to nothing of the processor, from before its deadline on."""
-    task = Task(_run(*argv), timeout_s=1.0, grace_s=0.5)
-    within_s = task.timeout_s + task.grace_s + task.drain_s + task.kill_wait_s + 2
-    return Row(name, 49, child, "ended in time, nobody left", task, TIMED_OUT._replace(within_s=within_s))
 
 
 def _spawn(name: str, child: str, *argv: object, cwd: str | None = None) -> Row:
@@ -130,7 +101,8 @@ ROWS: tuple[Row, ...] = (
     _ending("forks-on-term", 17, "its SIGTERM handler starts new children", "all dead", "@forks_on_term", 3,
             repeats=4),  # a kill of the group may come before they have left the group
     Row("unkillable", 18, "unkillable for now: frozen, state D", "given up on in time, and not called dead",
-        Task(_run("@ignores_term"), timeout_s=1.2), Expect(("timed_out",), left=False),
+        Task(_run("@ignores_term"), timeout_s=1.2),
+        Expect(("timed_out",), left=False, within_s=bound_s(Task((), timeout_s=1.2))),
         ("freezer",), "freeze", "ignores_term"),
     Row("main-thread-gone", 19, "its main thread is gone, another works", "runs on to its exit code",
         Task(_run("@main_thread_gone", 400, 7), timeout_s=3.0), Expect(("failed",), "exit", (7,))),
@@ -209,10 +181,11 @@ ROWS: tuple[Row, ...] = (
     _traced("traced-orphan", "exits 7, leaves an orphan that asks to be traced", "the code, nobody left", "orphan"),
     _traced("hidden-exit", "exits 7, traced by a child of its own that never waits", "its exit code, at once",
             "by-child"),
-    _starving("busy-loops", "200 busy loops that ignore SIGTERM", "@crowds", "busy", 200),
+    starving("busy-loops", "200 busy loops that ignore SIGTERM", "@crowds", "busy", 200),
     Row("crowd", 49, "2,000 processes, each with a SIGTERM handler", "every handler runs",
         Task(_run("@crowds", "idle", 2000, "{shared}", "{mark}"), timeout_s=4.0, grace_s=5.0),
         TIMED_OUT._replace(mark=True, within_s=12.5)),
+    *ATTACKS,
 )  # fmt: skip
 
 NUMBERS_ELSEWHERE = {

@@ -29,8 +29,12 @@ class Task(NamedTuple):
     cancel_after_s: float | None = None
     block_loop_s: float | None = None  # from a moment after the start on, whatever else the event loop has to do
     memory_bytes: int | None = None
+    processes: int | None = None
+    output_bytes: int | None = None
+    cpu_s: float | None = None
     pty: bool = False
     thread: bool = False  # start it in a thread that ends at once
+    sandboxed: bool = False  # the program enters a sandbox before it starts the command, and after an earlier command
 
     def encode(self) -> str:
         """The task as the argument of an adapter."""

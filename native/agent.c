@@ -21,6 +21,7 @@
 #include "agent_note.h"
 #include "cgroup.h"
 #include "clock.h"
+#include "delivery.h"
 #include "meeting.h"
 #include "procfs.h"
 #include "spawn.h"
@@ -30,7 +31,9 @@
 #include "tree.h"
 
 enum { ATTACH_MS = 1000, FIRST_FREE = 10, NO_AGENT = 125, REAP_AT_ONCE = 1000 };
-enum { FIRST_PASS_MS = 2, LAST_PASS_MS = 50, STUCK_AFTER_PASSES = 10 };
+enum { FIRST_PASS_MS = 2, LAST_PASS_MS = 50, STUCK_AFTER_PASSES = 10, SIGNALS_AT_ONCE = 8, REQUESTS_MAX = 16 };
+#define WALK_SLICE_NS 20000000u    /* while it walks, the agent looks at the dead and at its guard this often */
+#define SWEEP_NS 2000000000u
 
 extern char **environ;
 
@@ -46,7 +49,10 @@ struct agent {
     pid_t leader;    /* 0 when it has been reaped or was never started */
     bool had_leader;
     bool killing;
+    bool kill_goes_on; /* the last pass was cut short, or found new processes: the next comes at once */
     int passes;
+    struct note requests[REQUESTS_MAX]; /* for a signal to the whole tree; the first is under way */
+    int waiting;                        /* how many there are */
     struct note usage; /* user_us, system_us, max_rss_kib of all processes reaped so far */
 };
 
@@ -155,6 +161,8 @@ static void hold_command(int *stdio) {
     for (int i = 0; i < 3; i++)
         close(stdio[i]);
     agent.leader = held ? agent.spawned.pid : 0;
+    if (held)
+        spawn_watch(&agent.spawned);
     agent.had_leader = true;
     tree_set_leader(agent.leader);
     give_terminal();
@@ -263,6 +271,51 @@ static struct reach signal_one(int number) {
     return reach;
 }
 
+/* ── one signal for every process, in as many turns as it takes ───────────────────────────────────────────────── */
+
+static struct delivery delivery; /* of the first request */
+
+static void answer_first(void) {
+    const struct reach reach = delivery.is_under_way ? delivery_end(&delivery) : (struct reach){0};
+    tell_reach(&agent.requests[0], reach);
+    memmove(&agent.requests[0], &agent.requests[1], (size_t)--agent.waiting * sizeof agent.requests[0]);
+}
+
+/* The next rung does not wait for what is under way: that goes no further. */
+static void answer_all(void) {
+    while (agent.waiting > 0)
+        answer_first();
+}
+
+static void deliver(const struct note *request) {
+    if (request->word == NOTE_ASK)
+        answer_all();
+    if (agent.waiting == REQUESTS_MAX)
+        answer_first();
+    agent.requests[agent.waiting++] = *request;
+}
+
+static void go_on_delivering(void) {
+    if (agent.waiting == 0)
+        return;
+    const uint32_t word = agent.requests[0].word;
+    if (!delivery.is_under_way)
+        delivery_begin(&delivery,
+                       word == NOTE_ASK      ? DELIVER_RUNG
+                       : word == NOTE_SIGNAL ? DELIVER_TO_ALL
+                                             : DELIVER_TO_CATCHERS,
+                       agent.requests[0].signal);
+    if (delivery_go_on(&delivery, clock_now() + WALK_SLICE_NS))
+        answer_first();
+}
+
+/* One slice of the kill. */
+static struct reach kill_all(void) {
+    const struct reach reach = tree_kill(reap_for_tree, NULL);
+    agent.kill_goes_on = reach.found_new;
+    return reach;
+}
+
 static bool handle(const struct note *note) {
     switch (note->word) {
     case NOTE_SPEC:
@@ -271,20 +324,17 @@ static bool handle(const struct note *note) {
         spawn_release(); /* if the command is dead already, the guard will hear of its exit */
         return true;
     case NOTE_ASK:
-        tell_reach(note, tree_ask(note->signal));
-        return true;
     case NOTE_SIGNAL:
-        tell_reach(note, tree_signal(note->signal));
+    case NOTE_WARN:
+        deliver(note);
         return true;
     case NOTE_SIGNAL_ONE:
         tell_reach(note, signal_one(note->signal));
         return true;
-    case NOTE_WARN:
-        tell_reach(note, tree_warn(note->signal));
-        return true;
     case NOTE_KILL:
+        answer_all();
         agent.killing = true;
-        tell_reach(note, tree_kill(reap_for_tree, NULL));
+        tell_reach(note, kill_all());
         return true;
     default:
         return false;
@@ -302,12 +352,14 @@ static void take_note(void) {
 }
 
 static void kill_again(void) {
-    tree_kill(reap_for_tree, NULL);
-    if (++agent.passes % STUCK_AFTER_PASSES == 0)
+    kill_all();
+    if (!agent.kill_goes_on && ++agent.passes % STUCK_AFTER_PASSES == 0)
         send_note((struct note){.word = NOTE_SURVIVORS, .count = tree_count()});
 }
 
 static int pause_ms(void) {
+    if (agent.waiting > 0 || (agent.killing && agent.kill_goes_on))
+        return 0;
     if (!agent.killing)
         return -1;
     int pause = FIRST_PASS_MS * (agent.passes + 1);
@@ -321,17 +373,18 @@ static bool turn(void) {
                                {agent.in, POLLIN, 0},
                                {agent.has_spec ? agent.listener : -1, POLLIN, 0},
                                {agent.leader > 0 ? agent.spawned.process : -1, POLLIN, 0}}; /* reap() looks at it */
-    struct signalfd_siginfo info;
+    struct signalfd_siginfo pending[SIGNALS_AT_ONCE]; /* no more at once: in a storm of deaths there is always another */
     if (poll(watched, 4, pause_ms()) < 0 && errno != EINTR)
         agent.killing = true;
-    while (read(agent.signals, &info, sizeof info) == (ssize_t)sizeof info)
-        continue;
+    if (read(agent.signals, pending, sizeof pending) < 0 && errno != EAGAIN)
+        agent.killing = true;
     if (!reap() && (agent.had_leader || agent.killing))
         return false;
     if (watched[1].revents)
         take_note();
     if (watched[2].revents && !agent.killing)
         welcome();
+    go_on_delivering();
     if (agent.killing)
         kill_again();
     return true;
@@ -378,6 +431,7 @@ static int hold(const char *meeting) {
     send_note((struct note){.word = NOTE_HELLO, .agent_pid = getpid()});
     while (turn())
         continue;
+    answer_all();
     struct note gone = agent.usage;
     gone.word = NOTE_GONE;
     send_note(gone);
@@ -388,6 +442,6 @@ int agent_main(const char *role, const char *argument) {
     if (strcmp(role, "hold") == 0)
         return hold(argument);
     if (strcmp(role, "sweep") == 0)
-        return sweep(argument);
+        return sweep(argument, clock_now() + SWEEP_NS, &(bool){false});
     return strcmp(role, "attach") == 0 ? attach(argument) : NO_AGENT;
 }

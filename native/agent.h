@@ -11,7 +11,7 @@
  *   holdfast-guard inside attach MEETING   The attaching client. It brings the stdin, stdout and stderr that the
  *                                          runtime made, waits, and exits with the command's exit code. So the runtime
  *                                          knows when to stop passing output on.
- *   holdfast-guard inside sweep RUN_ID     Ends the processes that carry the token of a run whose agent was killed
+ *   holdfast-guard inside sweep TOKEN      Ends the processes that carry the token of a run whose agent was killed
  *                                          (sweep.h).
  *
  * The agent and the attaching client are two processes, because the command's stdio and the link need one call of the

@@ -55,6 +55,15 @@ bool run_record_budgets(struct run *run) {
     return used_ns > cpu_ns && record_limit(run, LIMIT_CPU, cpu_ns, used_ns);
 }
 
+bool run_record_session_budget(struct run *run) {
+    struct session_excess excess;
+    if (run->session.table < 0)
+        return false;
+    const struct tree_usage usage = tree_usage(UINT64_MAX, UINT64_MAX);
+    return session_budget_exceeded(&run->session, &usage, &excess) &&
+           record_limit(run, excess.what, excess.limit, excess.seen);
+}
+
 void run_record_output_limit(struct run *run) {
     record_limit(run, LIMIT_OUTPUT, run->output.cap, run->output.seen_bytes);
 }

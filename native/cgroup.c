@@ -24,17 +24,16 @@ static void group_make(struct group *group, const char *base, const char *name) 
     int directory = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (directory < 0)
         return;
-    if (mkdirat(directory, name, 0755) < 0) {
-        close(directory);
-        return;
-    }
-    group->leaf = openat(directory, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (group->leaf < 0) {
-        unlinkat(directory, name, AT_REMOVEDIR);
-        close(directory);
-        return;
-    }
+    /* The base comes first: if the guard dies right after it has made the leaf, its sentinel knows where to look. */
     group->base = directory;
+    if (mkdirat(directory, name, 0755) == 0) {
+        group->leaf = openat(directory, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (group->leaf >= 0)
+            return;
+        unlinkat(directory, name, AT_REMOVEDIR);
+    }
+    group->base = -1;
+    close(directory);
 }
 
 static bool set_number(int directory, const char *file, uint64_t number) {
@@ -161,6 +160,16 @@ static int each_member(const struct group *group, void (*visit)(const struct gro
     return count;
 }
 
+bool cgroup_is_empty(const struct cgroup *cgroup) {
+    char text[128];
+    uint64_t populated = 1;
+    const ssize_t got = read_small(cgroup->unified.leaf, "cgroup.events", text, sizeof text);
+    if (got <= 0)
+        return errno == ENOENT || errno == ENODEV; /* another process has removed it, which the kernel allows when empty */
+    find_number(text, "populated", &populated);
+    return populated == 0;
+}
+
 int cgroup_kill(struct cgroup *cgroup) {
     if (cgroup->unified.leaf < 0)
         return -1;
@@ -239,9 +248,10 @@ static bool remove_tree(int base, const char *name, int depth) {
 }
 
 static void remove_group(struct group *group, const char *name) {
-    if (group->leaf < 0)
+    if (group->base < 0)
         return;
-    close(group->leaf);
+    if (group->leaf >= 0)
+        close(group->leaf);
     remove_tree(group->base, name, NESTING_MAX);
     close(group->base);
     group->base = group->leaf = -1;

@@ -53,6 +53,8 @@ uint64_t cgroup_cpu_us(const struct cgroup *cgroup);
  * not kept after that: from then on the kernel (seen on 6.18) kills every process that is cloned straight into it.
  */
 int cgroup_kill(struct cgroup *cgroup);
+/* Whether no process is in the v2 leaf or in a leaf of a nested run. Zombies do not count. */
+bool cgroup_is_empty(const struct cgroup *cgroup);
 /*
  * Lets no member of the leaf run until cgroup_thaw. Waits a moment for that: a process that cannot be frozen, because
  * it waits for a device, does not hold up the rest.

@@ -13,6 +13,7 @@
 #include <time.h>
 
 enum timer {
+    TIMER_LASTS, /* the run needs what a short run does without */
     TIMER_WARN,
     TIMER_DEADLINE,
     TIMER_IDLE,
@@ -22,10 +23,12 @@ enum timer {
     TIMER_RUNG,      /* the current rung's grace is over */
     TIMER_KILL_PASS, /* repeat the last rung */
     TIMER_KILL_WAIT, /* give up on what SIGKILL cannot end */
-    TIMER_WALK,      /* go on with the walk of a rung through a huge tree */
+    TIMER_WALK,      /* go on with a walk through a huge tree */
     TIMER_AGENT,     /* the agent in a container has not said what it should have said */
     TIMER_DRAIN_IDLE,
     TIMER_DRAIN,
+    TIMER_RECORD, /* storage has not taken the end of the record */
+    TIMER_WRITER, /* the writer has not said anything for a while */
     TIMER_COUNT
 };
 

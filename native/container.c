@@ -173,7 +173,7 @@ static void take_note(struct run *run, const struct note *note) {
         break;
     case NOTE_WARNED:
         run->agent.unanswered--;
-        journal_fact(&run->journal, FACT_WARNED, &warned, sizeof warned);
+        repeats_fact(&run->repeats, &run->journal, REPEATED_WARNED, &warned, sizeof warned);
         break;
     case NOTE_EXITED:
         command_exited(run, note);

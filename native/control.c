@@ -34,14 +34,38 @@ int control_owner_process(const struct control *control) {
     return getsockopt(control->owners[0].fd, SOL_SOCKET, PEER_PIDFD, &process, &length) == 0 ? process : -1;
 }
 
+static void take_descriptors(struct msghdr *message, ssize_t got, struct request *request) {
+    const struct cmsghdr *header = got > 0 && message->msg_controllen > 0 ? CMSG_FIRSTHDR(message) : NULL;
+    request->descriptors = 0;
+    if (header == NULL || header->cmsg_type != SCM_RIGHTS)
+        return;
+    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; i++) {
+        int descriptor;
+        memcpy(&descriptor, CMSG_DATA(header) + i * sizeof descriptor, sizeof descriptor);
+        if (request->frame.type == PACKET_KEEP && i < KEEP_COUNT)
+            request->descriptor[request->descriptors++] = descriptor;
+        else
+            close(descriptor); /* no other request brings any; the padding of `rights` has room for one more */
+    }
+}
+
 enum control_news control_receive(struct control *control, int index, struct request *request) {
     struct iovec parts[2] = {{&request->frame, sizeof request->frame}, {&request->body, sizeof request->body}};
-    /* No control buffer: the kernel drops descriptors that an owner sends. */
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(sizeof(int) * KEEP_COUNT)];
+    } rights;
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    if (index == 0) { /* without a buffer for them the kernel drops descriptors: so it does for every other owner */
+        message.msg_control = &rights;
+        message.msg_controllen = sizeof rights;
+    }
     memset(&request->body, 0, 64); /* a short payload reads as zeros */
-    ssize_t got = recvmsg(control->owners[index].fd, &message, MSG_DONTWAIT);
+    ssize_t got = recvmsg(control->owners[index].fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0 && errno == ECONNRESET) /* the owner closed with wakes unread; the packets that it sent come next */
-        got = recvmsg(control->owners[index].fd, &message, MSG_DONTWAIT);
+        got = recvmsg(control->owners[index].fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    take_descriptors(&message, got, request);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return CONTROL_NOTHING;
     request->owner = index;
@@ -111,6 +135,13 @@ void control_wake(struct control *control, uint64_t journal_length) {
         send_packet(&control->owners[i], PACKET_WAKE, 0, &wake, sizeof wake, -1);
 }
 
+bool control_has_readers(const struct control *control) {
+    bool found = false;
+    for (int i = 0; i < OWNERS_MAX; i++)
+        found = found || control->owners[i].wants_output;
+    return found;
+}
+
 void control_wake_readers(struct control *control, uint64_t journal_length) {
     struct packet_wake wake = {journal_length};
     for (int i = 0; i < OWNERS_MAX; i++) {
@@ -119,6 +150,31 @@ void control_wake_readers(struct control *control, uint64_t journal_length) {
         control->owners[i].wants_output = false;
         send_packet(&control->owners[i], PACKET_WAKE, 0, &wake, sizeof wake, -1);
     }
+}
+
+void control_tell_unrecorded(struct control *control, const struct packet_unrecorded *rest, int memory) {
+    for (int i = 0; i < OWNERS_MAX; i++)
+        send_packet(&control->owners[i], PACKET_UNRECORDED, 0, rest, sizeof *rest, memory);
+}
+
+uint64_t control_held_from(const struct control *control) {
+    uint64_t from = UINT64_MAX;
+    for (int i = 0; i < OWNERS_MAX; i++) {
+        const struct owner *owner = &control->owners[i];
+        if (owner->fd >= 0 && owner->holds_from > 0 && owner->holds_from < from)
+            from = owner->holds_from;
+    }
+    return from;
+}
+
+void control_close(struct control *control) {
+    for (int i = 0; i < OWNERS_MAX; i++) {
+        if (control->owners[i].fd >= 0)
+            control_drop(control, i);
+    }
+    if (control->listener >= 0)
+        close(control->listener);
+    control->listener = -1;
 }
 
 void control_drop(struct control *control, int index) {
@@ -137,7 +193,8 @@ void control_take_no_more(struct control *control) {
  * The number of stdin is never free.
  */
 static bool put_in_place(int arrived, enum next_descriptor which) {
-    static const int place[NEXT_DIRECTORY] = {GUARD_FD_JOURNAL, GUARD_FD_STDIN, GUARD_FD_HEARTBEAT};
+    static const int place[NEXT_DIRECTORY] = {GUARD_FD_JOURNAL, GUARD_FD_STDIN, GUARD_FD_HEARTBEAT, GUARD_FD_STDOUT,
+                                               GUARD_FD_STDERR};
     const int to = place[which];
     if (arrived == to)
         return to != GUARD_FD_STDIN;
@@ -146,13 +203,16 @@ static bool put_in_place(int arrived, enum next_descriptor which) {
     return done;
 }
 
-/* The directory is in use only until the child is forked, so any number will do. It comes last, so it goes up first. */
+/*
+ * The directory is in use only until the child is forked, so any number will do that is no other descriptor's place. It
+ * comes last, so it goes up first, unless only the journal came with it: that has its place already.
+ */
 static bool put_all_in_place(struct control *control, const int *arrived, size_t count, uint64_t which) {
     bool done = (which & 1u << NEXT_JOURNAL) != 0;
     size_t next = 0;
     if ((which & 1u << NEXT_DIRECTORY) != 0 && count > 0) {
         control->directory = arrived[--count];
-        done = raise_descriptor(&control->directory) && done;
+        done = (count == 1 || raise_descriptor(&control->directory)) && done;
     }
     for (int i = 0; i < NEXT_DIRECTORY; i++) {
         if ((which & 1u << i) == 0)
@@ -190,7 +250,7 @@ enum control_news control_next_run(struct control *control, char *spec, size_t *
             *length = (size_t)got - sizeof frame;
             return put_all_in_place(control, arrived, count, frame.at_ns) ? CONTROL_REQUEST : CONTROL_GONE;
         }
-        if (frame.type != PACKET_READ && frame.type != PACKET_GO) { /* a request that came after the last run's end */
+        if (frame.type != PACKET_READ) { /* a request that came after the last run's end */
             struct packet_answer answer = {.error = ESRCH};
             send_packet(&control->owners[0], PACKET_ANSWER, frame.at_ns, &answer, sizeof answer, -1);
         }

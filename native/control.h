@@ -25,11 +25,14 @@ struct owner {
     pid_t pid;
     uid_t uid;
     bool wants_output; /* wake this owner at the next output */
+    uint64_t holds_from; /* it reads the output, and still needs the journal from here on; 0: it does not read */
 };
 
 struct request {
     struct frame frame;
     int owner;
+    int descriptor[KEEP_COUNT]; /* that came with it: whoever handles the request has to close them */
+    size_t descriptors;
     union {
         struct packet_stop stop;
         struct packet_stop_within stop_within;
@@ -64,8 +67,16 @@ enum control_news control_receive(struct control *control, int owner, struct req
 int control_accept(struct control *control);
 void control_answer(struct control *control, const struct request *request, int error, int descriptor);
 void control_wake(struct control *control, uint64_t journal_length);
+/* The run has ended, but its record is not in the file: sends the rest to every owner, as a descriptor. */
+void control_tell_unrecorded(struct control *control, const struct packet_unrecorded *rest, int memory);
+/* The first journal offset that an owner still needs; UINT64_MAX: nobody reads. */
+uint64_t control_held_from(const struct control *control);
+/* Whether an owner has asked to be woken at the next output. */
+bool control_has_readers(const struct control *control);
 /* Wakes the owners that asked to be woken at the next output, once. */
 void control_wake_readers(struct control *control, uint64_t journal_length);
+/* Closes all sockets: a writer that waits for storage has the same descriptors, and would keep them open. */
+void control_close(struct control *control);
 void control_drop(struct control *control, int owner);
 /* Takes no more runs. The owner learns that at once: it cannot send us another. */
 void control_take_no_more(struct control *control);

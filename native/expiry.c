@@ -8,6 +8,7 @@
 #include "stop.h"
 #include "witness.h"
 
+#define SHORT_RUN_NS 20000000u /* how long a run may last before its guard attends to it closely */
 #define SAMPLE_SHARE 10u /* sampling a huge tree takes at most a tenth of the guard's time */
 
 void run_set_deadline(struct run *run, uint64_t due_ns) {
@@ -18,7 +19,8 @@ void run_set_deadline(struct run *run, uint64_t due_ns) {
 
 void run_arm_timers(struct run *run, uint64_t now) {
     const struct spec_options *options = &run->spec.options;
-    run->deadline_ns = options->deadline_ns;
+    timer_set(&run->timers, TIMER_LASTS, now + SHORT_RUN_NS);
+    run->deadline_ns = run->recorded_deadline_ns = options->deadline_ns;
     if (options->deadline_ns > 0)
         run_set_deadline(run, clock_after(now, options->deadline_ns));
     if (options->deadline_ns > options->warn_before_ns && options->warn_before_ns > 0)
@@ -27,7 +29,7 @@ void run_arm_timers(struct run *run, uint64_t now) {
     const uint64_t first_look_ns = (options->flags & SPEC_IDLE_CPU) ? options->idle_ns / 4 : options->idle_ns;
     if (options->idle_ns > 0)
         timer_set(&run->timers, TIMER_IDLE, clock_after(now, first_look_ns));
-    if (options->memory_bytes > 0 || options->processes > 0 || options->cpu_ns > 0)
+    if (options->memory_bytes > 0 || options->processes > 0 || options->cpu_ns > 0 || run->session.table >= 0)
         timer_set(&run->timers, TIMER_SAMPLE, now + SAMPLE_EVERY_NS);
 }
 
@@ -63,11 +65,20 @@ void run_deadline_witnessed(struct run *run) {
     run_begin_stop(run);
 }
 
+/* The timer is on while the guard reaps: an exit that it finds now is late, unless the kernel has told of it before. */
+static void expire_deadline(struct run *run) {
+    run_reap(run);
+    if (!timer_is_set(&run->timers, TIMER_DEADLINE))
+        return; /* the exit has settled it */
+    timer_off(&run->timers, TIMER_DEADLINE);
+    expire(run, FACT_DEADLINE, run->deadline_ns);
+}
+
 static void check_idle(struct run *run) {
     const struct spec_options *options = &run->spec.options;
     const uint64_t now = clock_now();
-    if (output_waits_for_owner(&run->output))
-        activity_seen(&run->activity, now); /* the reader is slow, not the command */
+    if (output_waits(&run->output))
+        activity_seen(&run->activity, now); /* the reader or the disk is slow, not the command */
     const uint64_t reaped_us = (uint64_t)(run->usage.user_us + run->usage.system_us);
     uint64_t again = activity_check(&run->activity, options, reaped_us, now);
     if (again > now)
@@ -78,10 +89,12 @@ static void check_idle(struct run *run) {
 
 static void check_budgets(struct run *run) {
     run_reap(run);
-    if (!run_may_begin_stop(run))
+    if (!run_may_begin_stop(run)) {
+        session_budget_leave(&run->session);
         return;
+    }
     const uint64_t before = clock_now();
-    const bool spent = run_record_budgets(run);
+    const bool spent = run_record_budgets(run) || run_record_session_budget(run);
     const uint64_t after = clock_now(), cost = (after - before) * SAMPLE_SHARE;
     timer_set(&run->timers, TIMER_SAMPLE, after + (cost > SAMPLE_EVERY_NS ? cost : SAMPLE_EVERY_NS));
     if (spent)
@@ -95,13 +108,17 @@ static void warn(struct run *run) {
 }
 
 void run_timer_is_due(struct run *run, enum timer timer) {
-    timer_off(&run->timers, timer);
+    if (timer != TIMER_DEADLINE)
+        timer_off(&run->timers, timer);
     switch (timer) {
+    case TIMER_LASTS:
+        run_attend_closely(run);
+        break;
     case TIMER_WARN:
         warn(run);
         break;
     case TIMER_DEADLINE:
-        expire(run, FACT_DEADLINE, run->deadline_ns);
+        expire_deadline(run);
         break;
     case TIMER_IDLE:
         check_idle(run);
@@ -132,17 +149,24 @@ void run_timer_is_due(struct run *run, enum timer timer) {
         break;
     case TIMER_WALK:
         run_reap(run);
-        if (run->phase == PHASE_STOPPING)
-            host_go_on_asking(run);
+        if (run->phase == PHASE_STOPPING || run_may_begin_stop(run))
+            host_go_on(run);
         break;
     case TIMER_AGENT:
         run->location->overdue(run);
         break;
     case TIMER_DRAIN_IDLE:
-        run_end_drain(run, DRAIN_IDLE);
+        if (!output_waits(&run->output)) /* else storage is slow, not the tree: only the bound counts */
+            run_end_drain(run, DRAIN_IDLE);
         break;
     case TIMER_DRAIN:
         run_end_drain(run, DRAIN_ABSOLUTE);
+        break;
+    case TIMER_RECORD:
+        run_end_unrecorded(run);
+        break;
+    case TIMER_WRITER:
+        run_revive_writer(run);
         break;
     case TIMER_COUNT:
         break;

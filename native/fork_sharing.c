@@ -47,8 +47,10 @@ static long clone_onto(const struct clone_args *arguments, void (*child)(const v
 
 pid_t fork_sharing(struct clone_args arguments, void (*child)(const void *context), const void *context) {
     arguments.flags |= CLONE_VM;
-    arguments.stack = (uintptr_t)stack;
-    arguments.stack_size = sizeof stack;
+    if (arguments.stack == 0) {
+        arguments.stack = (uintptr_t)stack;
+        arguments.stack_size = sizeof stack;
+    }
     const long result = clone_onto(&arguments, child, context);
     if (result >= 0)
         return (pid_t)result;

@@ -65,17 +65,29 @@ enum fact {
     FACT_GUARD_LOST = 30,      /* struct fact_guard_lost; written by the sentinel, which ends the run */
     FACT_REPEATED = 31,        /* struct fact_repeated */
     FACT_SENTINEL_LOST = 32,   /* struct fact_sentinel_lost: the guard goes on without its sentinel */
+    FACT_RECORDING_STALLED = 33, /* struct fact_recording_stalled; behind END when storage came back only after it */
+    FACT_OUTPUT_ROLLING = 36,  /* struct fact_output_rolling: the head is full; of what comes now, the end is kept */
+    FACT_OUTPUT_ROLLED = 37,   /* struct fact_output_rolled: what is missing between the head and the tail */
+    FACT_KEPT_ON = 38,         /* no struct, then the id of the run in which the stragglers go on */
+    FACT_OUTPUT_GAP = 40,      /* struct fact_output_gap: written again when output behind it is taken out (roll.h) */
 };
 
 enum stop_cause { CAUSE_USER = 1, CAUSE_SHUTDOWN, CAUSE_PARENT, CAUSE_SESSION, CAUSE_OWNER, CAUSE_SUPERSEDED };
 enum containment { CONTAINMENT_SUBREAPER = 1, CONTAINMENT_CGROUP = 2, CONTAINMENT_CONTAINER = 3, CONTAINMENT_NONE = 4 };
-enum limit { LIMIT_MEMORY = 1, LIMIT_PROCESSES = 2, LIMIT_OUTPUT = 3, LIMIT_CPU = 4 };
-enum drain_end { DRAIN_EOF = 1, DRAIN_IDLE = 2, DRAIN_ABSOLUTE = 3 };
+enum limit {
+    LIMIT_MEMORY = 1,
+    LIMIT_PROCESSES = 2,
+    LIMIT_OUTPUT = 3,
+    LIMIT_CPU = 4,
+    LIMIT_SESSION_MEMORY = 5, /* the budget of the whole session */
+    LIMIT_SESSION_PROCESSES = 6,
+};
+enum drain_end { DRAIN_EOF = 1, DRAIN_IDLE = 2, DRAIN_ABSOLUTE = 3, DRAIN_INTERRUPTED = 4 };
 enum tree_end { TREE_GONE = 1, TREE_SURVIVORS = 2, TREE_UNKNOWN = 3 };
-enum stragglers { STRAGGLERS_KILL = 1, STRAGGLERS_WAIT = 2, STRAGGLERS_LEAVE = 3 };
+enum stragglers { STRAGGLERS_KILL = 1, STRAGGLERS_WAIT = 2, STRAGGLERS_LEAVE = 3, STRAGGLERS_SESSION = 4 };
 enum spawn_step { STEP_SETUP = 1, STEP_FORK = 2, STEP_STDIO = 3, STEP_CHDIR = 4, STEP_EXEC = 5, STEP_INTERPRETER = 6 };
 enum lost_why { LOST_GUARD = 1, LOST_HOST = 2 };
-enum guard_lost_why { GUARD_LOST_DIED = 1, GUARD_LOST_STOPPED = 2, GUARD_LOST_STUCK = 3 };
+enum guard_lost_why { GUARD_LOST_DIED = 1, GUARD_LOST_STOPPED = 2, GUARD_LOST_STUCK = 3, GUARD_LOST_UNSEEN = 4 };
 enum container_why { CONTAINER_REFUSED = 1, CONTAINER_GONE = 2, CONTAINER_UNREACHABLE = 3 };
 
 struct fact_started {
@@ -164,6 +176,9 @@ struct fact_recording_failed {
     int32_t error; /* errno of the write */
     int32_t reserved;
 };
+struct fact_recording_stalled {
+    uint64_t for_ns; /* how long the journal's storage had taken nothing, up to now */
+};
 struct fact_lost {
     int32_t why;
     int32_t reserved;
@@ -172,11 +187,26 @@ struct fact_guard_lost {
     int32_t guard_pid;
     int32_t wait_status; /* raw, of the guard; 0: it had not died when the sentinel took over */
     int32_t why;
-    int32_t stops; /* how often it was stopped within the last second */
+    int32_t stops; /* how often it was stopped */
 };
 struct fact_sentinel_lost {
     int32_t pid;
     int32_t reserved;
+};
+struct fact_output_rolling {
+    uint64_t limit; /* bytes: for head and tail together */
+    uint64_t tail;  /* so many of the last bytes are kept, or up to an eighth less */
+};
+struct fact_output_rolled {
+    uint64_t stdout_bytes; /* not kept, between the head and the tail */
+    uint64_t stderr_bytes;
+};
+struct fact_output_gap {
+    uint64_t resume_at; /* the journal goes on at this offset; what is between is a hole */
+    uint64_t stdout_bytes; /* so much output was recorded before that offset; of stdout, and so on */
+    uint64_t late_stdout_bytes;
+    uint64_t stderr_bytes;
+    uint64_t late_stderr_bytes;
 };
 struct fact_entered {
     int32_t pid;       /* of the command, in the PID namespace of the container */
@@ -231,6 +261,12 @@ enum spec_flag {
     SPEC_CGROUP_CONTROLS = 1 << 11, /* the v2 leaf has memory and pids controllers: set the budgets there */
     SPEC_AGAIN = 1 << 12,           /* when the tree is gone, wait for PACKET_NEXT instead of exiting */
     SPEC_GRACE_LADDER = 1 << 13,    /* the ladder is made from the grace alone: SIGTERM, the grace, SIGKILL */
+    SPEC_OUTPUT_ROLLS = 1 << 14,    /* beyond the output cap: keep the head and the tail, do not stop the run */
+    SPEC_GIVES_STDOUT = 1 << 15,    /* GUARD_FD_STDOUT is the command's own stdout: the guard captures nothing of it */
+    SPEC_GIVES_STDERR = 1 << 16,    /* likewise GUARD_FD_STDERR */
+    SPEC_WITH_STARTER = 1 << 17,    /* the run stops when GUARD_FD_STARTER is readable */
+    SPEC_SESSION_BUDGET = 1 << 18,  /* GUARD_FD_SESSION is the table of what the session uses */
+    SPEC_WITH_ENTRY = 1 << 19,      /* GUARD_FD_ENTRY has a struct entry for the child, and hears of its exec */
 };
 
 struct spec_options {
@@ -248,7 +284,7 @@ struct spec_options {
     uint64_t memory_bytes;
     uint64_t processes;
     uint64_t output_bytes;
-    uint64_t window_bytes; /* unread journal bytes beyond which the command has to wait; 0: no limit */
+    uint64_t window_bytes; /* unread journal bytes beyond which the command has to wait; 0: the owner does not read yet */
     uint64_t cpu_ns;       /* user and system time of the whole tree */
 };
 
@@ -274,10 +310,11 @@ enum packet {
     PACKET_CLOSE_INPUT = 69, /* the guard closes its own copy */
     PACKET_HEARTBEAT = 70,
     PACKET_NEXT = 71,   /* the next run, for a guard that has ended one: its spec and descriptors; no answer */
-    PACKET_GO = 73,     /* the run that came with PACKET_NEXT may start; no answer */
     PACKET_STOP_WITHIN = 74, /* struct packet_stop_within, then the reason */
+    PACKET_KEEP = 75, /* the stragglers go on as the run of this id; its descriptors come with it (successor.h) */
     PACKET_ANSWER = 80, /* struct packet_answer */
     PACKET_WAKE = 81,   /* struct packet_wake */
+    PACKET_UNRECORDED = 82, /* struct packet_unrecorded, with a descriptor: the run has ended, the rest is in there */
 };
 
 enum signal_scope { SCOPE_LEADER = 1, SCOPE_TREE = 2 };
@@ -307,16 +344,22 @@ struct packet_extend {
     uint64_t by_ns;
 };
 struct packet_read {
-    uint64_t consumed; /* the owner needs nothing before this journal offset any more; 0 releases nothing */
+    uint64_t consumed; /* the owner needs nothing before this journal offset any more; 0 says nothing about that */
     uint64_t seen;     /* the owner has read up to here: output beyond it wakes at once; or READ_NO_WAKE */
 };
 #define READ_NO_WAKE UINT64_MAX
+#define READ_HOLDS_NOTHING UINT64_MAX /* as `consumed`: the owner does not read the output (any more) */
 struct packet_answer {
     int32_t error; /* 0 or an errno: ESRCH too late, ERANGE over the ceiling, EPERM not from inside, EINVAL, ... */
     int32_t reserved;
 };
 struct packet_wake {
     uint64_t journal_length;
+};
+struct packet_unrecorded {
+    uint64_t kept_from; /* the descriptor, a memfd, has the journal from here, at the journal's own offsets */
+    uint64_t length;    /* up to here, END included */
+    uint64_t stalled_ns; /* how long the journal's storage has taken nothing */
 };
 
 /* Descriptors that the guard is started with. */
@@ -329,11 +372,52 @@ enum guard_fd {
     GUARD_FD_LISTEN = 7,
     GUARD_FD_DIRECTORY = 8,
     GUARD_FD_HEARTBEAT = 9,
-    GUARD_FD_FIRST_FREE = 10,
+    GUARD_FD_STDOUT = 10, /* the command's, with SPEC_GIVES_STDOUT */
+    GUARD_FD_STDERR = 11,
+    GUARD_FD_STARTER = 12, /* readable when the process that started the owner is gone: its pidfd */
+    GUARD_FD_SESSION = 13, /* struct session_entry[SESSION_ENTRIES]; its offset is that of this run's entry */
+    GUARD_FD_ENTRY = 14,   /* a socket with one message: a struct entry and the descriptors that it numbers */
+    GUARD_FD_FIRST_FREE = 15,
+};
+
+/*
+ * What the child does last before it executes the command. Behind it come `groups` numbers of groups, then the
+ * `descriptors` numbers that the passed descriptors get, each of 32 bits, then the path or the name of the program with
+ * its NUL; an empty one: argv[0]. If exec fails, the child answers with a struct fact_spawn_failed.
+ */
+enum { ENTRY_DESCRIPTORS_MAX = 253, ENTRY_MAX = 16384 }; /* SCM_MAX_FD of the kernel */
+struct entry {
+    uint64_t ignored;     /* signals that the command ignores: bit 0 is signal 1 */
+    int32_t umask;        /* -1: as this guard's */
+    int32_t groups;       /* -1: as this guard's */
+    uint32_t user;        /* ~0: as this guard's */
+    uint32_t group;       /* ~0: as this guard's */
+    uint32_t descriptors; /* at most ENTRY_DESCRIPTORS_MAX */
+    uint32_t unused;
+};
+
+/* What one run of a session uses. The first entry of the table has the budgets instead; 0: no budget. */
+enum { SESSION_ENTRIES = 256 };
+enum session_state { SESSION_RUNNING = 0, SESSION_ENDING = 1 };
+struct session_entry {
+    uint64_t memory_bytes;
+    uint64_t processes;
+    uint64_t looked_ns; /* on CLOCK_MONOTONIC */
+    uint64_t state;
 };
 
 /* The descriptors that come with PACKET_NEXT, in this order; a bit in its ticket for each. Without stdin: /dev/null. */
-enum next_descriptor { NEXT_JOURNAL, NEXT_STDIN, NEXT_HEARTBEAT, NEXT_DIRECTORY, NEXT_COUNT };
+enum next_descriptor {
+    NEXT_JOURNAL,
+    NEXT_STDIN,
+    NEXT_HEARTBEAT,
+    NEXT_STDOUT,
+    NEXT_STDERR,
+    NEXT_DIRECTORY,
+    NEXT_COUNT
+};
+/* The descriptors that come with PACKET_KEEP, all of them, in this order. */
+enum keep_descriptor { KEEP_JOURNAL, KEEP_LISTEN, KEEP_DIRECTORY, KEEP_COUNT };
 /* The longest spec that fits into the packet; a run with a longer one gets a guard of its own. */
 enum { NEXT_SPEC_MAX = 32 * 1024 };
 

@@ -8,14 +8,12 @@
 #include "clock.h"
 #include "expiry.h"
 #include "phases.h"
-#include "priority.h"
 #include "procfs.h"
 #include "run.h"
 #include "traced.h"
 #include "tree.h"
 
-#define LAST_PASS_NS 50000000u
-#define WALK_SLICE_NS 20000000u /* while it walks, the guard looks at clocks and owners this often */
+#define KEEP_WAIT_NS 5000000000u /* how long the owner may take to make a run for the stragglers */
 
 /* ── the start ────────────────────────────────────────────────────────────────────────────────────────────────── */
 
@@ -43,6 +41,15 @@ static void host_check_exec(struct run *run) { exec_has_failed(run); }
 
 static int64_t microseconds(struct timeval time) { return (int64_t)time.tv_sec * 1000000 + time.tv_usec; }
 
+static struct fact_exited exit_of(int wait_status, const struct rusage *usage) {
+    return (struct fact_exited){
+        .wait_status = wait_status,
+        .user_us = microseconds(usage->ru_utime),
+        .system_us = microseconds(usage->ru_stime),
+        .max_rss_kib = usage->ru_maxrss,
+    };
+}
+
 /* Records how the leader ended. */
 static void leader_exited(struct run *run, int wait_status, const struct rusage *usage) {
     run->leader = 0;
@@ -50,12 +57,7 @@ static void leader_exited(struct run *run, int wait_status, const struct rusage 
         return;
     if (run->started_ns == 0 || run->spawned.failed)
         return; /* it was the held child, or exec failed: the command never ran */
-    struct fact_exited exited = {
-        .wait_status = wait_status,
-        .user_us = microseconds(usage->ru_utime),
-        .system_us = microseconds(usage->ru_stime),
-        .max_rss_kib = usage->ru_maxrss,
-    };
+    const struct fact_exited exited = exit_of(wait_status, usage);
     if (run->phase == PHASE_RUNNING && !run->exit_witnessed && run_deadline_has_passed(run))
         run_count_exit_as_late(run);
     run_record_exited(run, &exited);
@@ -81,12 +83,19 @@ static void add_usage(struct fact_end *total, const struct rusage *usage) {
 }
 
 static void host_child_changed(struct run *run, pid_t pid, int wait_status, const struct rusage *usage) {
-    if (WIFEXITED(wait_status) || WIFSIGNALED(wait_status))
+    if (WIFEXITED(wait_status) || WIFSIGNALED(wait_status)) {
         add_usage(&run->usage, usage);
+        run->last_exit = exit_of(wait_status, usage);
+    }
     if (traced_let_go(pid, wait_status)) /* an orphan, too: it would stand still until the deadline */
         return;
     if (pid == run->leader)
         leader_changed(run, wait_status, usage);
+}
+
+static void end_stragglers(struct run *run) {
+    run->bound_ns = clock_after(clock_now(), run->spec.options.drain_ns);
+    run_begin_stop(run);
 }
 
 static void leader_left(struct run *run) {
@@ -112,19 +121,39 @@ static void leader_left(struct run *run) {
         cgroup_move_members_out(&run->cgroup);
         run_begin_drain(run, TREE_SURVIVORS);
         break;
+    case STRAGGLERS_SESSION:
+        if (stragglers.count > 0 && run->control.owners[0].fd >= 0) {
+            run->phase = PHASE_LINGERING; /* until the owner sends PACKET_KEEP */
+            timer_set(&run->timers, TIMER_AGENT, clock_now() + KEEP_WAIT_NS);
+            break;
+        }
+        end_stragglers(run);
+        break;
     case STRAGGLERS_KILL:
     default:
-        run->bound_ns = clock_after(clock_now(), run->spec.options.drain_ns);
-        run_begin_stop(run);
+        end_stragglers(run);
     }
 }
 
-/* Nothing on the host sets TIMER_AGENT. */
-static void host_overdue(struct run *run) { (void)run; }
+/* The owner has made no run for the stragglers. */
+static void host_overdue(struct run *run) {
+    run_reap(run);
+    if (run->phase == PHASE_LINGERING)
+        end_stragglers(run);
+}
+
+/* Every process of a successor has ended. The last of them says how. */
+static void successor_ended(struct run *run) {
+    run->wake_owners = true;
+    run_record_exited(run, &run->last_exit);
+    run_begin_drain(run, TREE_GONE);
+}
 
 static void host_conclude(struct run *run, bool leader_has_left) {
     if (run->phase == PHASE_RUNNING && leader_has_left)
         leader_left(run);
+    else if (run->succeeds && run->phase == PHASE_RUNNING && run->children_gone)
+        successor_ended(run);
     else if (run->children_gone && (run->phase == PHASE_STOPPING || run->phase == PHASE_LINGERING))
         run_begin_drain(run, TREE_GONE);
 }
@@ -136,128 +165,10 @@ bool host_output_is_on_its_way(const struct run *run) {
 
 /* ── signals ──────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-bool host_is_reachable(const struct run *run) {
-    (void)run;
-    return true;
-}
-
-static void record_signalled(struct run *run, int number, int rung, struct reach reach) {
-    struct fact_signalled signalled = {number, rung, reach.reached, reach.refused};
-    if (rung >= 0)
-        journal_fact(&run->journal, FACT_SIGNALLED, &signalled, sizeof signalled);
-    else
-        repeats_fact(&run->repeats, &run->journal, REPEATED_SIGNALLED, &signalled, sizeof signalled);
-}
-
-/* A rung whose walk may take several turns of the guard. It is recorded when the walk is over. */
-static struct {
-    bool is_under_way;
-    int signal;
-    size_t rung;
-} asked;
-
-static bool kill_is_unrecorded; /* the first walk of the last rung is not over */
-
-static void end_ask(struct run *run) {
-    if (!asked.is_under_way)
-        return;
-    asked.is_under_way = false;
-    timer_off(&run->timers, TIMER_WALK);
-    cgroup_thaw(&run->cgroup);
-    record_signalled(run, asked.signal, (int)asked.rung, tree_end_ask());
-}
-
-void host_go_on_asking(struct run *run) {
-    if (!asked.is_under_way)
-        return;
-    if (tree_go_on_asking(clock_now() + WALK_SLICE_NS))
-        end_ask(run);
-    else
-        timer_set(&run->timers, TIMER_WALK, clock_now()); /* after a look at clocks and owners */
-}
-
-/*
- * The leaf is frozen during the walk: nothing forks behind the guard's back, and nothing keeps the processor from it.
- * A frozen process takes the signal when it is thawed.
- */
-void host_ask(struct run *run, int number, size_t rung) {
-    end_ask(run);
-    priority_raise();
-    asked.is_under_way = true;
-    asked.signal = number;
-    asked.rung = rung;
-    cgroup_freeze(&run->cgroup);
-    tree_begin_ask(number);
-    host_go_on_asking(run);
-}
-
-static void collect(void *run) { run_collect(run); }
-
-static struct reach kill_tree(struct run *run) {
-    const struct reach reach = tree_kill(collect, run);
-    if (kill_is_unrecorded && reach.is_whole) {
-        kill_is_unrecorded = false;
-        record_signalled(run, SIGKILL, (int)run->spec.rungs - 1, reach);
-    }
-    return reach;
-}
-
-void host_kill(struct run *run) {
-    end_ask(run);
-    priority_raise();
-    const int members = cgroup_kill(&run->cgroup);
-    kill_is_unrecorded = members < 0;
-    if (kill_is_unrecorded)
-        kill_tree(run);
-    else
-        record_signalled(run, SIGKILL, (int)run->spec.rungs - 1, (struct reach){.reached = members});
-}
-
-void host_end_signals(struct run *run) {
-    end_ask(run);
-    if (kill_is_unrecorded)
-        record_signalled(run, SIGKILL, (int)run->spec.rungs - 1, (struct reach){0});
-    kill_is_unrecorded = false;
-    priority_lower();
-}
-
-uint64_t host_kill_again(struct run *run) {
-    cgroup_kill(&run->cgroup);
-    if (kill_tree(run).found_new)
-        run->pass_ns = 0; /* a storm of forks: again at once, after a look at clocks and owners */
-    else
-        run->pass_ns = run->pass_ns * 2 < LAST_PASS_NS ? run->pass_ns * 2 + HOST_FIRST_PASS_NS : LAST_PASS_NS;
-    return run->pass_ns;
-}
-
-void host_give_up(struct run *run) { run_begin_drain(run, TREE_SURVIVORS); }
-
-int host_survivors(const struct run *run, char *text, size_t size, size_t *length) {
-    (void)run;
-    return tree_survivors(text, size, length);
-}
-
-int host_signal_by(struct run *run, int number, enum signal_scope scope, int (*to_one)(struct run *run, int signal)) {
-    struct reach reach = {0};
-    if (scope == SCOPE_TREE)
-        reach = tree_signal(number);
-    else if (to_one(run, number) == 0)
-        reach.reached = 1;
-    else
-        reach.refused = 1;
-    record_signalled(run, number, -1, reach);
-    return reach.reached == 0 && reach.refused > 0 ? EPERM : 0;
-}
-
 static int signal_leader(struct run *run, int number) { return kill(run->leader, number); }
 
 static int host_signal(struct run *run, int number, enum signal_scope scope) {
     return host_signal_by(run, number, scope, signal_leader);
-}
-
-void host_warn(struct run *run, int number) {
-    struct fact_warned warned = {.signal = number, .reached = tree_warn(number).reached};
-    journal_fact(&run->journal, FACT_WARNED, &warned, sizeof warned);
 }
 
 const struct location host_location = {

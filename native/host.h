@@ -7,13 +7,13 @@
 
 #define HOST_FIRST_PASS_NS 2000000u
 
-/* The parts of this table that foreign.h shares: the ladder over the processes that tree.h lists. */
+/* The parts of this table that foreign.h shares. From the second on they are in host_signals.c. */
 bool host_output_is_on_its_way(const struct run *run);
 bool host_is_reachable(const struct run *run);
 void host_ask(struct run *run, int signal, size_t rung);
-/* TIMER_WALK: a rung whose walk through the tree was not over. */
-void host_go_on_asking(struct run *run);
-/* Records a rung, or the kill, whose walk is not over, because nothing is to be signalled any more. */
+/* TIMER_WALK: a rung or a single signal whose walk through the tree was not over. */
+void host_go_on(struct run *run);
+/* Records a rung, a signal, or the kill, whose walk is not over, because nothing is to be signalled any more. */
 void host_end_signals(struct run *run);
 void host_kill(struct run *run);
 uint64_t host_kill_again(struct run *run);

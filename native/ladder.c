@@ -56,7 +56,8 @@ bool ladder_shorten(struct run *run, uint64_t grace_ns) {
 }
 
 void ladder_climb(struct run *run) {
-    run_announce(run); /* the verdict is announced before the first signal */
+    journal_commit(&run->journal); /* the verdict is on record before the first signal, unless storage hangs */
+    run_announce(run);             /* and announced */
     if (run->rung >= run->spec.rungs)
         return; /* the last rung has been climbed, and the guard repeats it */
     const uint64_t now = clock_now();

@@ -15,8 +15,7 @@ static const struct {
 } settings_of_a_leaf[LEAF_SETTINGS] = {
     {"cgroup.freeze", "0\n"},
     {"cgroup.type", "domain\n"},
-    {"cgroup.controllers", ""},
-    {"cgroup.subtree_control", ""},
+    {"cgroup.controllers", ""}, /* then cgroup.subtree_control is empty, too: it holds a part of these */
     {"cgroup.max.depth", "max\n"},
     {"cgroup.max.descendants", "max\n"},
     {"cgroup.pressure", "1\n"},

@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { LEAF_SETTINGS = 7 };
+enum { LEAF_SETTINGS = 6 };
 
 struct leaf_settings {
     uid_t uid; /* of the leaf that was just made */

@@ -13,5 +13,7 @@ void loop_take_signal(struct run *run, const struct signalfd_siginfo *info);
 void loop_take_signals(struct run *run, int signals);
 /* Starts a held command when its owner allows it. A command in a container starts when its agent holds it. */
 void loop_start_if_allowed(struct run *run);
+/* Looks whether the process with which the run ends is gone. */
+void loop_look_at_starter(struct run *run);
 
 #endif

@@ -2,8 +2,8 @@
 /*
  * The library starts holdfast-guard with the descriptors of `enum guard_fd`. The guard needs no arguments: the run's
  * id on its command line, and room for the id of a later run, are for tools that list processes. As `holdfast-guard
- * inside ...` the program is the agent in a container (agent.h). The guard writes everything it knows to the journal.
- * Its exit code (`enum guard_exit`) decides nothing.
+ * inside ...` the program is the agent in a container (agent.h), as `holdfast-guard front ...` it waits in an owner's
+ * place (front.h). The guard writes everything it knows to the journal. Its exit code (`enum guard_exit`) decides nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,13 +19,16 @@
 #include "agent.h"
 #include "container.h"
 #include "descriptors.h"
+#include "front.h"
 #include "host.h"
 #include "loop.h"
 #include "phases.h"
 #include "requests.h"
 #include "sentinel.h"
 #include "shared_memory.h"
+#include "stand_in.h"
 #include "tree.h"
+#include "writer.h"
 
 #define ENTER_WAIT_NS 30000000000u /* how long a container may take to let the agent in */
 
@@ -50,6 +53,14 @@ static bool take_descriptors(void) {
 static void close_unless(uint32_t flags, int fd) {
     if ((run->spec.options.flags & flags) == 0)
         close(fd);
+}
+
+/* Closes what the first run has no use for. A later run comes with what it needs, and with nothing else. */
+static void close_unused(void) {
+    close_unless(SPEC_PTY | SPEC_KEEP_INPUT, GUARD_FD_INPUT);
+    close_unless(SPEC_LISTEN, GUARD_FD_LISTEN);
+    close_unless(SPEC_LISTEN, GUARD_FD_DIRECTORY);
+    close_unless(SPEC_IDLE_HEARTBEAT, GUARD_FD_HEARTBEAT);
 }
 
 static int take_signals(void) {
@@ -107,9 +118,27 @@ static bool open_stdio(struct child_stdio *stdio) {
     const uint32_t flags = run->spec.options.flags;
     run->input = (flags & SPEC_KEEP_INPUT) ? GUARD_FD_INPUT : -1;
     if ((flags & SPEC_PTY) == 0)
-        return output_open(&run->output, -1, flags & SPEC_MERGE, stdio);
+        return output_open(&run->output, -1, flags, stdio);
     run->input = fcntl(GUARD_FD_INPUT, F_DUPFD_CLOEXEC, GUARD_FD_FIRST_FREE);
-    return run->input >= 0 && ioctl(0, TIOCSCTTY, 0) == 0 && output_open(&run->output, GUARD_FD_INPUT, true, stdio);
+    return run->input >= 0 && ioctl(0, TIOCSCTTY, 0) == 0 && output_open(&run->output, GUARD_FD_INPUT, flags, stdio);
+}
+
+/*
+ * The held child has its own copies. Ours would keep a reader from its end of file: guard, sentinel and writer have one
+ * table of descriptors. The streams that the owner gave came before anything could fail, so they are closed in any case.
+ */
+static void close_stdio(const struct child_stdio *stdio) {
+    const uint32_t flags = run->spec.options.flags;
+    if (flags & SPEC_GIVES_STDOUT)
+        close(GUARD_FD_STDOUT);
+    else if (stdio->out > 2)
+        close(stdio->out);
+    if (flags & SPEC_GIVES_STDERR)
+        close(GUARD_FD_STDERR);
+    else if (stdio->err > 2 && stdio->err != stdio->out)
+        close(stdio->err);
+    if (flags & SPEC_WITH_ENTRY)
+        close(GUARD_FD_ENTRY); /* or its owner would not hear of the exec */
 }
 
 /*
@@ -172,10 +201,7 @@ static void prepare(void) {
         cgroup_make(&run->cgroup, &run->spec);
         held = spawn_held(&run->spawned, &run->spec, &run->cgroup, stdio, &failure);
     }
-    if (stdio.out > 2)
-        close(stdio.out);
-    if (stdio.err > 2 && stdio.err != stdio.out)
-        close(stdio.err);
+    close_stdio(&stdio);
     run->leader = held ? run->spawned.pid : 0;
     tree_set_leader(run->leader);
     hand_over_stdin();
@@ -185,15 +211,14 @@ static void prepare(void) {
 
 /* Keeps one run, from its spec to its end. */
 static int keep_run(int signals) {
-    close_unless(SPEC_PTY | SPEC_KEEP_INPUT, GUARD_FD_INPUT);
-    close_unless(SPEC_LISTEN, GUARD_FD_LISTEN);
-    close_unless(SPEC_LISTEN, GUARD_FD_DIRECTORY);
-    close_unless(SPEC_IDLE_HEARTBEAT, GUARD_FD_HEARTBEAT);
+    run->starter = (run->spec.options.flags & SPEC_WITH_STARTER) ? GUARD_FD_STARTER : -1;
+    run->session = session_budget_open((run->spec.options.flags & SPEC_SESSION_BUDGET) ? GUARD_FD_SESSION : -1);
     if (!journal_open(&run->journal, GUARD_FD_JOURNAL))
         return GUARD_NO_JOURNAL;
     atomic_store(&sentinel->keeps_run, true);
     const uint32_t flags = run->spec.options.flags;
     run->control.owners[0].wants_output = (flags & SPEC_WAKE_OUTPUT) != 0;
+    run->control.owners[0].holds_from = run->spec.options.window_bytes > 0 ? run->journal.length : 0;
     run->control.listener = (flags & SPEC_LISTEN) ? GUARD_FD_LISTEN : -1;
     const bool owner_lives = watch_owner();
     prepare();
@@ -206,6 +231,8 @@ static int keep_run(int signals) {
         requests_serve(run, 0);
     if (!owner_lives && run->control.owners[0].fd >= 0 && run->phase != PHASE_ENDED)
         requests_owner_left(run, 0);
+    if (run->phase == PHASE_HELD)
+        loop_look_at_starter(run);
     loop_start_if_allowed(run); /* or later, in the loop */
     if (run->phase != PHASE_ENDED)
         run_announce(run);
@@ -220,6 +247,22 @@ static void show_run_id(const char *run_id) {
     const size_t room = shown_run_id == NULL ? 0 : strlen(shown_run_id), length = strlen(run_id);
     for (size_t i = 0; i < room && length <= room; i++)
         shown_run_id[i] = i < length ? run_id[i] : ' '; /* blanks, so that the room keeps its size */
+}
+
+/* Keeps the run in which the stragglers of the last one go on. False: there are none. */
+static bool keep_successor(int signals) {
+    char run_id[SUCCESSOR_ID_MAX + 1];
+    if (run->successor.files[KEEP_JOURNAL] < 0)
+        return false;
+    memcpy(run_id, run->successor.run_id, sizeof run_id);
+    atomic_store(&sentinel->keeps_run, true);
+    if (successor_begin(run)) {
+        show_run_id(run_id);
+        while (run->phase != PHASE_ENDED)
+            loop_turn(run, signals);
+    }
+    atomic_store(&sentinel->keeps_run, false);
+    return true;
 }
 
 /* A signal asks a guard without a run to end, or the run that is on its way to it. The end of a child is old news. */
@@ -242,7 +285,8 @@ static bool wait_for_next(int signals) {
         if (poll(watched, 3, -1) < 0 && errno != EINTR)
             return false;
         take_early_signals(signals);
-        sentinel_has_died(); /* the owner learns it with the next run, if there is one */
+        if (sentinel_has_died()) /* the owner learns it with the next run, if there is one */
+            stand_in_start(run);
         news = control_next_run(&run->control, spec_buffer(), &length);
     }
     return news == CONTROL_REQUEST && spec_parse_buffer(&run->spec, length);
@@ -267,8 +311,9 @@ static bool take_next_run(int signals) {
     int owner_process = run->owner_process;
     if (owner_process >= 0 && !raise_descriptor(&owner_process))
         return false;
-    *run = (struct run){.control = control, .cgroup = cgroup, .owner_process = owner_process, .awaits_go = true};
+    *run = (struct run){.control = control, .cgroup = cgroup, .owner_process = owner_process};
     run->foreign.process = -1;
+    successor_none(&run->successor);
     early_signal.ssi_signo = 0;
     const bool again = wait_for_next(signals);
     if (again)
@@ -286,15 +331,16 @@ static int keep_runs(int signals) {
     int code;
     do {
         code = keep_run(signals);
-    } while (code == GUARD_OK && take_next_run(signals));
-    if (run->control.owners[0].fd >= 0)
-        control_drop(&run->control, 0); /* first: an owner that has a run for us learns at once that we take no more */
+    } while (code == GUARD_OK && !keep_successor(signals) && take_next_run(signals));
+    control_close(&run->control); /* first: an owner that has a run for us learns at once that we take no more */
     cgroup_remove(&run->cgroup);
     sentinel_let_go();
     return code;
 }
 
 int main(int argc, char **argv) {
+    if (argc > FRONT_PROGRAM + 1 && strcmp(argv[1], "front") == 0)
+        return front_main(argc, argv);
     if (!take_memory())
         return GUARD_NO_SETUP;
     if (argc == 4 && strcmp(argv[1], "inside") == 0)
@@ -305,14 +351,26 @@ int main(int argc, char **argv) {
     const int signals = take_signals();
     if (signals < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
         return GUARD_NO_SETUP;
+    stand_in_prepare(signals);
     spawn_reset_signals();
     control_open(&run->control, GUARD_FD_CONTROL);
     cgroup_none(&run->cgroup);
-    run->owner_process = run->foreign.process = -1;
+    run->owner_process = run->foreign.process = run->starter = -1;
+    successor_none(&run->successor);
     if (!spec_read(&run->spec, GUARD_FD_SPEC))
         return GUARD_BAD_SPEC;
     close(GUARD_FD_SPEC);
+    close_unused();
+    close_unless(SPEC_WITH_STARTER, GUARD_FD_STARTER); /* only the first run of a guard can have a starter */
+    close_unless(SPEC_SESSION_BUDGET, GUARD_FD_SESSION);
+    close_unless(SPEC_WITH_ENTRY, GUARD_FD_ENTRY);
     watch_owner();
     take_early_signals(signals); /* the guard is a new process, which has none of our signals */
-    return sentinel_fork_guard() ? keep_runs(signals) : sentinel_watch(run, signals);
+    const bool listens = (run->spec.options.flags & SPEC_LISTEN) != 0;
+    journal_start_writer(&run->journal, GUARD_FD_JOURNAL, listens ? GUARD_FD_DIRECTORY : -1);
+    const int code = sentinel_fork_guard() ? keep_runs(signals) : sentinel_watch(run, signals);
+    control_close(&run->control); /* after a takeover */
+    if (run->journal.writer != NULL)
+        writer_reap(run->journal.writer);
+    return code;
 }

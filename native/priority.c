@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "procfs.h"
-#include "raw_syscall.h"
 
 enum { HIGHEST = -20 };
 #define SHORT_TURN_NS 100000u /* the shortest that Linux takes, from 6.12 on; older ones ignore it */
@@ -27,9 +26,12 @@ struct attributes {
     uint64_t period_ns;
 };
 
-static struct attributes given; /* what the guard was started with */
-static enum { UNKNOWN, OWN_TURNS, AS_GIVEN } state;
-static bool is_raised;
+static struct attributes given; /* what the guard had before it took short turns */
+static bool is_short, is_raised;
+
+static bool get(struct attributes *attributes) {
+    return syscall(SYS_sched_getattr, 0, attributes, sizeof *attributes, 0) == 0;
+}
 
 static bool set(struct attributes attributes) { return syscall(SYS_sched_setattr, 0, &attributes, 0) == 0; }
 
@@ -41,21 +43,18 @@ static struct attributes with_short_turns(int nice) {
 }
 
 void priority_take_short_turns(void) {
-    if (state != UNKNOWN)
-        return;
-    state = AS_GIVEN;
-    if (syscall(SYS_sched_getattr, 0, &given, sizeof given, 0) < 0)
+    if (is_short || !get(&given))
         return;
     given.size = sizeof given;
     given.flags = 0;
     /* Not for a task of another class: there the number of nanoseconds means something else, or the owner chose. */
-    if (given.policy == SCHED_OTHER && set(with_short_turns(given.nice)))
-        state = OWN_TURNS;
+    is_short = given.policy == SCHED_OTHER && set(with_short_turns(given.nice));
 }
 
-void priority_reset_in_child(void) {
-    if (state == OWN_TURNS)
-        RAW_SYSCALL(SYS_sched_setattr, 0, (long)&given, 0);
+void priority_give_back_turns(void) {
+    struct attributes now;
+    if (is_short && get(&now) && now.policy == given.policy && now.nice == given.nice && now.runtime_ns == SHORT_TURN_NS)
+        is_short = !set(given);
 }
 
 /* The kernel refuses a number below what RLIMIT_NICE allows, and does not choose the nearest. */
@@ -67,7 +66,8 @@ static int lowest_allowed(void) {
 }
 
 void priority_raise(void) {
-    if (state != OWN_TURNS || is_raised)
+    priority_take_short_turns();
+    if (!is_short || is_raised)
         return;
     is_raised = set(with_short_turns(HIGHEST)) ||
                 (lowest_allowed() < given.nice && set(with_short_turns(lowest_allowed())));

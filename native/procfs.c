@@ -2,6 +2,7 @@
 #include "procfs.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,15 +139,20 @@ bool runs_our_program(pid_t pid) {
            read_sizes("self", our_sizes) && memcmp(our_sizes, their_sizes, sizeof our_sizes) == 0;
 }
 
-bool catches_signal(pid_t pid, int signal) {
+/* Whether a set of signals in /proc/PID/status has this one. The label begins with a line end. */
+static bool set_has(pid_t pid, const char *label, int signal) {
     static char text[128 * 1024]; /* the groups of the process come first, and there may be 65,536 */
     char path[40];
     snprintf(path, sizeof path, "/proc/%d/status", pid);
     if (!proc_is_ours() || read_small(AT_FDCWD, path, text, sizeof text) <= 0)
         return false;
-    const char *caught = strstr(text, "\nSigCgt:");
-    return caught != NULL && (strtoull(caught + 8, NULL, 16) >> (signal - 1) & 1) != 0;
+    const char *set = strstr(text, label);
+    return set != NULL && (strtoull(set + strlen(label), NULL, 16) >> (signal - 1) & 1) != 0;
 }
+
+bool catches_signal(pid_t pid, int signal) { return set_has(pid, "\nSigCgt:", signal); }
+
+bool is_being_killed(pid_t pid) { return set_has(pid, "\nSigPnd:", SIGKILL) || set_has(pid, "\nShdPnd:", SIGKILL); }
 
 bool is_dead(const struct process_stat *status) {
     return (status->state == 'Z' && status->threads <= 1) || status->state == 'X';

@@ -40,6 +40,8 @@ bool read_stat(pid_t pid, struct process_stat *out);
 bool runs_our_program(pid_t pid);
 /* Whether the process has a handler of its own for the signal. */
 bool catches_signal(pid_t pid, int signal);
+/* Whether SIGKILL waits for the process to come out of the kernel. It runs no more code of its own then. */
+bool is_being_killed(pid_t pid);
 /* A zombie whose other threads still run is alive (its main thread called pthread_exit). */
 bool is_dead(const struct process_stat *status);
 

@@ -62,7 +62,7 @@ static void shorten_grace(struct run *run, const struct stop *stop) {
     if (!stop->has_grace || !ladder_shorten(run, stop->grace_ns))
         return;
     const struct fact_grace_shortened shortened = {stop->by_pid, (int32_t)stop->by_uid, stop->grace_ns};
-    journal_fact(&run->journal, FACT_GRACE_SHORTENED, &shortened, sizeof shortened);
+    repeats_fact(&run->repeats, &run->journal, REPEATED_GRACE_SHORTENED, &shortened, sizeof shortened);
 }
 
 int run_stop(struct run *run, const struct stop *stop) {
@@ -107,6 +107,20 @@ static bool asks_from_inside(const struct run *run, int index) {
     return true;
 }
 
+/*
+ * A command may move its deadline by a nanosecond at a time, up to its ceiling. So after a thousand moves the guard
+ * records only one that moves the deadline by a hundredth since the last one on record, which is what readers show.
+ */
+static void record_extended(struct run *run, uint64_t limit) {
+    const struct fact_extended extended = {limit};
+    const uint64_t last = run->recorded_deadline_ns;
+    if (limit - last > last / 100)
+        journal_fact(&run->journal, FACT_EXTENDED, &extended, sizeof extended);
+    else if (!repeats_fact(&run->repeats, &run->journal, REPEATED_EXTENDED, &extended, sizeof extended))
+        return;
+    run->recorded_deadline_ns = limit;
+}
+
 static int extend(struct run *run, int owner, uint64_t by_ns) {
     run_reap(run);
     const struct spec_options *options = &run->spec.options;
@@ -121,8 +135,7 @@ static int extend(struct run *run, int owner, uint64_t by_ns) {
     if (limit < run->deadline_ns || limit > UINT64_MAX / 4 || (options->ceiling_ns > 0 && limit > options->ceiling_ns))
         return ERANGE;
     run->deadline_ns = limit;
-    struct fact_extended extended = {limit};
-    journal_fact(&run->journal, FACT_EXTENDED, &extended, sizeof extended);
+    record_extended(run, limit);
     run_set_deadline(run, run->started_ns + limit);
     if (options->warn_before_ns > 0 && limit > options->warn_before_ns)
         timer_set(&run->timers, TIMER_WARN, run->started_ns + limit - options->warn_before_ns);
@@ -149,6 +162,14 @@ static void owner_gone(struct run *run, pid_t pid, uid_t uid) {
         struct stop stop = {.cause = CAUSE_OWNER, .by_pid = pid, .by_uid = uid, .reason = ""};
         run_stop(run, &stop);
     }
+}
+
+void requests_starter_left(struct run *run) {
+    static const char reason[] = "the process that started holdfast is gone";
+    const struct stop stop = {.cause = CAUSE_OWNER, .reason = reason, .reason_length = sizeof reason - 1};
+    run_reap(run);
+    if (run->phase < PHASE_DRAINING && stop_act(ASKER_OWNER, run_stage(run)) != ACT_JOIN)
+        run_stop(run, &stop);
 }
 
 /* ── packets ──────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -182,14 +203,20 @@ static int stop_requested(struct run *run, const struct request *request) {
 static void read_requested(struct run *run, const struct request *request) {
     if (request->body.read.seen != READ_NO_WAKE) {
         run->control.owners[request->owner].wants_output = true;
-        if (run->output.recorded_to > request->body.read.seen)
-            control_wake_readers(&run->control, run->journal.length);
+        if (run->output.recorded_to > request->body.read.seen && run->output.unannounced == 0)
+            run->output.unannounced = request->body.read.seen + 1; /* as soon as the file has anything beyond it */
+        run_wake_readers(run);
     }
     const uint64_t consumed = request->body.read.consumed;
-    if (consumed == 0 || run->output.window == 0 || consumed > run->journal.length)
+    if (consumed == READ_HOLDS_NOTHING)
+        run->control.owners[request->owner].holds_from = 0;
+    else if (consumed > 0 && run->output.window > 0 && consumed <= run->journal.length)
+        run->control.owners[request->owner].holds_from = consumed;
+    else
         return;
-    run->output.consumed = consumed;
-    journal_release(&run->journal, run->output.consumed);
+    run->output.consumed = control_held_from(&run->control);
+    if (!run->output.rolls)
+        journal_release(&run->journal, run->output.consumed);
 }
 
 static void give_input(struct run *run, const struct request *request) {
@@ -213,9 +240,6 @@ static void handle(struct run *run, const struct request *request) {
     case PACKET_GIVE_INPUT:
         give_input(run, request);
         return;
-    case PACKET_GO:
-        run->awaits_go = false;
-        return;
     case PACKET_STOP:
     case PACKET_STOP_WITHIN:
         error = stop_requested(run, request);
@@ -229,13 +253,16 @@ static void handle(struct run *run, const struct request *request) {
     case PACKET_CLOSE_INPUT:
         error = close_input(run);
         break;
+    case PACKET_KEEP:
+        error = successor_take(run, request);
+        break;
     case PACKET_HEARTBEAT:
         activity_seen(&run->activity, clock_now());
         break;
     default:
         error = EINVAL;
     }
-    journal_flush(&run->journal); /* an owner may rely on an answer: what it confirms is on record */
+    journal_commit(&run->journal); /* an owner may rely on an answer: what it confirms is on record */
     control_answer(&run->control, request, error, -1);
 }
 

@@ -27,5 +27,7 @@ void requests_serve(struct run *run, int owner);
 void requests_welcome(struct run *run);
 /* An owner is gone. If it started the run, that is recorded, and may stop the run. */
 void requests_owner_left(struct run *run, int owner);
+/* The process that started the owner is gone, and the run ends with it. */
+void requests_starter_left(struct run *run);
 
 #endif

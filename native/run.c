@@ -36,6 +36,12 @@ void run_record_exited(struct run *run, const struct fact_exited *exited) {
     journal_fact(&run->journal, FACT_EXITED, exited, sizeof *exited);
 }
 
+/* The writer may be our child. Its exit signal is 0, so without __WALL the kernel counts only the others. */
+static bool only_writer_is_left(const struct run *run) {
+    siginfo_t info;
+    return run->journal.writer != NULL && waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD;
+}
+
 /*
  * The guard asks for the leader by its PID, so that its exit never waits behind a queue of others. It reaps the others
  * for some milliseconds at most: in a storm of forks, processes die as fast as we can count, and clocks and owners
@@ -54,7 +60,7 @@ void run_collect(struct run *run) {
             run->location->child_changed(run, pid, status, &usage);
     } while (pid > 0 && clock_now() < until);
     run->reap_again = pid > 0;
-    run->children_gone = pid < 0 && errno == ECHILD;
+    run->children_gone = (pid < 0 && errno == ECHILD) || (pid == 0 && only_writer_is_left(run));
     if (run->leader == 0 && run->spawned.process > 0) {
         close(run->spawned.process);
         run->spawned.process = -1;
@@ -69,7 +75,7 @@ void run_reap(struct run *run) {
 
 /* ── the start ────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static void record_started(struct run *run) {
+static void record_command_started(struct run *run) {
     struct process_stat status = {.start_ticks = run->spawned.start_ticks};
     if (status.start_ticks == 0)
         read_stat(run->leader, &status);
@@ -79,6 +85,10 @@ static void record_started(struct run *run) {
         .start_ticks = status.start_ticks,
         .containment = run->location->containment(run),
     };
+    run_record_started(run, &started);
+}
+
+void run_record_started(struct run *run, const struct fact_started *started) {
     char path[4096];
     size_t length = 0;
     if (run->cgroup.unified.leaf >= 0) {
@@ -89,7 +99,7 @@ static void record_started(struct run *run) {
         memcpy(path + base + 1, run->cgroup.name, name);
         length = base + 1 + name;
     }
-    journal_fact_text(&run->journal, FACT_STARTED, &started, sizeof started, path, length);
+    journal_fact_text(&run->journal, FACT_STARTED, started, sizeof *started, path, length);
 }
 
 void run_start(struct run *run) {
@@ -97,8 +107,12 @@ void run_start(struct run *run) {
         run_never_started(run, &(struct fact_spawn_failed){STEP_SETUP, ESRCH});
         return;
     }
-    record_started(run);
-    journal_flush(&run->journal); /* hold before exec: the record comes first */
+    if (!run->start_recorded)
+        record_command_started(run);
+    run->start_recorded = true;
+    /* Hold before exec: the record comes first. A foreign process runs already. */
+    if (!journal_commit(&run->journal) && run->foreign.pid == 0)
+        return; /* the loop comes here again */
     run->phase = PHASE_RUNNING;
     run->wake_owners = (run->spec.options.flags & SPEC_LISTEN) != 0; /* no owner of a short run waits for its start */
     if (run->spec.options.flags & SPEC_AGAIN)
@@ -125,7 +139,7 @@ void run_output(struct run *run, int stream) {
             activity_seen(&run->activity, now);
         if (run->phase == PHASE_DRAINING)
             timer_set(&run->timers, TIMER_DRAIN_IDLE, clock_after(now, run->spec.options.drain_idle_ns));
-        control_wake_readers(&run->control, run->journal.length);
+        run_wake_readers(run);
     }
     if (run->output.streams[stream].hung)
         timer_set(&run->timers, TIMER_TERMINAL, clock_now() + TERMINAL_AGAIN_NS);

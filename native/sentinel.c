@@ -12,6 +12,7 @@
 
 #include "clock.h"
 #include "frame.h"
+#include "priority.h"
 #include "procfs.h"
 #include "run.h"
 #include "shared_memory.h"
@@ -22,8 +23,8 @@
 #define BUSY_NS 1000000000u     /* how long a guard that works may take to answer */
 #define DIES_NS 300000000u      /* how long a killed guard may take to die before the sentinel goes on without that */
 #define CONTINUE_EVERY_NS 1000000000u /* how often the guard continues its sentinel */
-#define STOPS_WINDOW_NS 1000000000u
-enum { STOPS_MAX = 100 }; /* a guard that is stopped more often than this within the window is replaced */
+#define STOP_EVERY_NS 1000000000u /* a guard that is stopped once in this time is continued for ever */
+enum { STOPS_MAX = 100 };         /* a guard that is stopped so many times more than that is replaced */
 
 struct sentinel *sentinel;
 static bool is_alone; /* we are a guard that could not be given a sentinel */
@@ -98,10 +99,10 @@ void sentinel_let_go(void) {
 
 uint64_t sentinel_before_sleep(uint64_t due_ns, uint64_t wake_ns) {
     const pid_t pid = atomic_load(&sentinel->pid);
-    if (pid == 0 || pid == getpid())
-        return wake_ns;
     atomic_store(&sentinel->due_ns, due_ns);
     atomic_fetch_add(&sentinel->turns, 1);
+    if (pid == 0 || pid == getpid())
+        return wake_ns;
     /* The sentinel says when it looks again, and then looks at `due_ns` once more: so one of us sees the other's. */
     const uint64_t looks_ns = atomic_load(&sentinel->sleeps_to_ns);
     if (due_ns > 0 && (looks_ns == 0 || due_ns + LATE_NS < looks_ns))
@@ -119,8 +120,9 @@ struct watching {
     uint64_t turns;     /* of the guard, when we last looked */
     uint64_t pinged_ns; /* 0: no answer is awaited */
     uint64_t cpu_ns;    /* of the guard, at the ping */
-    uint64_t window_ns; /* when we began to count stops */
-    int stops;
+    uint64_t forgiven_ns; /* up to this time, stops are forgiven: one in STOP_EVERY_NS */
+    int unforgiven;       /* stops */
+    int stops;            /* all of them */
 };
 
 static uint64_t cpu_time_of(pid_t pid) {
@@ -161,12 +163,12 @@ static void take_signals(struct watching *watching, int signals) {
 
 /* Continues a stopped guard. False: it is stopped too often to get anything done. */
 static bool continue_guard(struct watching *watching, uint64_t now) {
-    if (now >= watching->window_ns + STOPS_WINDOW_NS) {
-        watching->window_ns = now;
-        watching->stops = 0;
-    }
+    const uint64_t since = watching->forgiven_ns == 0 ? 0 : (now - watching->forgiven_ns) / STOP_EVERY_NS;
+    watching->forgiven_ns = watching->forgiven_ns == 0 ? now : watching->forgiven_ns + since * STOP_EVERY_NS;
+    watching->unforgiven = since >= (uint64_t)watching->unforgiven ? 0 : watching->unforgiven - (int)since;
+    watching->stops++;
     kill(watching->guard, SIGCONT);
-    return ++watching->stops <= STOPS_MAX;
+    return ++watching->unforgiven <= STOPS_MAX;
 }
 
 enum news { WELL, DEAD, STOPPED_TOO_OFTEN, STUCK };
@@ -178,6 +180,7 @@ static enum news look_at_process(struct watching *watching, int *wait_status, ui
         if (!continue_guard(watching, now))
             return STOPPED_TOO_OFTEN;
     }
+    waitpid(-1, NULL, WNOHANG | __WCLONE); /* the writer of a run that has a successor; ECHILD is no failure here */
     return WELL;
 }
 
@@ -241,6 +244,7 @@ static enum news watch(struct watching *watching, int signals, int *wait_status)
 }
 
 int sentinel_watch(struct run *run, int signals) {
+    priority_take_short_turns(); /* a tree that starves the guard must not starve us */
     struct watching watching = {.guard = atomic_load(&sentinel->guard)};
     int wait_status = 0;
     const enum news news = watch(&watching, signals, &wait_status);

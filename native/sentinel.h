@@ -14,7 +14,7 @@
  *   - The guard died: every process of the run has become a child of the sentinel. The sentinel takes the run over, on
  *     the same `struct run`, kills the tree, and proves with ECHILD that it is gone (takeover.h).
  *   - The sentinel stopped: the guard continues it once a second, without looking.
- *   - The sentinel died: the guard goes on without it, and says so in the record.
+ *   - The sentinel died: the guard goes on, says so in the record, and starts a stand-in (stand_in.h).
  *
  * A ping is SIGCONT, which continues a stopped guard, and SIGNAL_WAKE, for which the guard makes a turn of its loop. So a
  * guard that is well answers it, and a guard that was only frozen with its sentinel (a suspended virtual machine) is
@@ -24,9 +24,9 @@
  * open until both processes are gone. The sentinel opens no descriptor while the guard lives, because the number of a
  * descriptor may have a meaning to the guard.
  *
- * `writer` is the place for one more child of the sentinel, which is no process of the run. Its exit signal has to be 0:
- * then wait4() without __WALL does not see it, and ECHILD still means that every process of the run is gone. (A process
- * that the kernel gives to a subreaper always has the exit signal SIGCHLD.)
+ * The writer of a kept run (writer.h) is one more child of the sentinel, and no process of the run. Its exit signal is 0:
+ * wait4() without __WALL does not see it, and ECHILD still means that every process of the run is gone. (A process that
+ * the kernel gives to a subreaper always has the exit signal SIGCHLD, and so has one that is made with CLONE_PARENT.)
  */
 
 #include <signal.h>
@@ -43,7 +43,6 @@ struct run;
 struct sentinel {
     _Atomic pid_t pid; /* of the sentinel; 0: there is none */
     _Atomic pid_t guard;
-    _Atomic pid_t writer;
     _Atomic bool keeps_run;      /* the guard keeps a run: its journal is open */
     _Atomic bool exits;          /* the guard is about to exit in order */
     _Atomic uint64_t turns;      /* how often the guard was about to sleep */

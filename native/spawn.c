@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "entry.h"
 #include "fork_sharing.h"
-#include "priority.h"
 #include "raw_syscall.h"
 #include "shared_memory.h"
 
@@ -25,11 +25,6 @@
 
 #define BUSY_LAST_PAUSE_NS 512000000
 enum { KERNEL_SIGNALS = 64, SIGNAL_SET_SIZE = KERNEL_SIGNALS / 8 };
-#if defined(__SANITIZE_ADDRESS__) /* it knows only one stack per thread */
-#define MAY_SHARE false
-#else
-#define MAY_SHARE true
-#endif
 #define TICK_NS 10000000u /* of /proc/PID/stat: a hundredth of a second on every architecture that has a guard */
 
 /* ── the child: in the guard's memory, so it calls nothing that sets errno ────────────────────────────────────── */
@@ -55,8 +50,15 @@ static _Noreturn void leave(int code) {
         RAW_SYSCALL(SYS_exit_group, code);
 }
 
+/* Dies as the guard's death would have killed it: an exit code would be taken for the command's own. */
+static _Noreturn void die_with_guard(void) {
+    RAW_SYSCALL(SYS_kill, RAW_SYSCALL(SYS_getpid, 0), SIGKILL);
+    leave(126);
+}
+
 static _Noreturn void fail(enum spawn_step step, long error) {
     held->failure = (struct fact_spawn_failed){.step = (int32_t)step, .error = (int32_t)-error};
+    entry_tell_failure(&held->failure);
     atomic_store(&held->failed, true);
     leave(127);
 }
@@ -99,8 +101,7 @@ static long try_exec(const char *file, const struct spec *spec, enum spawn_step 
     return error;
 }
 
-static _Noreturn void exec_program(const struct spec *spec) {
-    const char *name = spec->argv[0];
+static _Noreturn void exec_program(const struct spec *spec, const char *name) {
     enum spawn_step step = STEP_EXEC;
     if (strchr(name, '/') != NULL || name[0] == '\0') {
         const long refused = try_exec(name, spec, &step);
@@ -140,10 +141,9 @@ static _Noreturn void become_command(const void *context) {
     /* Our parent is the guard's only thread: the signal comes when that thread, and so the guard, dies. */
     check(RAW_SYSCALL(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL), STEP_SETUP);
     if (RAW_SYSCALL(SYS_getppid, 0) != errand.guard)
-        leave(126); /* the guard died before the line above */
+        die_with_guard(); /* it died before the line above */
     /* A session of its own, where it can be: there it does not share the guard's part of the processor. */
     check(errand.on_terminal ? RAW_SYSCALL(SYS_setpgid, 0, 0) : RAW_SYSCALL(SYS_setsid, 0), STEP_SETUP);
-    priority_reset_in_child();
     check(RAW_SYSCALL(SYS_dup3, errand.stdio.out, 1, 0), STEP_STDIO);
     check(RAW_SYSCALL(SYS_dup3, errand.stdio.err, 2, 0), STEP_STDIO);
     if (!may_go())
@@ -152,7 +152,15 @@ static _Noreturn void become_command(const void *context) {
     RAW_SYSCALL(SYS_rt_sigprocmask, SIG_SETMASK, (long)none, 0, sizeof none);
     if (spec->cwd != NULL)
         check(RAW_SYSCALL(SYS_chdir, (long)spec->cwd), STEP_CHDIR);
-    exec_program(spec);
+    const char *program = spec->argv[0];
+    if (entry_is_given()) {
+        check(entry_take(&program), STEP_SETUP);
+        /* A change of the user or the group takes the parent-death signal back. */
+        check(RAW_SYSCALL(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL), STEP_SETUP);
+        if (RAW_SYSCALL(SYS_getppid, 0) != errand.guard)
+            die_with_guard();
+    }
+    exec_program(spec, program);
 }
 
 /* ── the guard ────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -201,7 +209,7 @@ static bool kernel_spares_us(void) {
  * exec. Then the kernel kills every process that shares the memory of the process it has chosen.
  */
 static pid_t fork_with(struct clone_args arguments, const struct errand *errand) {
-    const bool shares = MAY_SHARE && errand->spec->options.memory_bytes == 0 && kernel_spares_us();
+    const bool shares = FORK_MAY_SHARE && errand->spec->options.memory_bytes == 0 && kernel_spares_us();
     return shares ? fork_sharing(arguments, become_command, errand) : fork_copying(arguments, errand);
 }
 
@@ -232,10 +240,10 @@ bool spawn_held(struct spawned *spawned, const struct spec *spec, struct cgroup 
                 struct fact_spawn_failed *failure) {
     atomic_store(&held->word, WAIT);
     atomic_store(&held->failed, false);
+    entry_expect((spec->options.flags & SPEC_WITH_ENTRY) != 0);
     /* Static, because the child may read it after this function has returned. */
     static struct errand errand;
     errand = (struct errand){.spec = spec, .stdio = stdio, .guard = getpid(), .on_terminal = tcgetsid(0) == getsid(0)};
-    priority_take_short_turns();
     const uint64_t before = clock_boot() / TICK_NS;
     spawned->pid = fork_into(cgroup, &errand);
     int error = errno;
@@ -248,8 +256,12 @@ bool spawn_held(struct spawned *spawned, const struct spec *spec, struct cgroup 
         return false;
     }
     cgroup_add_child(cgroup, spawned->pid);
-    spawned->process = (int)syscall(SYS_pidfd_open, spawned->pid, 0);
     return true;
+}
+
+void spawn_watch(struct spawned *spawned) {
+    if (spawned->process < 0)
+        spawned->process = (int)syscall(SYS_pidfd_open, spawned->pid, 0);
 }
 
 static void tell(enum word word) {

@@ -20,7 +20,7 @@
 
 struct spawned {
     pid_t pid;
-    int process;          /* pidfd of the child, which tells an end that a tracer hides; -1: none */
+    int process;          /* pidfd of the child; -1: it is not watched */
     bool failed;          /* the child has said that exec failed: the command never ran */
     uint64_t start_ticks; /* when it was forked, as in /proc/PID/stat; 0: look there */
 };
@@ -45,6 +45,8 @@ bool spawn_prepare(void);
 /* Forks the held child. False: nothing runs, and `failure` says at which step and why. */
 bool spawn_held(struct spawned *spawned, const struct spec *spec, struct cgroup *cgroup, struct child_stdio stdio,
                 struct fact_spawn_failed *failure);
+/* Opens a pidfd of the child, which is not reaped: it tells an end that a tracer hides. */
+void spawn_watch(struct spawned *spawned);
 /* Tells the held child to execute the command, or never to do so. A dead child does not mind. */
 void spawn_release(void);
 void spawn_forbid(void);

@@ -1,6 +1,7 @@
 /* spec: what the launcher asked for, read from a descriptor or sent with the next run */
 #include "spec.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -193,6 +194,16 @@ bool spec_read(struct spec *spec, int fd) {
     spec->length = length;
     spec->bytes = mmap(NULL, length, PROT_READ, MAP_PRIVATE, fd, 0);
     return spec->bytes != MAP_FAILED && parse(spec);
+}
+
+const char *spec_token(const struct spec *spec, char token[static SPEC_TOKEN_SIZE]) {
+    static const char mark[] = "HOLDFAST_RUN_MARK=";
+    for (char **variable = spec->env; *variable != NULL; variable++) {
+        if (strncmp(*variable, mark, sizeof mark - 1) == 0)
+            return *variable;
+    }
+    snprintf(token, SPEC_TOKEN_SIZE, "HOLDFAST_RUN_ID=%s", spec->run_id);
+    return token;
 }
 
 void spec_forget(struct spec *spec) {

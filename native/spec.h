@@ -13,7 +13,7 @@
 #include "frame.h"
 
 enum { SPEC_RUNGS_MAX = 16 };
-enum { SPEC_SMALL = NEXT_SPEC_MAX };
+enum { SPEC_SMALL = NEXT_SPEC_MAX, SPEC_TOKEN_SIZE = 128 };
 
 struct spec {
     struct spec_options options;
@@ -48,6 +48,11 @@ char *spec_buffer(void);
 bool spec_read(struct spec *spec, int fd);
 /* The same for a spec that is in the buffer. */
 bool spec_parse_buffer(struct spec *spec, size_t length);
+/*
+ * The variable, with its value, by which the processes of the run are found: `token` of values/environment.py. A run of
+ * another state directory may have the same id, and never the same mark. Returns the mark, or fills `token` with the id.
+ */
+const char *spec_token(const struct spec *spec, char token[static SPEC_TOKEN_SIZE]);
 /* Gives back the memory of a large spec. */
 void spec_forget(struct spec *spec);
 

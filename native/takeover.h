@@ -19,5 +19,8 @@
 
 /* Ends the run, if there is one. Returns the exit code of the sentinel. */
 int takeover(struct run *run, int signals, const struct fact_guard_lost *lost);
+/* The same by a process to which the processes of the run do not fall: `kill_tree` ends them, and says what is known. */
+void takeover_as_stranger(struct run *run, int signals, const struct fact_guard_lost *lost,
+                          enum tree_end (*kill_tree)(struct run *run));
 
 #endif

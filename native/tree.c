@@ -22,86 +22,9 @@ bool tree_is_guard(pid_t pid) { return pid > 0 && runs_our_program(pid); }
 
 void tree_set_leader(int pid) { walk_set_leader(pid); }
 
+void tree_spare(int pid) { walk_spare(pid); }
+
 void tree_set_outside(int root, uint64_t start_ticks) { walk_set_outside(root, start_ticks); }
-
-/* ── one signal ───────────────────────────────────────────────────────────────────────────────────────────────── */
-
-static void send_to(const struct walk *walk, const struct process *process, int signal, struct reach *reach) {
-    if (walk_signal(walk, process, signal) == 0)
-        reach->reached++;
-    else if (errno == EPERM)
-        reach->refused++;
-}
-
-struct reach tree_signal(int signal) {
-    struct walk walk = {.passes_nested_guards = true};
-    struct reach reach = {0};
-    walk_on(&walk, UINT64_MAX);
-    for (size_t i = 0; i < walk.count; i++)
-        send_to(&walk, walk_found(&walk, i), signal, &reach);
-    walk_forget(&walk);
-    return reach;
-}
-
-struct reach tree_warn(int signal) {
-    struct walk walk = {.passes_nested_guards = true};
-    struct reach reach = {0};
-    walk_on(&walk, UINT64_MAX);
-    for (size_t i = 0; i < walk.count; i++) {
-        if (catches_signal(walk_found(&walk, i)->pid, signal))
-            send_to(&walk, walk_found(&walk, i), signal, &reach);
-    }
-    walk_forget(&walk);
-    return reach;
-}
-
-/* ── a rung ───────────────────────────────────────────────────────────────────────────────────────────────────── */
-
-/* The rung that is being climbed: first the walk, then the signals. */
-static struct {
-    struct walk walk;
-    int signal;
-    bool is_listed;
-    size_t sent; /* the first process that has not got the signal */
-    struct reach reach;
-} asking;
-
-void tree_begin_ask(int signal) {
-    walk_forget(&asking.walk);
-    asking.signal = signal;
-    asking.is_listed = false;
-    asking.sent = 0;
-    asking.reach = (struct reach){0};
-}
-
-bool tree_go_on_asking(uint64_t until) {
-    const int signal = asking.signal;
-    const bool understood = signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
-    if (asking.is_listed)
-        asking.walk.is_old = true;
-    else if (!walk_on(&asking.walk, until))
-        return false;
-    asking.is_listed = true;
-    for (size_t done = 1; asking.sent < asking.walk.count; asking.sent++, done++) {
-        if (done % WALK_BETWEEN_LOOKS == 0 && clock_now() >= until)
-            return false;
-        const struct process *process = walk_found(&asking.walk, asking.sent);
-        send_to(&asking.walk, process, process->is_guard && !understood ? SIGTERM : signal, &asking.reach);
-        walk_signal(&asking.walk, process, SIGCONT);
-    }
-    return true;
-}
-
-struct reach tree_end_ask(void) {
-    walk_forget(&asking.walk);
-    return asking.reach;
-}
-
-struct reach tree_ask(int signal) {
-    tree_begin_ask(signal);
-    tree_go_on_asking(UINT64_MAX);
-    return tree_end_ask();
-}
 
 /* ── the kill ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
@@ -123,35 +46,57 @@ static void stop_if_new(struct walk *walk, const struct process *process) {
     newly_stopped++;
 }
 
-/*
- * Signals the command's process group with one call, however many processes are in it, and also without /proc. The PID
- * of the group's leader is ours until we reap it, and only processes of the same session can be in the group.
- */
-static void signal_group(int signal) {
-    siginfo_t info = {.si_pid = 0};
-    const pid_t leader = walk_leader();
-    if (leader > 0 && !walk_is_outside() && waitid(P_PID, (id_t)leader, &info, WEXITED | WNOHANG | WNOWAIT) == 0)
-        kill(-leader, signal);
+static void send_to(const struct walk *walk, const struct process *process, int signal, struct reach *reach) {
+    if (walk_signal(walk, process, signal) == 0)
+        reach->reached++;
+    else if (errno == EPERM)
+        reach->refused++;
+}
+
+/* Sends SIGKILL to all of the list. False: it is time to look at clocks and owners, and the next call goes on. */
+static bool kill_listed(struct walk *walk, size_t *sent, struct reach *reach) {
+    const uint64_t until = clock_now() + KILL_SLICE_NS;
+    for (size_t done = 1; *sent < walk->count; (*sent)++, done++) {
+        if (done % WALK_BETWEEN_LOOKS == 0 && clock_now() >= until)
+            return false;
+        send_to(walk, walk_found(walk, *sent), SIGKILL, reach);
+    }
+    return true;
+}
+
+/* Stops the world. False: that is not done yet, and the next call goes on. */
+static bool stop_all(struct walk *walk, struct reach *reach, void (*reap)(void *context), void *context) {
+    const uint64_t until = clock_now() + KILL_SLICE_NS;
+    do {
+        if (!walk->is_under_way) {
+            newly_stopped = 0;
+            walk_signal_group(SIGSTOP);
+            reap(context); /* a storm of forks leaves thousands of dead, and each walk would meet them all again */
+        }
+        if (!walk_on(walk, until))
+            return false; /* nobody is killed before the whole tree has been stopped once */
+        reach->found_new = newly_stopped > 0;
+    } while (reach->found_new && clock_now() < until);
+    madvise(seen, sizeof seen, MADV_DONTNEED); /* zero again, and no longer resident */
+    return true;
 }
 
 struct reach tree_kill(void (*reap)(void *context), void *context) {
     static struct walk walk = {.passes_nested_guards = true, .met = stop_if_new};
-    struct reach reach = {.found_new = true};
-    const uint64_t until = clock_now() + KILL_SLICE_NS;
-    do {
-        if (!walk.is_under_way) {
-            newly_stopped = 0;
-            reap(context); /* a storm of forks leaves thousands of dead, and each walk would meet them all again */
-            signal_group(SIGSTOP);
-        }
-        if (!walk_on(&walk, until))
-            return reach; /* the next call goes on: nobody is killed before the whole tree has been stopped once */
-        reach.found_new = newly_stopped > 0;
-    } while (reach.found_new && clock_now() < until);
-    madvise(seen, sizeof seen, MADV_DONTNEED); /* zero again, and no longer resident */
-    for (size_t i = 0; i < walk.count; i++)
-        send_to(&walk, walk_found(&walk, i), SIGKILL, &reach);
-    signal_group(SIGKILL);
+    static struct reach reach;
+    static bool is_stopped; /* the whole tree was, and `sent` of it have got SIGKILL */
+    static size_t sent;
+    walk.is_old = is_stopped;
+    if (!is_stopped) {
+        reach = (struct reach){.found_new = true};
+        if (!stop_all(&walk, &reach, reap, context))
+            return reach;
+        sent = 0;
+    }
+    is_stopped = !kill_listed(&walk, &sent, &reach);
+    if (is_stopped)
+        return (struct reach){.found_new = true};
+    walk_signal_group(SIGKILL);
     reach.is_whole = true;
     walk_forget(&walk);
     return reach;

@@ -33,31 +33,16 @@ struct tree_usage {
 
 /* Whether this process is a guard, of the same build as ours. */
 bool tree_is_guard(int pid);
-/* The process to signal when there is no /proc. */
+/* The process to signal when there is no /proc, and the number of the command's process group. */
 void tree_set_leader(int leader);
+/* This child of ours is no process of the run: no walk meets it. */
+void tree_spare(int pid);
 /*
  * From now on the tree is that of a process which another program started (foreign.h), not our own. The list then
  * remembers every process it has met, by its start time, because an orphan of that tree becomes another process's
  * child, where no walk finds it. Whatever was orphaned before the first walk is not known.
  */
 void tree_set_outside(int root, uint64_t start_ticks);
-/*
- * A rung: sends the signal to every process, parents first, and then SIGCONT, so that a stopped process can act on it.
- * A nested guard gets the signal (or SIGTERM, if guards do not take that signal), but the tree below it does not: the
- * nested guard climbs its own ladder there, and its record can say `parent`.
- */
-struct reach tree_ask(int signal);
-/*
- * The same in parts, so that the guard can look at clocks and owners while it walks through a huge tree: begin, then go
- * on, in later turns as well, until that returns true. The end says how many have got the signal, also before all have.
- */
-void tree_begin_ask(int signal);
-bool tree_go_on_asking(uint64_t until);
-struct reach tree_end_ask(void);
-/* Sends one signal to every process, nested runs included. */
-struct reach tree_signal(int signal);
-/* Sends the signal only to processes that have a handler for it. */
-struct reach tree_warn(int signal);
 /*
  * Stops the world: sends SIGSTOP until no new process appears, and reaps the dead between the walks. Then it sends
  * SIGKILL to all. It returns after some milliseconds in any case, and the next call goes on where it was; the caller

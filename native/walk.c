@@ -22,14 +22,16 @@ enum { FIRST_ROOM = 4096 };
 #define HURRIED_READ_NS 20000000u /* the same for a walk that acts on each process at once, and is repeated */
 
 static pid_t leader;            /* the process that we know without /proc */
+static pid_t spared; /* a child of ours that is no process of the run; 0: none */
+static pid_t killed_guard;      /* 0: there is none, and the leader is a child of ours */
 static bool is_outside;         /* the tree is not our own */
 static struct walk outside;     /* every process outside that we have met */
 
 void walk_set_leader(pid_t pid) { leader = pid; }
 
-pid_t walk_leader(void) { return leader; }
+void walk_spare(pid_t pid) { spared = pid; }
 
-bool walk_is_outside(void) { return is_outside; }
+void walk_set_killed_guard(pid_t pid) { killed_guard = pid; }
 
 /* ── the list ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
@@ -114,6 +116,8 @@ static bool is_new_outside(struct process *found) {
 
 static void add(struct walk *walk, pid_t pid, pid_t parent) {
     struct process found = {pid, parent, false, 0};
+    if (pid == spared)
+        return;
     if (is_outside && !is_new_outside(&found))
         return;
     /* Here and not after the walk: by then a process that forks and exits every 300 us would be gone. */
@@ -237,6 +241,11 @@ static bool is_our_zombie(const struct process *process) {
            waitid(P_PID, (id_t)process->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == process->pid;
 }
 
+static bool is_our_child(pid_t pid) {
+    siginfo_t info;
+    return pid > 0 && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
 static void list_our_children(struct walk *walk) {
     char self[16];
     const struct process us = {.pid = getpid()};
@@ -245,7 +254,7 @@ static void list_our_children(struct walk *walk) {
     takes_census = !is_read && take_census();
     if (takes_census)
         add_children_of_census(walk, &us);
-    else if (!is_read && leader > 0)
+    else if (!is_read && is_our_child(leader))
         add(walk, leader, us.pid); /* no /proc of ours: at least the process that we know; nothing is claimed */
 }
 
@@ -301,4 +310,29 @@ int walk_signal(const struct walk *walk, const struct process *process, int sign
     close(fd);
     errno = error;
     return result;
+}
+
+/*
+ * Who races with whom: a guard that was killed, and not yet died, with us, who take its tree over. It dies at its next
+ * turn on the processor, and a tree that starves it puts that turn off; or it is frozen, and has none. Until then the
+ * tree is below it and no child of ours. What would go wrong: we would not stop the tree that starves both of us. Why
+ * this is safe: a killed guard reaps nobody, so its child keeps its number. Then the child falls to us. The guard keeps
+ * its own number until we reap it.
+ */
+static bool leads_below_killed_guard(void) {
+    struct process_stat status;
+    return is_our_child(killed_guard) && read_stat(leader, &status) && status.parent == killed_guard;
+}
+
+/*
+ * Signals the command's process group with one call, however many processes are in it, and also without /proc. While a
+ * child of ours is in the group, dead or alive, no other group can have its number. Only processes of the same session
+ * can be in it.
+ */
+void walk_signal_group(int signal) {
+    siginfo_t info = {.si_pid = 0};
+    if (leader <= 0 || is_outside)
+        return;
+    if (waitid(P_PGID, (id_t)leader, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || leads_below_killed_guard())
+        kill(-leader, signal);
 }

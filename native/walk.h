@@ -35,12 +35,14 @@ struct walk {
     struct process few[WALK_FEW];
 };
 
-/* The process to list when there is no /proc. */
+/* The process to list when there is no /proc, and the number of the command's process group. */
 void walk_set_leader(pid_t leader);
-pid_t walk_leader(void);
+/* This child of ours is no process of the run: no walk meets it. */
+void walk_spare(pid_t pid);
+/* This child of ours is the guard, which was killed. It may need a turn on the processor before it is dead. */
+void walk_set_killed_guard(pid_t pid);
 /* As tree_set_outside. */
 void walk_set_outside(pid_t root, uint64_t start_ticks);
-bool walk_is_outside(void);
 
 /*
  * Begins the walk, or goes on with it. Parents come before their children. True when the whole tree is listed; false
@@ -52,5 +54,7 @@ const struct process *walk_found(const struct walk *walk, size_t index);
 void walk_forget(struct walk *walk);
 /* Signals a process of the list, if it still is that process. Returns 0, or -1 with errno. */
 int walk_signal(const struct walk *walk, const struct process *process, int signal);
+/* Signals the command's process group, if a child of ours, or of the killed guard, is in it. */
+void walk_signal_group(int signal);
 
 #endif

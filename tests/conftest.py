@@ -19,19 +19,34 @@ from .support.children import Children
 from .support.leftovers import find_leftovers, take_stock
 from .support.processes import become_subreaper
 from .support.strict import fail_if_skipped
+from .support.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
 TOKEN = "HOLDFAST_TEST_TOKEN"
 FAILED = pytest.StashKey[bool]()
+TURNS = pytest.StashKey[Turns]()
 
 
-def pytest_sessionstart() -> None:
+def pytest_sessionstart(session: pytest.Session) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a signal that stops the suite still cleans up
     _be_interruptible()
     become_subreaper()
     OWN_GROUPS.enter()
+    session.config.stash[TURNS] = Turns(Path(__file__).with_name("__init__.py"), Path(__file__))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests that run alone last, so that nobody waits for a long test and for them in the middle of all."""
+    items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse to run if pytest-xdist has lost its groups: tests of one group disturb each other side by side."""
+    grouped = (item for item in session.items if item.get_closest_marker("xdist_group"))
+    if session.config.getoption("loadgroup", default=False) and any("@" not in item.nodeid for item in grouped):
+        raise pytest.UsageError("pytest-xdist does not group tests with this version of pytest")
 
 
 def _be_interruptible() -> None:
@@ -41,7 +56,14 @@ def _be_interruptible() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # so the time limit of a test does not count what it waits for its turn
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with item.config.stash[TURNS].taken(alone=item.get_closest_marker("alone") is not None):
+        return (yield)
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    session.config.stash[TURNS].close()
     try:
         OWN_GROUPS.leave()
     except OSError as error:  # raised from here it would hide the report of the test that left something behind

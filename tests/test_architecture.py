@@ -19,7 +19,7 @@ _FILE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|c|h|sql))`")
 @pytest.fixture(scope="module")
 def known_names() -> frozenset[str]:
     """The names of all files of the code: a page may leave out the folder that it speaks of."""
-    folders = ("src", "native", "tests", "bench", "chaos", "conformance", "examples", "tools")
+    folders = ("src", "native", "tests", "bench", "chaos", "conformance", "rigs", "trials", "examples", "tools")
     return frozenset(path.name for folder in folders for path in (ROOT / folder).rglob("*.*"))
 
 

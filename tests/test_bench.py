@@ -13,15 +13,16 @@ from xml.etree import ElementTree
 
 import pytest
 from bench import campaign, chart, page, results, targets
+from bench.__main__ import main
 from bench.native import Programs
-from bench.plan import QUICK, STANDARD, Figure, Peer, figures
+from bench.plan import QUICK, STANDARD, UNPUBLISHED, Figure, Peer, figures
 from bench.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
-SUBSET = ("spawn-16", "stream", "cancel-20", "deadline-blocked", "memory-5", "submit-16", "startup")
+SUBSET = ("spawn-16", "stream", "cancel-20", "deadline-blocked", "memory-5", "submit-16", "startup", "compat-16")
 
 
 def numbers(value: Any) -> Iterator[float]:
@@ -34,6 +35,9 @@ def numbers(value: Any) -> Iterator[float]:
             yield from numbers(part)
     elif isinstance(value, int | float):
         yield float(value)
+
+
+pytestmark = pytest.mark.xdist_group("bench")  # one worker measures for all of them
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +154,7 @@ def test_charts_escape_their_text_and_take_an_empty_group() -> None:
 
 # The promised figures, and their peers.
 PROMISED = {
+    "drop-ins against the originals": {"compat-1", "compat-16", "compat-256"},
     "runs per second": {"spawn-1", "spawn-16", "spawn-256"},
     "captured and streamed output": {"capture", "stream"},
     "cancel to gone": {"cancel-1", "cancel-20"},
@@ -157,6 +162,7 @@ PROMISED = {
     "memory per live run": {"memory-10", "memory-100", "memory-1000", "memory-5000"},
     "start-up": {"startup"},
     "through the daemon": {"submit-16"},
+    "on a Ray cluster": {"placing-16", "placing-256", "placing-output"},
 }
 CHARTS = {"spawn", "spawn-growth", "output", "cancel", "deadline", "memory", "daemon", "startup"}
 
@@ -179,12 +185,32 @@ def published() -> tuple[dict[str, Any], str]:
 def test_the_published_results_are_of_a_whole_run(published: tuple[dict[str, Any], str]) -> None:
     found, _ = published
     assert found["scale"] == "standard"
-    assert list(found["figures"]) == [figure.name for figure in figures(STANDARD)]
-    for figure in figures(STANDARD):
+    plan = [figure for figure in figures(STANDARD) if figure.name not in UNPUBLISHED]
+    assert list(found["figures"]) == [figure.name for figure in plan]
+    for figure in plan:
         measured = found["figures"][figure.name]
         assert measured["errors"] == {}
         assert (measured["parameters"], measured["rounds"]) == (figure.parameters, figure.rounds), figure.name
         assert list(measured["peers"]) == [peer.name for peer in figure.peers], figure.name
+
+
+def test_a_part_that_was_measured_later_is_published_with_its_own_machine(
+    published: tuple[dict[str, Any], str], tmp_path: Path
+) -> None:
+    found, _ = published
+    docs, part = tmp_path / "docs", tmp_path / "part"
+    machine = found["machine"] | {"at": "2027-01-01T00:00:00+00:00"}
+    only = {"scale": "standard", "machine": machine, "figures": {"startup": found["figures"]["startup"]}}
+    for directory, results_there in ((docs, found), (part, only)):
+        directory.mkdir()
+        (directory / "benchmarks.json").write_text(json.dumps(results_there))
+    assert main(["--publish", str(part), "--output", str(docs)]) == 0
+    now = json.loads((docs / "benchmarks.json").read_text())
+    assert list(now["figures"]) == list(found["figures"])
+    assert now["figures"]["startup"] == found["figures"]["startup"] | {"machine": machine}
+    assert (docs / "benchmarks.md").read_text().count("in a run of its own, 2027-01-01T00:00:00+00:00") == 1
+    (part / "benchmarks.json").write_text(json.dumps(only | {"scale": "quick"}))
+    assert main(["--publish", str(part), "--output", str(docs)]) == 2
 
 
 def test_the_published_page_is_made_from_them(published: tuple[dict[str, Any], str], tmp_path: Path) -> None:

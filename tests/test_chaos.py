@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from chaos import catalogue, frames, leftovers, oracle
-from chaos.plan import Command, Plan, expected_lines, line_of
+from chaos.plan import Blow, Command, Plan, expected_lines, line_of
 from chaos.running import Hit, Running
 
 from holdfast.journal.codec import encode, encode_fact, journal_preamble
@@ -22,6 +22,7 @@ from holdfast.state.directory import StateDirectory
 from holdfast.state.index.index import Index
 
 from .support.durable import USAGE, journal_bytes, put_run, run_to_end
+from .support.shimmed import mutated_guard
 
 if TYPE_CHECKING:
     from chaos.crew import Member
@@ -35,16 +36,20 @@ DRAINED = ("drained", {"how": "eof", **COUNTS})
 LOST = ("lost", {"why": "guard"})
 END = ("end", USAGE)
 DEADLINE = ("deadline", {"limit_ns": 1})
-GUARD_HIT = Hit("guard", "started", 0, None)
+GUARD_HIT = Hit("guard", "kill", "started", 0, None)
+HELD_UP = Hit("both", "stop", "started", 0, None)
 
 
-def chaos(*words: str, **environment: str) -> str:
-    """The summary of a campaign without violations."""
+CONTROL = ("--runs", "120", "--seed", "7", "--containment", "subreaper", "--keep-going", "--bound", "15")
+
+
+def chaos(*words: str, violated: bool = False, **environment: str) -> str:
+    """The summary of a campaign, and its violations if there have to be any."""
     command = [sys.executable, "-m", "chaos", *words]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, **environment}
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == int(violated), done.stdout + done.stderr
     return done.stdout
 
 
@@ -55,21 +60,43 @@ def counted(summary: str, row: str, what: str) -> int:
     return int(found[1]) if found else 0
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_two_hundred_runs() -> None:
     summary = chaos("--runs", "200", "--seed", "1")
-    assert counted(summary, "violations", "") == 0
-    assert counted(summary, "killed", "guard") > 10  # otherwise nothing was tested
-    assert counted(summary, "killed", "owner") > 0
-    assert counted(summary, "outcomes", "lost/guard") > 0
+    for campaign in summary.split("seed, containment")[1:]:  # one in each containment
+        assert counted(campaign, "violations", "") == 0
+        assert counted(campaign, "processes left", "") == 0
+        assert counted(campaign, "killed", "guard") > 5  # otherwise nothing was tested
+        assert counted(campaign, "killed", "sentinel") > 0
+        assert counted(campaign, "killed", "owner") > 0
+        assert counted(campaign, "killed", "writer") > 0
+        for whom in ("guard", "sentinel", "both at once", "writer", "owner"):
+            assert counted(campaign, "stopped", whom) > 0, whom
+        assert counted(campaign, "outcomes", "lost/guard") > 0
 
 
+def without_watchdog(directory: Path) -> str:
+    """A PYTHONPATH with which owners do not continue what is stopped."""
+    off = "import holdfast.runs.guard_watch as watch\nwatch._continue = lambda live: None\n"
+    (directory / "sitecustomize.py").write_text(off)
+    return str(directory)
+
+
+@pytest.mark.alone
 @pytest.mark.slow
-def test_without_a_cgroup_the_sentinels_leave_nothing() -> None:
-    summary = chaos("--runs", "60", "--seed", "2", HOLDFAST_CONTAINMENT="subreaper")
-    assert counted(summary, "killed", "guard") > 3
-    assert counted(summary, "outcomes", "lost/guard") > 0
-    assert re.search(r"^leaks +none$", summary, re.MULTILINE)
+def test_control_without_the_sentinels_takeover_the_oracle_finds_violations(tmp_path: Path) -> None:
+    never = "(lost.guard_pid < 0 ? takeover(run, signals, &lost) : 0)"
+    guard = mutated_guard(tmp_path, "sentinel.c", "takeover(run, signals, &lost)", never)
+    found = chaos(*CONTROL, violated=True, HOLDFAST_GUARD=str(guard), PYTHONPATH=without_watchdog(tmp_path))
+    assert re.search("left behind|its tree is on record as unknown", found)
+
+
+@pytest.mark.alone
+@pytest.mark.slow
+def test_control_without_the_owners_watchdog_both_stay_stopped(tmp_path: Path) -> None:
+    found = chaos(*CONTROL, violated=True, PYTHONPATH=without_watchdog(tmp_path))
+    assert "target='both', weapon='stop'" in found
 
 
 class TestOracle:
@@ -82,17 +109,20 @@ class TestOracle:
     def found(self, state: StateDirectory, *facts: Any, output: bytes = b"", **about: Any) -> list[str]:
         """The oracle's violations for a run with this journal, which exits with 7 by itself."""
         data = journal_preamble("one", "boot", 1, 1, b"{}")
+        late_ns, same_time = int(about.pop("late_s", 0) * 1e9), about.pop("same_time", False)
         for number, fact in enumerate(facts):
-            data += fact if isinstance(fact, bytes) else encode_fact(fact[0], fact[1], at_ns=number + 2)
+            at_ns = 2 if same_time else number + 2 + (late_ns if number else 0)
+            data += fact if isinstance(fact, bytes) else encode_fact(fact[0], fact[1], at_ns=at_ns)
             data += encode(OUTPUT, output, at_ns=number + 2, stream=1) if fact is STARTED and output else b""
         put_run(state, "one", data)
         command = Command("exits", ["true"], 7 << 8, lines=about.pop("lines", None))
-        options = {"lifetime": "owner", **about.pop("options", {})}
-        run = Running(Plan(1, "one", command, options, None, None, None), cast("Member", None), state.path)
+        options = {"lifetime": "owner", "drain": 0.3, **about.pop("options", {})}
+        blow = about.pop("blow", None)
+        run = Running(Plan(1, "one", command, options, None, blow, None), cast("Member", None), state.path)
         run.journal.take()
         for name, value in about.items():
             setattr(run, name, value)
-        return list(oracle.violations(run, with_cgroup=True))
+        return list(oracle.violations(run))
 
     def test_a_run_as_it_must_be(self, state: StateDirectory) -> None:
         assert self.found(state, STARTED, EXITED, GONE, DRAINED, END, said=["failed", "exit", "7", "None"]) == []
@@ -105,6 +135,41 @@ class TestOracle:
 
     def test_lost_with_its_guard(self, state: StateDirectory) -> None:
         assert self.found(state, STARTED, GONE, LOST, END, hits=[GUARD_HIT]) == []
+
+    @pytest.mark.parametrize("target", ["guard", "sentinel", "both"])
+    def test_lost_although_all_were_only_stopped(self, state: StateDirectory, target: str) -> None:
+        hits = [Hit(target, "stop", "started", 0, None)]
+        assert "lost/guard has no reason" in self.found(state, STARTED, GONE, LOST, END, hits=hits)
+
+    def test_lost_with_its_sentinel_only_if_nothing_was_started(self, state: StateDirectory) -> None:
+        hits = [Hit("sentinel", "kill", "nothing", 0, None)]
+        assert self.found(state, GONE, LOST, END, hits=hits) == []
+        os.rename(state.run_path("one"), state.run_path("other"))
+        assert "lost/guard has no reason" in self.found(state, STARTED, GONE, LOST, END, hits=hits)
+
+    @pytest.mark.parametrize(("target", "is_excused"), [("guard", False), ("both", True)])
+    def test_an_unproved_end(self, state: StateDirectory, target: str, is_excused: bool) -> None:
+        unknown, hits = ("tree", {"how": "unknown", "count": 0}), [GUARD_HIT._replace(target=target)]
+        found = self.found(state, STARTED, unknown, LOST, END, hits=hits)
+        assert found == ([] if is_excused else ["its tree is on record as unknown"])
+
+    def test_more_said_than_recovery_can_know(self, state: StateDirectory) -> None:
+        hits = [GUARD_HIT._replace(target="both")]
+        found = self.found(state, STARTED, GONE, LOST, END, hits=hits, same_time=True)
+        assert found == ["its tree is on record as gone, and nobody could know that"]
+
+    def test_a_late_deadline_and_a_late_end(self, state: StateDirectory) -> None:
+        facts, options = (STARTED, DEADLINE, EXITED, GONE, DRAINED, END), {"timeout": 1, "ladder": "TERM:500ms,KILL"}
+        assert self.found(state, *facts, options=options, late_s=2.9) == []
+        os.rename(state.run_path("one"), state.run_path("other"))
+        found = self.found(state, *facts, options=options, late_s=9)
+        assert [text.split(",")[0] for text in found] == [
+            "its deadline was kept 9.0 s after its start",
+            "it ended 9.0 s after its start",
+        ]
+        os.rename(state.run_path("one"), state.run_path("third"))
+        held = Blow("both", "stop", "started", 0.0, 7.0)  # the driver itself held it up
+        assert self.found(state, *facts, options=options, late_s=9, blow=held, hits=[HELD_UP]) == []
 
     def test_a_verdict_that_was_on_record(self, state: StateDirectory) -> None:
         hit = GUARD_HIT._replace(verdict="deadline(1,0)")
@@ -144,11 +209,11 @@ class TestOracle:
             state.path,
         )
         run.journal.take()
-        assert not any("gone or changed" in text for text in oracle.violations(run, with_cgroup=False))
+        assert not any("gone or changed" in text for text in oracle.violations(run))
         data = bytearray(Path(path, "journal").read_bytes())
         data[data.index(b"hello")] ^= 1
         Path(path, "journal").write_bytes(data)
-        assert any("gone or changed" in text for text in oracle.violations(run, with_cgroup=False))
+        assert any("gone or changed" in text for text in oracle.violations(run))
 
     @pytest.mark.parametrize(
         ("output", "reported", "word"),
@@ -198,7 +263,7 @@ def test_an_index_that_misses_a_run_or_says_something_else(tmp_path: Path) -> No
 
 def test_a_process_that_is_left_is_found() -> None:
     with subprocess.Popen(["/bin/sleep", "60"], env={"HOLDFAST_RUN_ID": "one"}) as process:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while leftovers.token_of(process.pid) != "one":  # until it is more than a copy of us
             assert time.monotonic() < deadline
         assert leftovers.token_of(process.pid) == "one"

@@ -129,7 +129,7 @@ def submitted(running: Daemon, child: Children, **options: Any) -> str:
 @pytest.mark.parametrize("door", [*DOORS, "http"])
 def test_a_request_joins_and_now_kills(door: str, begun_by: str, running: Daemon, child: Children) -> None:
     ask = DOORS.get(door) or over_http(running)
-    run_id = submitted(running, child, **({"timeout_s": 0.3} if begun_by == "deadline" else {}))
+    run_id = submitted(running, child, **({"timeout_s": 1} if begun_by == "deadline" else {}))
     if begun_by == "deadline":
         running.wait(run_id, "verdict")
     for _ in range(2):
@@ -148,7 +148,7 @@ def test_a_shorter_grace_shortens_and_a_longer_one_does_not(
     door: str, begun_by: str, running: Daemon, child: Children
 ) -> None:
     ask = DOORS.get(door) or over_http(running)
-    run_id = submitted(running, child, **({"timeout_s": 0.3} if begun_by == "deadline" else {}))
+    run_id = submitted(running, child, **({"timeout_s": 1} if begun_by == "deadline" else {}))
     if begun_by == "deadline":
         running.wait(run_id, "verdict")
     ask(running.state_dir, run_id, grace=7200)
@@ -163,7 +163,7 @@ def test_a_shorter_grace_shortens_and_a_longer_one_does_not(
 
 
 def test_one_cancel_of_the_command_line_in_the_grace_of_a_deadline(running: Daemon, child: Children) -> None:
-    run_id = submitted(running, child, timeout_s=0.3)
+    run_id = submitted(running, child, timeout_s=1)
     running.wait(run_id, "verdict")
     over_command(running.state_dir, run_id)
     assert rungs(running, run_id) == [FIRST]
@@ -174,7 +174,7 @@ def test_one_cancel_of_the_command_line_in_the_grace_of_a_deadline(running: Daem
 def test_closing_a_session_joins(door: str, running: Daemon, child: Children) -> None:
     """Each of them waits for the end, so another asker brings it, by `now`, when the request is on record."""
     session = f"{SESSION}-{door}"
-    run_id = submitted(running, child, session=session, timeout_s=0.3)
+    run_id = submitted(running, child, session=session, timeout_s=1)
     running.wait(run_id, "verdict")
     pid = os.fork()
     if pid == 0:
@@ -200,7 +200,7 @@ def test_closing_a_session_joins(door: str, running: Daemon, child: Children) ->
 @pytest.mark.parametrize("door", ["command", "http", "client", "sidecar"])
 def test_closing_a_session_with_a_shorter_grace(door: str, running: Daemon, child: Children) -> None:
     session, state = f"{SESSION}-short-{door}", str(running.state_dir)
-    run_id = submitted(running, child, session=session, timeout_s=0.3)
+    run_id = submitted(running, child, session=session, timeout_s=1)
     running.wait(run_id, "verdict")
     if door == "command":
         assert command("reap", "--session", session, "--grace", "200ms", "--state-dir", state).returncode == 0

@@ -145,7 +145,7 @@ def test_what_was_never_started(spans: Spans) -> None:
 @pytest.mark.anyio
 async def test_a_timeout_stays_one_when_the_command_exits_with_0_late(spans: Spans, child: Children) -> None:
     async with holdfast.Supervisor() as supervisor:
-        run = await otel.start(supervisor, child("exits_on_term", 0), tracer=spans.tracer, timeout=0.2)
+        run = await otel.start(supervisor, child("exits_on_term", 0), tracer=spans.tracer, timeout=1)
         await run.settled()
     span = spans.only()
     found = attributes(span)

@@ -60,10 +60,14 @@ DETAIL: list[tuple[str, dict[str, Any]]] = [
     ("owner_gone", {"pid": 1, "uid": 0}),
     ("owner_came", {"pid": 1, "uid": 0}),
     ("recording_failed", {"error": 28}),
+    ("recording_stalled", {"for_ns": 3_000_000_000}),
     ("order_unknown", {}),
     ("repeated", {"of": "stop_asked", "count": 39_000, "last_ns": 9}),
     ("grace_shortened", {"by_pid": 7, "by_uid": 0, "grace_ns": 9}),
     ("sentinel_lost", {"pid": 5}),
+    ("output_rolling", {"limit": 4, "tail": 2}),
+    ("output_rolled", {"stdout_bytes": 5, "stderr_bytes": 0}),
+    ("kept_on", {"run_id": "r2"}),
     ("entered", {"pid": 7, "agent_pid": 6, "start_ticks": 1, "container": "box"}),
 ]
 EVERYTHING = [(kind, detail) for kind, detail, _, _ in (*DECIDES, *LOST)] + DETAIL
@@ -79,7 +83,7 @@ def name(value: Any) -> str | None:
 
 
 def test_the_tables_here_leave_no_kind_of_fact_out() -> None:
-    kinds = {layout.name for layout in FACTS.values()} - {"header", "spec", "output"} | set(OBSERVED)
+    kinds = {layout.name for layout in FACTS.values()} - {"header", "spec", "output", "output_gap"} | set(OBSERVED)
     assert {kind for kind, _ in EVERYTHING} == kinds
     assert {kind for kind, _, _, _ in (*DECIDES, *LOST)} == set(DECISIVE)
 

@@ -22,13 +22,14 @@ from bench import page as bench_page
 
 from conformance import page as conformance_page
 from holdfast.cli.parsing.catalogue import COMMANDS
+from trials import page as trials_page
 
 ROOT = Path(__file__).parent.parent
 # Pages whose examples are complete: other examples depend on the machine or on earlier runs.
 PAGES = [ROOT / "README.md", ROOT / "docs" / "library.md"]
 LINKED = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")})
 # Pages made by programs; their tables are as wide as their figures.
-GENERATED = {"benchmarks.md", "conformance.md", "projections.md", "reliability.md"}
+GENERATED = {"benchmarks.md", "conformance.md", "projections.md", "reliability.md", "trials.md"}
 BOUND_S = 60
 
 # A detached run is in the background, so a reader can be faster than it: here the shell waits for its first output.
@@ -47,7 +48,7 @@ holdfast() {
 
 _DIFFERENT = (
     (r"\b[0-9a-hjkmnp-tv-z]{20}\b", "RUN"),
-    (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +[\d.]+m?s", "WHEN HOW-LONG"),
+    (r"\d+s ago +[\d.]+m?s", "WHEN HOW-LONG"),
     (r"\+\d+\.\d+s", "+WHEN"),
     (r"\b(process|user) \d+", r"\1 NUMBER"),
     (r"SIGKILL after [\d.]+m?s", "SIGKILL after THE GRACE"),  # as it was measured
@@ -187,6 +188,7 @@ def test_the_measured_tables_are_those_of_the_results() -> None:
     for name, results, made in (
         ("bench", "benchmarks.json", bench_page.excerpt),
         ("conformance", "conformance.json", conformance_page.excerpt),
+        ("trials", "trials.json", trials_page.excerpt),
     ):
         measured = json.loads((ROOT / "docs" / results).read_text(encoding="utf-8"))
         assert excerpt.get(name) == made(measured), f"make {name} writes it"

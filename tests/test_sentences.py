@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("src", "tools", "bench", "conformance", "chaos")
+PACKAGES = ("src", "tools", "bench", "conformance", "chaos", "rigs", "trials")
 NATIVE = sorted([*ROOT.glob("native/**/*.c"), *ROOT.glob("native/**/*.h")])
 # Not CONTRIBUTING.md: it shows such sentences as examples of what to avoid.
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/**/*.md")])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ from .support.leftovers import find_leftovers, take_stock
 from .support.processes import describe, is_gone, own_children, state_of, wait_exited
 from .support.readiness import is_ready, names_in, read_ready
 from .support.strict import fail_if_skipped
+from .support.turns import Turns
 
 if TYPE_CHECKING:
     from .support.children import Children
@@ -31,7 +34,7 @@ def test_an_escaped_daemon_is_found_and_killed(child: Children) -> None:
         assert leader.stdout is not None
         daemon = read_ready(leader.stdout.fileno())["daemon"]
     assert daemon in own_children(), "the orphan has come to us"
-    assert find_leftovers(before) == [f"process {daemon} [S] daemonises as-daemon"]
+    assert find_leftovers(before, within_s=1) == [f"process {daemon} [S] daemonises as-daemon"]
     assert is_gone(daemon)
 
 
@@ -40,14 +43,14 @@ def test_a_chain_of_orphans_is_found_and_killed(child: Children, tmp_path: Path)
     shared.write_bytes(bytes(16))
     before = take_stock()
     subprocess.run(child("reforks", shared, "exit"), check=True, stdout=subprocess.DEVNULL)
-    assert find_leftovers(before)
+    assert find_leftovers(before, within_s=1)
     assert not own_children() - before.children
 
 
 def test_an_open_descriptor_is_found() -> None:
     before = take_stock()
     reading, writing = os.pipe()
-    found = find_leftovers(before)
+    found = find_leftovers(before, within_s=1)
     os.close(reading)
     os.close(writing)
     assert [line.split(" -> ")[0] for line in found] == [f"descriptor {reading}", f"descriptor {writing}"]
@@ -90,3 +93,39 @@ def test_strict_runs_fail_on_skips(monkeypatch: pytest.MonkeyPatch, strict: str,
     report = pytest.TestReport("x", ("x", 1, "x"), {}, "skipped", ("x", 1, f"Skipped: {reason}"), "call")
     fail_if_skipped(report)
     assert report.outcome == outcome
+
+
+def test_a_turn_alone_comes_when_others_have_ended_and_before_those_who_come_later(tmp_path: Path) -> None:
+    files = tmp_path / "gate", tmp_path / "floor"
+    for path in files:
+        path.touch()
+    order: list[str] = []
+
+    def take(turns: Turns, name: str, alone: bool) -> None:
+        with turns.taken(alone):
+            order.append(name)
+
+    with ExitStack() as stack:
+        early, beside, alone, late = workers = [Turns(*files) for _ in range(4)]
+        for turns in workers:
+            stack.callback(turns.close)
+        with early.taken(alone=False):
+            take(beside, "beside", alone=False)
+            waiting = []
+            for turns, name in ((alone, "alone"), (late, "late")):
+                waiting.append(threading.Thread(target=take, args=(turns, name, name == "alone")))
+                waiting[-1].start()
+                until_blocked(len(waiting), *files)
+            order.append("early")
+        for thread in waiting:
+            thread.join()
+    assert order == ["beside", "early", "alone", "late"]
+
+
+def until_blocked(count: int, *files: Path) -> None:
+    """Wait until so many wait for a lock of these files."""
+    inodes = {str(path.stat().st_ino) for path in files}
+    blocked = 0
+    while blocked < count:
+        lines = [line.split() for line in Path("/proc/locks").read_text().splitlines() if "->" in line]
+        blocked = sum(words[6].split(":")[-1] in inodes for words in lines)

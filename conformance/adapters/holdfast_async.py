@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 import holdfast
+from conformance.adapters import sandbox
 from conformance.adapters.holdfast_run import answer_of, options_of
 from conformance.adapters.serving import serve
 
@@ -22,6 +23,9 @@ def run(task: Task, argv: list[str], place: str) -> Answer:  # noqa: ARG001
 
 async def _run(task: Task, argv: list[str]) -> Answer:
     async with holdfast.Supervisor() as supervisor, anyio.create_task_group() as group:
+        if task.sandboxed:  # between two runs: the second must not get the guard of the first
+            await (await supervisor.start(["/bin/true"])).result()
+            sandbox.enter()
         given: Any = {"stdin": "pipe"} if task.input_bytes else {}
         run = await supervisor.start(argv, keep_output=not task.stream, **given, **options_of(task))
         if task.input_bytes:
@@ -55,4 +59,4 @@ async def _block(seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    serve(run)
+    serve(run, enters_sandbox=True)

@@ -22,6 +22,7 @@ def run(task: Task, argv: list[str], place: str) -> Answer:
     options = {
         "--timeout": task.timeout_s, "--grace": task.grace_s, "--drain": task.drain_s, "--kill-wait": task.kill_wait_s,
         "--idle-timeout": task.idle_timeout_s, "--idle-counts": task.idle_counts, "--memory": task.memory_bytes,
+        "--pids": task.processes, "--max-output": task.output_bytes, "--cpu-time": task.cpu_s,
         "--cwd": task.cwd, "--report": report, "--state-dir": os.path.join(task.directory, "state"),
     }  # fmt: skip
     command = [os.path.join(os.path.dirname(sys.executable), "holdfast"), "run", "--quiet"]

@@ -30,7 +30,7 @@ def options_of(task: Task) -> Any:
     options = {
         "timeout": task.timeout_s, "grace": task.grace_s, "drain": task.drain_s, "kill_wait": task.kill_wait_s,
         "idle_timeout": task.idle_timeout_s, "idle_counts": task.idle_counts, "cwd": task.cwd,
-        "memory": task.memory_bytes,
+        "memory": task.memory_bytes, "pids": task.processes, "max_output": task.output_bytes, "cpu_time": task.cpu_s,
     }  # fmt: skip
     return {name: value for name, value in options.items() if value is not None} | ({"pty": True} if task.pty else {})
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from conformance.adapters import sandbox
 from conformance.task import Answer, decode
 
 if TYPE_CHECKING:
@@ -17,12 +18,17 @@ if TYPE_CHECKING:
     from conformance.task import Task
 
 
-def serve(run: Callable[[Task, list[str], str], Answer], *, supervises: bool = True) -> None:
+def serve(
+    run: Callable[[Task, list[str], str], Answer], *, supervises: bool = True, enters_sandbox: bool = False
+) -> None:
     """Be an adapter: `run` gets the task, the argv, and a prefix for the names of files that it may write.
 
-    An adapter that does not supervise itself names the supervising process, once it is known.
+    An adapter that does not supervise itself names the supervising process, once it is known. `enters_sandbox`: `run`
+    enters the sandbox of a task itself.
     """
     task = decode(sys.argv[1])
+    if task.sandboxed and not enters_sandbox:
+        sandbox.enter()
     if supervises:
         say({"supervisor": os.getpid()})
     say({"ready": True})

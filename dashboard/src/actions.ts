@@ -81,6 +81,7 @@ export function commandLine(spec: Record<string, unknown>): string {
   option("--memory", spec["memory_bytes"]);
   option("--pids", spec["pids"]);
   option("--max-output", spec["max_output_bytes"]);
+  if (spec["max_output_bytes"] !== null) option("--on-max-output", spec["on_max_output"]);
   option("--cpu-time", spec["cpu_time_s"]);
   option("--cwd", spec["cwd"]);
   if (spec["pty"] === true) words.push("--pty");

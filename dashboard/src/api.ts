@@ -11,7 +11,8 @@ export class ProblemError extends Error {
   }
 }
 
-let csrf: string | null = null;
+// The daemon sends the CSRF token once, at the login. Storage belongs to one origin, port included; cookies do not.
+const CSRF = "holdfast-csrf";
 
 export async function ask<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
   const response = await send(method, path, body, { accept: "application/json" }, signal);
@@ -26,7 +27,8 @@ export async function send(
   signal?: AbortSignal,
 ): Promise<Response> {
   if (body !== undefined) headers["content-type"] = "application/json";
-  if (method !== "GET" && csrf !== null) headers["holdfast-csrf"] = csrf;
+  const csrf = localStorage.getItem(CSRF); // each time: another tab may have logged in again
+  if (method !== "GET" && csrf !== null) headers[CSRF] = csrf;
   let response: Response;
   try {
     response = await fetch(path, {
@@ -60,32 +62,30 @@ async function problemOf(response: Response): Promise<ProblemError> {
 export async function login(): Promise<boolean> {
   const found = /^#login=([\w-]+)$/.exec(location.hash);
   if (found !== null) history.replaceState(null, "", "/"); // the code works once: keep it out of the history
+  if (found === null) return await isIn();
   try {
-    const who =
-      found === null
-        ? await ask<Login>("GET", "/v1/login/session")
-        : await ask<Login>("POST", "/v1/login", { code: found[1] });
-    csrf = who.csrf;
+    const who = await ask<Login>("POST", "/v1/login", { code: found[1] });
+    if (who.csrf !== null) localStorage.setItem(CSRF, who.csrf);
     return true;
   } catch (error) {
     if (!(error instanceof ProblemError) || error.status !== 401) throw error;
-    if (found !== null) return await stillIn(); // the code was used before, perhaps by this browser
-    return false;
+    return await isIn(); // the code was used before, perhaps by this browser
   }
 }
 
-async function stillIn(): Promise<boolean> {
+async function isIn(): Promise<boolean> {
   try {
-    csrf = (await ask<Login>("GET", "/v1/login/session")).csrf;
-    return true;
-  } catch {
+    const who = await ask<Login>("GET", "/v1/login/session");
+    return who.by !== "session" || localStorage.getItem(CSRF) !== null; // without it, a session can only read
+  } catch (error) {
+    if (!(error instanceof ProblemError) || error.status !== 401) throw error;
     return false;
   }
 }
 
 export async function logout(): Promise<void> {
   await ask("DELETE", "/v1/login/session");
-  csrf = null;
+  localStorage.removeItem(CSRF);
 }
 
 export function runPath(runId: string, what = ""): string {

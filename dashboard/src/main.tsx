@@ -7,6 +7,7 @@ import { attempt, Dialogs } from "./dialog.tsx";
 import { DoctorPage } from "./doctor.tsx";
 import { count, plain } from "./format.ts";
 import { HistoryPage } from "./history.tsx";
+import { HostsPage } from "./hosts.tsx";
 import { go, link, place } from "./router.ts";
 import { RunPage } from "./run.tsx";
 import { focusSearch, isWaiting, RunsPage } from "./runs.tsx";
@@ -17,6 +18,7 @@ const PAGES: [string, string][] = [
   ["/", "Runs"],
   ["/sessions", "Sessions"],
   ["/history", "History"],
+  ["/hosts", "Hosts"],
   ["/doctor", "Doctor"],
 ];
 
@@ -106,6 +108,7 @@ function Page() {
   if (path === "/") return <RunsPage />;
   if (path === "/sessions") return <SessionsPage />;
   if (path === "/history") return <HistoryPage />;
+  if (path === "/hosts") return <HostsPage />;
   if (path === "/doctor") return <DoctorPage />;
   return (
     <main id="main" class="page">
@@ -134,7 +137,7 @@ function LoginPage() {
   );
 }
 
-const TITLES: Record<string, string> = { "/sessions": "Sessions", "/history": "History", "/doctor": "Doctor" };
+const TITLES: Record<string, string> = { "/sessions": "Sessions", "/history": "History", "/hosts": "Hosts", "/doctor": "Doctor" };
 effect(() => {
   changed.value;
   const { path } = place.value;

@@ -5,7 +5,7 @@ import { clock, count, duration, plain, size } from "./format.ts";
 import { LogView } from "./log.tsx";
 import { Bar, commandOf, Labels, nameOf, Outcome } from "./parts.tsx";
 import { link, runLink } from "./router.ts";
-import { isWaiting } from "./runs.tsx";
+import { isWaiting, portsOf } from "./runs.tsx";
 import { useStory } from "./story.ts";
 import { TimelineView } from "./timeline.tsx";
 import type { ProcessTree, Report } from "./types.ts";
@@ -134,6 +134,7 @@ function Facts({ report }: { report: Report }) {
     ["Session", report.session === null ? "–" : <a href={link("/", new URLSearchParams({ session: report.session }))}>{plain(report.session)}</a>],
     ["Parent", report.parent === null ? "–" : <a href={runLink(report.parent)}>{plain(report.parent)}</a>],
     ["Labels", Object.keys(report.labels).length === 0 ? "–" : <Labels labels={report.labels} />],
+    ["Ports", portsOf(report).join(", ") || "–"],
     ["Queued", clock(report.queued_at)],
     ["Started", clock(report.started_at)],
     ["Verdict", clock(report.verdict_at)],

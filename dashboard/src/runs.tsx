@@ -48,7 +48,8 @@ export function matches(run: Run, filters: URLSearchParams): boolean {
   if (waits !== null && !isWaiting(run)) return false;
   const text = filters.get("q")?.toLowerCase();
   if (text !== undefined) {
-    const whole = [run.run_id, run.name, run.session, run.reason, ...(run.argv ?? []), ...Object.entries(run.labels).flat()];
+    const ports = portsOf(run).map((port) => `:${port}`);
+    const whole = [run.run_id, run.name, run.session, run.reason, ...(run.argv ?? []), ...Object.entries(run.labels).flat(), ...ports];
     if (!whole.some((part) => part?.toLowerCase().includes(text))) return false;
   }
   return true;
@@ -57,6 +58,10 @@ export function matches(run: Run, filters: URLSearchParams): boolean {
 export function isWaiting(run: Run): boolean {
   if (run.status !== null) return false;
   return numbers.get(run.run_id)?.waiting_for_input === true;
+}
+
+export function portsOf(run: Run): number[] {
+  return run.state === "settled" ? [] : (numbers.get(run.run_id)?.ports ?? []);
 }
 
 export function arrange(found: Iterable<Run>, filters: URLSearchParams, closed: ReadonlySet<string>): Row[] {
@@ -361,6 +366,11 @@ function Line({ row, number, top, current }: { row: Row; number: number; top: nu
           {name}
         </a>
         <Labels labels={run.labels} />
+        {portsOf(run).map((port) => (
+          <span key={port} class="label" title={`It listens on port ${port}`}>
+            :{port}
+          </span>
+        ))}
         {run.reason !== null && run.status !== "succeeded" && <span class="dim why">{plain(run.reason)}</span>}
       </span>
       <span class="c-session" role="cell">

@@ -5,6 +5,8 @@ export type {
   Doctor,
   Done,
   Health,
+  Host,
+  HostList,
   Login,
   Match,
   Matches,

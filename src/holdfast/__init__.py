@@ -9,9 +9,12 @@ if TYPE_CHECKING:
     from .journal.facts import Fact
     from .journal.reader import Chunk
     from .outcome import Outcome
-    from .runs.blocking import run
-    from .runs.result import Result
+    from .runs.call import output, run
+    from .runs.progress import Progress
+    from .runs.result import Result, TextResult
+    from .runs.retry import Retry
     from .runs.supervisor import Run, Supervisor
+    from .values.defaults import defaults
     from .values.errors import (
         AmbiguousRunError,
         ConfigError,
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
         JournalDamagedError,
         JournalError,
         JournalVersionError,
+        NotReadyError,
+        PolicyError,
         QueueFullError,
         RequestError,
         ResourceError,
@@ -57,11 +62,15 @@ _HOME = {
     "JournalDamagedError": "values.errors",
     "JournalError": "values.errors",
     "JournalVersionError": "values.errors",
+    "NotReadyError": "values.errors",
     "Outcome": "outcome",
+    "PolicyError": "values.errors",
+    "Progress": "runs.progress",
     "QueueFullError": "values.errors",
     "RequestError": "values.errors",
     "ResourceError": "values.errors",
     "Result": "runs.result",
+    "Retry": "runs.retry",
     "Run": "runs.supervisor",
     "RunError": "values.errors",
     "RunExistsError": "values.errors",
@@ -73,10 +82,13 @@ _HOME = {
     "StateError": "values.errors",
     "StateVersionError": "values.errors",
     "Supervisor": "runs.supervisor",
+    "TextResult": "runs.result",
     "UnauthorizedError": "values.errors",
     "UnsupportedPlatformError": "values.errors",
+    "defaults": "values.defaults",
     "make_spec": "values.spec",
-    "run": "runs.blocking",
+    "output": "runs.call",
+    "run": "runs.call",
 }
 
 __all__ = [
@@ -95,11 +107,15 @@ __all__ = [
     "JournalDamagedError",
     "JournalError",
     "JournalVersionError",
+    "NotReadyError",
     "Outcome",
+    "PolicyError",
+    "Progress",
     "QueueFullError",
     "RequestError",
     "ResourceError",
     "Result",
+    "Retry",
     "Run",
     "RunError",
     "RunExistsError",
@@ -111,9 +127,12 @@ __all__ = [
     "StateError",
     "StateVersionError",
     "Supervisor",
+    "TextResult",
     "UnauthorizedError",
     "UnsupportedPlatformError",
+    "defaults",
     "make_spec",
+    "output",
     "run",
 ]
 

@@ -218,6 +218,8 @@ _OVER = {
     "processes": lambda limit: f"limit of {limit} processes reached",
     "output": lambda limit: f"output limit of {format_size(limit)} reached",
     "cpu": lambda limit: f"cpu time limit of {_span(limit)} reached",
+    "session_memory": lambda limit: f"the session used more than its {format_size(limit)} of memory, and this run most",
+    "session_processes": lambda limit: f"the session had more than its {limit} processes, and this run most",
 }
 _LOST = {
     "guard": "the guard died before it recorded an end",
@@ -227,6 +229,7 @@ _GUARD_LOST = {
     "died": "the guard died before it recorded an end",
     "stopped": "the guard was stopped over and over, and was replaced",
     "stuck": "the guard did not go on in time, and was replaced",
+    "unseen": "the guard died before it recorded an end",
 }
 _CONTAINER_LOST = {
     "refused": "the container could not be entered",

@@ -148,7 +148,7 @@ async def test_release_kills_and_forgets(agent: AgentSideConnection, child: Chil
 
 
 async def test_a_timeout_in_meta(agent: AgentSideConnection, child: Children) -> None:
-    terminal = await create(agent, child("exits_on_term", 0)[0], holdfast={"timeout_s": 0.3})
+    terminal = await create(agent, child("exits_on_term", 0)[0], holdfast={"timeout_s": 1})
     ended = await agent.wait_for_terminal_exit(session_id=SESSION, terminal_id=terminal)
     assert (ended.exit_code, ended.signal) == (None, "SIGTERM")
     assert ended.field_meta is not None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 HOLDFAST = [sys.executable, "-m", "holdfast.cli.main"]
-_BOUND_S = 30.0
+_BOUND_S = 60.0
 
 
 def holdfast(*arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:

@@ -90,5 +90,5 @@ def test_why_does_not_call_it_complete(runs: Runs) -> None:
     assert "  output was read to its end; 0B stdout, 0B stderr; 97.7K were not kept" in text
     assert "settled: the record is not complete; " in text
     whole = holdfast("why", runs.ended("sh", "-c", WRITES)).stdout.decode()
-    assert "all output was read to its end; 97.7K stdout, 0B stderr\n" in whole
+    assert "all captured output was read to its end; 97.7K stdout, 0B stderr\n" in whole
     assert "settled: the record is complete; " in whole

@@ -44,7 +44,13 @@ def test_help_of_run_names_every_option() -> None:
         (["run"], "no command was given: write holdfast run [OPTIONS] -- COMMAND [ARG]..."),
         (["run", "--timeout"], "--timeout needs a value: write --timeout DURATION"),
         (["run", "--timout", "1", "true"], "unknown option '--timout': did you mean --timeout?"),
+        (["serve", "--allow-remote"], "unknown option '--allow-remote': did you mean --insecure-plain-tcp?"),
         (["run", "-x"], "unknown option '-x': see --help; to run a command of that name put -- before it"),
+        (["ps", "-i"], "unknown option '-i': see --help"),
+        (["run", "--workdir", "/", "true"], "unknown option '--workdir': did you mean --cwd?"),
+        (["signal", "r1", "FOO"], "SIGNAL 'FOO' is no signal on this system"),
+        (["exec", "r1", "ls"], "unknown command 'exec': holdfast run runs a command, holdfast attach connects to"),
+        (["prun"], "unknown command 'prun': did you mean holdfast prune?"),
         (["run", "--pty=yes", "true"], "--pty takes no value: write --pty alone, or leave it out"),
         (["run", "--pty", "--no-pty", "true"], "--pty and --no-pty were both given: leave one of them out"),
         (["run", "--env", "secret", "true"], "a value of --env is not of the form NAME=VALUE: write --env NAME=VALUE"),
@@ -151,3 +157,57 @@ def test_every_option_reaches_the_spec() -> None:
     assert (spec.memory_bytes, spec.pids, spec.max_output_bytes) == (1 << 30, 50, 10 << 20)
     assert (spec.on_max_output, spec.session, spec.labels) == ("drop", "s", (("team", "core"),))
     assert (spec.name, spec.run_id, spec.lifetime) == ("build", "my-run", "owner")
+
+
+SHORT = (
+    Option("--all", None, "", short="a"),
+    Option("--quiet", None, "", short="q"),
+    Option("--lines", "N", "", short="n"),
+    Option("--env", "V", "", many=True, short="e"),
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "values", "rest"),
+    [
+        (["-a", "-q", "x"], {"--all": [""], "--quiet": [""]}, ["x"]),
+        (["-aq"], {"--all": [""], "--quiet": [""]}, []),
+        (["-n", "5", "-n6", "-n=7"], {"--lines": ["5", "6", "7"]}, []),
+        (["-aqn5", "-q"], {"--all": [""], "--quiet": ["", ""], "--lines": ["5"]}, []),
+        (["-e", "A=-a", "-eB=1", "--", "-a"], {"--env": ["A=-a", "B=1"]}, ["-a"]),
+        (["-n", "-1", "-"], {"--lines": ["-1"]}, ["-"]),
+    ],
+)
+def test_short_names(words: list[str], values: dict[str, list[str]], rest: list[str]) -> None:
+    given = parse(SHORT, words)
+    assert (given.values, given.words) == (values, rest)
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [(["-n"], "--lines needs a value"), (["-ax"], "'-x'"), (["-x"], "'-x'"), (["-a=1"], "unknown option '-'")],
+)
+def test_short_names_that_do_not_fit(words: list[str], what: str) -> None:
+    with pytest.raises(UsageError, match=what):
+        parse(SHORT, words)
+
+
+@pytest.mark.parametrize("name", ["run", "ps", "submit", "stdio", "acp", "sh"])
+def test_every_way_to_ask_for_help(name: str) -> None:
+    (text,) = {holdfast(*words).stdout for words in ([name, "--help"], [name, "-h"], ["help", name])}
+    assert f"usage: holdfast {name}".encode() in text
+
+
+def test_the_names_of_others() -> None:
+    for words in (["list"], ["ls"], ["status"]):
+        assert holdfast(*words).stdout == holdfast("ps").stdout
+    for words in (["stop", "x"], ["kill", "x"], ["tail", "x"], ["inspect", "x"], ["status", "x"]):
+        done = holdfast(*words)
+        assert done.returncode == 125
+        assert b"state directory" in done.stderr, "it is the command that was meant"
+
+
+def test_a_variable_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINE", "a=b")
+    spec = spec_of(parse(OPTIONS, ["-e", "MINE", "-e", "OTHER=1", "true"]))
+    assert {"MINE": "a=b", "OTHER": "1"}.items() <= dict(spec.env or {}).items()

@@ -72,7 +72,7 @@ def assert_graceful(runs: Runs, depth: int) -> None:
     ("outer", "numbers", "code"),
     [
         (ENOUGH, [SIGTERM], 143),
-        ((*ENOUGH, "--timeout", "4"), [], 124),
+        ((*ENOUGH, "--timeout", "10"), [], 124),
         (("--ladder", "TERM:200ms,INT:200ms,TERM:20s,KILL"), [SIGTERM], 143),
     ],
     ids=["signal", "timeout", "rungs"],

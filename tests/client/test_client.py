@@ -455,6 +455,13 @@ def test_what_is_posted_is_what_the_daemon_takes() -> None:
         "queue_timeout": "2s",
         "concurrency_key": "k",
         "on_verdict": "http://x/",
+        "cpus": 1,
+        "gpus": 0.5,
+        "resources": {"thing": 1},
+        "node_labels": {"zone": "b"},
+        "host": "far",
+        "no_wait": True,
+        "ready": ["port:3000"],
     }
     taken = msgspec.convert(posted(["a", "b"], options), Submission)
     given = {name for name in Submission.__struct_fields__ if getattr(taken, name) not in (None, [], {})}

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from holdfast import ConfigError
 from holdfast.config import Config, Effective, Setting, SettingSource, load_config, reload, settings
-from holdfast.config.kinds import DiskFloor
 from holdfast.config.toml import TomlFile
+from holdfast.values.disk_floor import DiskFloor
 
 MANUAL = Path(__file__).parents[2] / "docs" / "configuration.md"
 # For every kind of value: as text, as TOML, and the meaning of both. No value equals a default.
@@ -24,6 +24,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
     "queue|refuse": ("refuse", '"refuse"', "refuse"),
     "COUNT": ("7", "7", 7),
     "HOST:PORT": ("127.0.0.1:1,[::1]:2", '["127.0.0.1:1", "[::1]:2"]', ("127.0.0.1:1", "[::1]:2")),
+    "PATH": ("/etc/one.pem", '"/etc/one.pem"', "/etc/one.pem"),
     "KEY=COUNT": (
         "session:a=1,label:b=c=2",
         '{ "session:a" = 1, "label:b=c" = 2 }',
@@ -31,6 +32,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
     ),
     "TEXT": ("one,two", '["one", "two"]', ("one", "two")),
     "drain|handoff|cancel": ("handoff", '"handoff"', "handoff"),
+    "local|ray": ("ray", '"ray"', "ray"),
     "text|json": ("json", '"json"', "json"),
     "": ("yes", "true", True),
 }
@@ -38,6 +40,8 @@ WITH_FLAG = [setting for setting in settings().values() if setting.flag is not N
 
 
 def example(setting: Setting) -> tuple[str, str, Any]:
+    if setting.kind.metavar == "TEXT" and not setting.kind.many:
+        return "one", '"one"', "one"
     return EXAMPLES[setting.kind.metavar or ""]
 
 
@@ -139,7 +143,7 @@ def test_which_file(tmp_path: Path) -> None:
         ("[limits]\n\nmax_run = 3", "3: limits.max_run is unknown: did you mean limits.max_runs?"),
         ("[limit]\nmax_runs = 3", "1: limit is unknown: did you mean limits?"),
         ("# x\nmax_runs = 3", "2: max_runs is unknown: did you mean limits.max_runs?"),
-        ("[quite.other]\nzz = 1", "1: quite is unknown: holdfast config lists what can be set"),
+        ("[zebra.other]\nzz = 1", "1: zebra is unknown: holdfast config lists what can be set"),
         ("limits = 3", "1: limits is not a table: write [limits], and its settings below"),
         ("[limits]\nmax_runs = '3'", "2: limits.max_runs is text: it has to be a whole number"),
         ("[limits]\nmax_runs = true", "2: limits.max_runs is true or false: it has to be a whole number"),
@@ -154,7 +158,7 @@ def test_which_file(tmp_path: Path) -> None:
         ("[http]\nlisten = [1]", "2: http.listen is not a list of text"),
         ("[http]\nrequest_size = 1.5", "2: http.request_size is a number: it has to be a size"),
         ("defaults.memory = 'much'", "1: defaults.memory 'much' is not a size"),
-        ("[http]\nallow_remote = 1", "2: http.allow_remote is a number: it has to be true or false"),
+        ("[http]\ninsecure_plain_tcp = 1", "2: http.insecure_plain_tcp is a number: it has to be true or false"),
         ("webhooks.secret = 5", '1: webhooks.secret is a number: it has to be text, or "none"'),
         ("\n\nx = ", "3: invalid value: correct it"),
         ("[limits]\nmax_runs = 1\nmax_runs = 2", "3: cannot overwrite a value: correct it"),

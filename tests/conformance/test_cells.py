@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 ROWS = ("daemon-left", "supervisor-killed", "exit-codes", "dots")
 PEERS = ("holdfast.run", "subprocess.run", "systemd-run")
 
+pytestmark = pytest.mark.xdist_group("conformance")  # one worker measures for all of them
+
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
@@ -27,6 +29,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], 
     return json.loads((directory / "conformance.json").read_text()), directory
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_holdfast_holds_what_it_can_run(measured: tuple[dict[str, Any], Path]) -> None:
     for row in ROWS:

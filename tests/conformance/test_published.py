@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from conformance.expectation import Finding, Seen
 from conformance.peers import PEERS, REASONS
-from conformance.rows import ROWS, Row
+from conformance.row import Row
+from conformance.rows import ROWS
 
 from conformance import cell
 

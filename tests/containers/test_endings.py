@@ -38,8 +38,10 @@ STUBBORN = f"trap '' TERM; ({WAITS}) & echo ready; {WAITS}"
 
 def ended(container: Container, *argv: str, **options: Any) -> dict[str, Any]:
     """The report of a run in the container."""
-    options = {"timeout": 0.5, "grace": 0.2, **options}
-    result = holdfast.run(list(argv), in_container=container.name, container_runtime=container.runtime, **options)
+    options = {"timeout": 1.5, "grace": 0.2, **options}
+    result: holdfast.Result = holdfast.run(
+        list(argv), in_container=container.name, container_runtime=container.runtime, **options
+    )
     assert container.is_empty()
     return result.report
 
@@ -86,7 +88,7 @@ def test_stragglers_may_be_waited_for(container: Container) -> None:
 
 @pytest.mark.parametrize("program", ["leader_exits_on_term", "forks_on_term", "storms"])
 def test_trees_that_grow_or_lose_their_head(container: Container, program: str) -> None:
-    report = ended(container, f"/{program}", timeout=1)
+    report = ended(container, f"/{program}", timeout=2)
     assert (report["status"], report["tree"]) == ("timed_out", "gone")
 
 
@@ -103,7 +105,7 @@ def test_an_orphan_that_asks_to_be_traced(container: Container) -> None:
 
 
 def test_silence(container: Container) -> None:
-    report = ended(container, "/bin/sh", "-c", STUBBORN, timeout=None, idle_timeout=0.4)
+    report = ended(container, "/bin/sh", "-c", STUBBORN, timeout=None, idle_timeout=1)
     assert (report["status"], report["cause"], report["tree"]) == ("timed_out", "idle", "gone")
 
 
@@ -176,10 +178,10 @@ def test_control_a_killed_exec_leaves_its_process_in_the_container(container: Co
 def test_a_guard_that_slept_across_the_deadline_believes_the_agent(late: bool, container: Container) -> None:
     """The agent saw the exit in time, or nobody knows the order; before, both had succeeded."""
     script = "trap 'exit 0' USR1; echo ready; while :; do read -t 60 x; done </dev/ptmx"
-    options: dict[str, Any] = {"in_container": container.name, "container_runtime": container.runtime, "timeout": 2}
+    options: dict[str, Any] = {"in_container": container.name, "container_runtime": container.runtime, "timeout": 4}
     with Driven(["/bin/sh", "-c", script], **options) as run:
         run.until_ready()
-        past = time.monotonic() + 2.2
+        past = time.monotonic() + 4.2
         (command,) = [pid for pid in container.processes() if b"USR1" in Path(f"/proc/{pid}/cmdline").read_bytes()]
         run.stop_guard()
         if late:

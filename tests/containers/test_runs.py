@@ -25,9 +25,10 @@ pytestmark = pytest.mark.root
 
 def run(container: Container, script: str, **options: Any) -> holdfast.Result:
     """A shell script inside, to its end."""
-    return holdfast.run(
+    result: holdfast.Result = holdfast.run(
         ["/bin/sh", "-c", script], in_container=container.name, container_runtime=container.runtime, **options
     )
+    return result
 
 
 def fact(report: dict[str, Any], kind: str) -> dict[str, Any]:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.support.daemons import BOUND_S, Gate, daemon
+from tests.support.evidence import BUSY_S
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.support.children import Children
     from tests.support.daemons import Daemon
     from tests.support.hooks import Hook
 
@@ -58,7 +63,7 @@ def test_a_timeout_stays_one_on_every_surface_in_whatever_order_they_are_asked(t
     orders = list(permutations(["wait", "status", "list", "show"]))
     with daemon(state) as running:
         events = running.events()
-        run_id = running.submit(late, timeout_s=0.3, grace_s=60, on_verdict={"url": hook.url})["run_id"]
+        run_id = running.submit(late, timeout_s=1.5, grace_s=60, on_verdict={"url": hook.url})["run_id"]
         # At the verdict, while the command is still unwinding: no answer waits for the end.
         verdict = events.until("run.verdict", run_id)["report"]
         assert (*seen(verdict), verdict["state"], verdict["exit_code"]) == (*TIMED_OUT, "stopping", None)
@@ -88,3 +93,14 @@ def test_a_timeout_stays_one_on_every_surface_in_whatever_order_they_are_asked(t
         facts = [fact["fact"] for fact in running.request("GET", f"/v1/runs/{run_id}/evidence").body["evidence"]]
         assert facts.index("deadline") < facts.index("exited")
     assert hook.taken.empty()  # delivered once
+
+
+@pytest.mark.parametrize("how", ["once", "loop"])
+def test_a_command_that_stops_guard_and_sentinel_is_ended_in_time(tmp_path: Path, child: Children, how: str) -> None:
+    short: dict[str, Any] = {"timeout_s": 1.0, "grace_s": 0.2, "kill_wait_s": 1.0, "drain_s": 0.3}
+    with daemon(tmp_path / "s") as running:
+        begin = time.monotonic()
+        report = running.wait(running.submit(child("stops_guard", how), **short)["run_id"])
+        assert time.monotonic() - begin < 1.0 + 1.5 + 2.0 + BUSY_S
+    assert (report["status"], report["cause"]) in {("timed_out", "deadline"), ("lost", "guard")}
+    assert report["tree"] == "gone"

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from holdfast.daemon.engines.engine import Needs
     from holdfast.values.spec import RunSpec
 
 pytestmark = pytest.mark.anyio
@@ -142,12 +143,12 @@ async def test_at_every_descriptor_that_is_missing_a_run_keeps_its_turn_and_star
         engine, tried = made.scheduler._engine, []  # noqa: SLF001
         start = engine.start
 
-        async def start_with_little_room(spec: RunSpec) -> Any:
+        async def start_with_little_room(spec: RunSpec, needs: Needs) -> Any:
             tried.append(spec.run_id)
             if tried.count(spec.run_id) > 1:
-                return await start(spec)
+                return await start(spec, needs)
             with room_for(int(spec.run_id.rpartition("-")[2])):
-                return await start(spec)
+                return await start(spec, needs)
 
         monkeypatch.setattr(engine, "start", start_with_little_room)
         for room in range(24):
@@ -168,10 +169,10 @@ async def test_whatever_a_start_raises_the_run_gives_its_room_back_and_its_end_i
         engine = made.scheduler._engine  # noqa: SLF001
         start = engine.start
 
-        async def fails_for_one(spec: RunSpec) -> Any:
+        async def fails_for_one(spec: RunSpec, needs: Needs) -> Any:
             if spec.run_id == "bad":
                 raise error
-            return await start(spec)
+            return await start(spec, needs)
 
         monkeypatch.setattr(engine, "start", fails_for_one)
         for run_id in ("bad", "good"):
@@ -182,6 +183,23 @@ async def test_whatever_a_start_raises_the_run_gives_its_room_back_and_its_end_i
     said = (tmp_path / "log").read_text()
     assert said.count("could not be started") == 5
     assert ("this is a defect" in said) == isinstance(error, ArithmeticError)
+
+
+@pytest.mark.parametrize(("missing", "why"), [("nowhere", "no such file"), ("secret/file", "not a directory")])
+async def test_a_file_for_stdin_that_is_not_there_fails_once_with_its_reason(
+    tmp_path: Path, missing: str, why: str
+) -> None:
+    (tmp_path / "secret").touch()
+    async with daemon_parts(tmp_path / "s", max_runs=1) as made:
+        path = str(tmp_path / missing)
+        await made.service.submit(Submission(argv=["cat"], run_id="bad", stdin=path))
+        report = await made.service.wait("bad", until="settled", timeout_s=BOUND_S)
+        assert (report["state"], report["status"], report["cause"]) == ("settled", "failed", "spawn")
+        assert report["reason"].startswith(f"input or output could not be opened: {why}")
+        await made.service.submit(Submission(argv=["true"], run_id="good"))  # the slot is free
+        assert (await made.service.wait("good", until="settled", timeout_s=BOUND_S))["status"] == "succeeded"
+    assert (tmp_path / "log").read_text().count("started") == 1
+    assert f"stdin cannot be read from '{path}'" in (tmp_path / "log").read_text()
 
 
 async def test_a_record_that_cannot_be_read_for_want_of_descriptors_is_read_later(
@@ -234,6 +252,7 @@ async def test_one_row_that_cannot_be_looked_at_does_not_stop_the_others(
         for run_id in ("bad", "good"):
             await made.service.submit(Submission(argv=["true"], run_id=run_id))
         made.scheduler.runs.clear()  # as a daemon that is killed
+    (tmp_path / "s" / "runs" / "bad").mkdir(mode=0o700)  # it was about to start: only such a run is looked at
     look = discard_if_never_ran
 
     def fails(state: StateDirectory, run_id: str) -> bool:

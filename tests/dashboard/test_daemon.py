@@ -66,10 +66,22 @@ def test_a_link_logs_in_once_and_actions_need_the_csrf_token(running: Daemon, br
     assert dashboard.fetch("POST", f"/v1/runs/{run_id}/cancel", {}) == 403
     assert dashboard.fetch("POST", f"/v1/runs/{run_id}/cancel", {}, {"holdfast-csrf": "0" * 64}) == 403
     assert dashboard.fetch("POST", "/v1/login-links", {}) == 403
-    csrf = page.evaluate("fetch('/v1/login/session').then((one) => one.json()).then((one) => one.csrf)")
+    # Nor does it lead to the second secret: a server on another port gets the cookie, but not the page's storage.
+    stolen = {"Cookie": f"{cookie['name']}={cookie['value']}"}
+    port = port_of(running)
+    assert fetch(port, "/v1/login/session", headers=stolen).json == {"by": "session", "csrf": None}
+    csrf = page.evaluate("localStorage.getItem('holdfast-csrf')")
     assert dashboard.fetch("POST", f"/v1/runs/{run_id}/cancel", {}, {"holdfast-csrf": csrf}) == 200
+    second = context.new_page()  # another tab has it, too
+    second.goto(dashboard.origin)
+    expect(second.get_by_role("list", name="Counters")).to_be_visible()
+    second.close()
     page.get_by_role("button", name="Log out").click()
     expect(page.get_by_text("holdfast open")).to_be_visible()
+    assert page.evaluate("localStorage.getItem('holdfast-csrf')") is None
+    both = {**stolen, "Holdfast-CSRF": csrf, "Content-Type": "application/json"}
+    assert fetch(port, "/v1/runs", headers=stolen).status == 401
+    assert fetch(port, f"/v1/runs/{run_id}/cancel", method="POST", body=b"{}", headers=both).status == 401
     page.goto(link)
     page.reload()
     expect(page.get_by_text("holdfast open")).to_be_visible()
@@ -237,8 +249,14 @@ def test_every_page_is_accessible_and_can_be_looked_at(
     expect(page.get_by_role("row")).to_have_count(8)
     expect(page.get_by_role("link", name="1 waiting for input")).to_be_visible()
     expect(page.locator(".c-number", has_text="%").first).to_be_visible()
-    pages = {"runs": "/", "sessions": "/sessions", "history": "/history", "doctor": "/doctor"}
-    signs = {"runs": "[role=row] .bar", "sessions": "tbody tr", "history": ".u-legend", "doctor": ".findings li"}
+    pages = {"runs": "/", "sessions": "/sessions", "history": "/history", "hosts": "/hosts", "doctor": "/doctor"}
+    signs = {
+        "runs": "[role=row] .bar",
+        "sessions": "tbody tr",
+        "history": ".u-legend",
+        "hosts": "tbody tr",
+        "doctor": ".findings li",
+    }
     for name, path in pages.items():
         dashboard.go(path)
         expect(page.locator(signs[name]).first).to_be_visible()
@@ -256,6 +274,19 @@ def test_every_page_is_accessible_and_can_be_looked_at(
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert dashboard.serious_faults() == []
     dashboard.picture(f"narrow{suffix}")
+    assert dashboard.faults == []
+
+
+def test_the_hosts_are_shown_with_their_runs(running: Daemon, visit: Callable[..., Dashboard]) -> None:
+    running.submit(["sleep", "1000"], name="far away", timeout_s=1000)
+    dashboard = visit(running)
+    dashboard.page.get_by_role("link", name="Hosts").click()
+    row = dashboard.page.locator("tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text(os.uname().nodename)
+    expect(row).to_contain_text("alive")
+    row.get_by_role("link", name="far away").click()
+    expect(dashboard.page.get_by_role("heading", name="far away")).to_be_visible()
     assert dashboard.faults == []
 
 

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
+from ..support.listening import listens
+from ..support.readiness import names_in
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -138,3 +141,14 @@ def test_facts_that_have_no_event_are_seen_when_they_are_due(running: Daemon, vi
     assert running.report(run_id)["state"] == "stopping"
     running.cancel(run_id, now=True)
     expect(moments).to_contain_text("settled")
+
+
+def test_the_ports_of_a_run_are_behind_its_name_and_in_its_report(
+    running: Daemon, visit: Callable[..., Dashboard]
+) -> None:
+    run_id = running.submit(listens())["run_id"]
+    port = names_in(running.until_output(run_id, b"\n"))["port"]
+    dashboard = visit(running)
+    expect(dashboard.page.locator(f"[data-run='{run_id}'] .c-name")).to_contain_text(f":{port}")
+    dashboard.go(f"/runs/{run_id}")
+    expect(dashboard.page.locator(".facts")).to_contain_text(f"Ports{port}")

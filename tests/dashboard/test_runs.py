@@ -47,13 +47,13 @@ def test_a_run_that_succeeds_is_followed_without_asking_again(
 
 
 def test_a_timeout_stays_one_whatever_the_command_says_later(running: Daemon, visit: Callable[..., Dashboard]) -> None:
-    run_id = running.submit(TOO_LATE, name="migrate the database", timeout_s=1, warn_before_s=0.5)["run_id"]
+    run_id = running.submit(TOO_LATE, name="migrate the database", timeout_s=2, warn_before_s=0.5)["run_id"]
     running.wait(run_id)
     dashboard = visit(running)
     expect(dashboard.row(run_id)).to_contain_text("timed_out · deadline")
     dashboard.row(run_id).get_by_role("link").click()
     page = dashboard.page
-    expect(page.locator(".moments li.decided")).to_contain_text("its deadline of 1s passed")
+    expect(page.locator(".moments li.decided")).to_contain_text("its deadline of 2s passed")
     exited = page.locator(".moments li", has_text="the command exited with code 0")
     expect(exited).to_contain_text("came too late to decide")
     expect(page.locator(".line.late")).to_have_text("stdout, late: saved my work")
@@ -78,7 +78,8 @@ def test_cancel_from_the_page(running: Daemon, visit: Callable[..., Dashboard]) 
     expect(page.get_by_role("status").last).to_contain_text("Copied")
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == (
-        "holdfast run --name unwanted --timeout 600 --ladder TERM:10s,KILL -- sh -c 'echo ready; exec sleep 600'"
+        "holdfast run --name unwanted --timeout 600 --ladder TERM:10s,KILL --max-output 1073741824 "
+        "--on-max-output roll -- sh -c 'echo ready; exec sleep 600'"
     )
     page.get_by_role("button", name="Cancel", exact=True).click()
     page.get_by_role("textbox", name="Reason").fill("nobody needs it")

@@ -15,6 +15,7 @@ from holdfast.guard import containment
 from tests.support.driven import Driven
 from tests.support.evidence import assert_all_gone, one, outcome_of
 from tests.support.processes import children_that_stay, is_gone, kill_children, own_children
+from tests.support.shimmed import guard_that_reads_lists_in_small_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +58,7 @@ def test_a_leaf_that_cannot_be_entered_is_not_claimed(threaded: Path) -> None:
 
 @pytest.mark.usefixtures("threaded")
 def test_without_the_leaf_the_tree_is_ended_and_budgets_are_sampled(child: Children) -> None:
-    result = holdfast.run(child("daemonises", "stay"), timeout=0.5, grace=0.2)
+    result = holdfast.run(child("daemonises", "stay"), timeout=1, grace=0.2)
     assert outcome_of(result) == ("timed_out", "deadline")
     assert_all_gone(result.report)
     result = holdfast.run(child("uses_memory", "now", 256 << 20), memory="32M", timeout=60, grace=1)
@@ -95,9 +96,15 @@ def test_those_who_are_left_alone_keep_no_leaf(child: Children, tmp_path: Path) 
         assert outcome_of(result) == ("succeeded", "exit")
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("base")
-def test_a_thousand_who_are_left_alone_keep_no_leaf(child: Children) -> None:
+@pytest.mark.parametrize("in_pieces", [False, True])
+def test_a_thousand_who_are_left_alone_keep_no_leaf(
+    child: Children, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_pieces: bool
+) -> None:
     """Their PIDs take more than one read: a PID that is cut in two would be that of a stranger."""
+    if in_pieces:
+        monkeypatch.setenv("HOLDFAST_GUARD", str(guard_that_reads_lists_in_small_pieces(tmp_path)))
     known = own_children()
     try:
         result = holdfast.run(child("crowds", "left", 1000), stragglers="leave", drain=0.1, timeout=60)

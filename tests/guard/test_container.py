@@ -12,8 +12,10 @@ import pytest
 
 import holdfast
 
+from ..support.driven import Driven
 from ..support.processes import descendants, wait_exited
 from ..support.readiness import until_ready
+from ..support.shimmed import guard_with_slow_proc
 from ..support.wall_less import wall_less
 
 if TYPE_CHECKING:
@@ -61,8 +63,25 @@ def test_a_large_environment(inside: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["ignores_term", "leader_exits_on_term", "forks_on_term", "storms", "daemonises"])
 def test_the_ladder(inside: dict[str, Any], child: Children, name: str) -> None:
-    report = holdfast.run(child(name), timeout=0.3, grace=0.1, kill_wait=60, **inside).report
+    report = holdfast.run(child(name), timeout=1, grace=0.1, kill_wait=60, **inside).report
     assert (report["status"], report["tree"], report["escalated"]) == ("timed_out", "gone", True)
+
+
+def test_an_exit_is_told_while_a_signal_goes_through_a_large_tree(tmp_path: Path) -> None:
+    """The agent looks at its children and at its guard in the middle of a walk that takes seconds."""
+    (tmp_path / "slow").mkdir()
+    copy = f"cp {guard_with_slow_proc(tmp_path / 'slow', 20)} $here/copying && mv $here/copying $here/agent"
+    runtime = wall_less(tmp_path, copy=copy)
+    many = "n=0; while [ $n -lt 100 ]; do sleep 1000 & n=$((n+1)); done; echo ready; read line; exit 7"
+    with Driven(
+        ["sh", "-c", many], stdin="pipe", grace=0.1, kill_wait=30, in_container="box", container_runtime=runtime
+    ) as run:
+        run.until_ready()
+        run.live.ask_signal(signal.SIGCONT, tree=True)
+        run.live.close_input()
+        facts = run.settle().facts
+    told = [fact.kind for fact in facts if fact.kind in ("exited", "signalled")]
+    assert told[0] == "exited"
 
 
 def test_stragglers(inside: dict[str, Any], child: Children) -> None:

@@ -22,12 +22,10 @@ pytestmark = pytest.mark.guard
 
 ROOT = Path(__file__).resolve().parents[2]
 DECISION = ROOT / "docs" / "decisions" / "0019-a-guard-that-a-new-one-would-equal.md"
-UNTIL_THE_OWNER_MAY_BE_OUTSIDE = pytest.mark.xfail(reason="a guard in another PID namespace takes its owner for dead")
 
 
 def param(name: str) -> Any:
-    marks = [pytest.mark.root] if CHANGES[name].root else []
-    return pytest.param(name, marks=[*marks, UNTIL_THE_OWNER_MAY_BE_OUTSIDE] if name == "PID namespace" else marks)
+    return pytest.param(name, marks=[pytest.mark.root] if CHANGES[name].root else [])
 
 
 @pytest.fixture(scope="module")

@@ -61,10 +61,22 @@ def test_processes_with_the_token_die_and_others_do_not(marked: Marked) -> None:
         marked(OTHER=f"HOLDFAST_RUN_ID={run_id}"),
         marked(),
     ]
-    assert leftovers.clean_up(run_id, None) == ("unknown", ()), "a process without the token would not be found"
+    assert leftovers.clean_up(run_id, None, has_run=True) == ("unknown", ()), (
+        "a process without the token would not be found"
+    )
     assert wait_exited(ours, 0)
     assert wait_exited(also_ours, 0)
     assert [pid for pid in strangers if wait_exited(pid, 0)] == []
+
+
+def test_of_a_run_with_a_mark_only_processes_with_the_mark(marked: Marked) -> None:
+    """The id of such a run was chosen: a run of another state directory may have it."""
+    run_id, mark = new_run_id(), "chosen-1"
+    ours = marked(HOLDFAST_RUN_ID=run_id, HOLDFAST_RUN_MARK=mark)
+    others = [marked(HOLDFAST_RUN_ID=run_id, HOLDFAST_RUN_MARK="chosen-2"), marked(HOLDFAST_RUN_ID=run_id)]
+    leftovers.clean_up(run_id, None, mark=mark, has_run=True)
+    assert wait_exited(ours, 0)
+    assert [pid for pid in others if wait_exited(pid, 0)] == []
 
 
 def large(count: int) -> dict[str, str]:
@@ -75,7 +87,7 @@ def large(count: int) -> dict[str, str]:
 def test_a_token_behind_a_large_environment_is_found(marked: Marked) -> None:
     run_id = new_run_id()
     ours, stranger = marked(**large(50), HOLDFAST_RUN_ID=run_id), marked(**large(50), HOLDFAST_RUN_ID="another")
-    assert leftovers.clean_up(run_id, None) == ("unknown", ())
+    assert leftovers.clean_up(run_id, None, has_run=True) == ("unknown", ())
     assert wait_exited(ours, 0)
     assert not wait_exited(stranger, 0)
 
@@ -85,7 +97,7 @@ def test_so_it_is_in_a_container(marked: Marked) -> None:
     run_id = new_run_id()
     ours, stranger = marked(**large(50), HOLDFAST_RUN_ID=run_id), marked(**large(50), HOLDFAST_RUN_ID=f"{run_id}x")
     also_ours = marked(HOLDFAST_RUN_ID=run_id, **large(2))
-    swept = subprocess.run([guard_path(), "inside", "sweep", run_id], check=False)
+    swept = subprocess.run([guard_path(), "inside", "sweep", f"HOLDFAST_RUN_ID={run_id}"], check=False)
     assert swept.returncode == 0
     assert wait_exited(ours, 0)
     assert wait_exited(also_ours, 0)
@@ -102,7 +114,7 @@ with open("/proc/sys/kernel/ns_last_pid", "w") as last:
     last.write(str(number - 1))
 with subprocess.Popen(["sleep", "100"]) as stranger:
     found = orphans.find(None)
-    leftovers.clean_up(run_id, None, within_s=0.2)
+    leftovers.clean_up(run_id, None, has_run=True, within_s=0.2)
     print(stranger.pid == number, stranger.poll() is None, len(found))
     stranger.kill()
 """
@@ -144,13 +156,15 @@ def test_a_directory_that_is_not_our_leaf_is_never_killed(tmp_path: os.PathLike[
     kill_file = os.path.join(tmp_path, "cgroup.kill")
     with open(kill_file, "w"):
         pass
-    assert leftovers.clean_up(new_run_id(), str(tmp_path)).how == "unknown"
+    assert leftovers.clean_up(new_run_id(), str(tmp_path), has_run=False).how == "unknown"
     assert os.path.getsize(kill_file) == 0
 
 
-def test_a_leaf_that_is_gone_proves_the_tree_gone() -> None:
+@pytest.mark.parametrize("has_run", [False, True])
+def test_a_leaf_that_is_gone_proves_the_tree_of_a_command_gone_that_never_ran(has_run: bool) -> None:
     run_id = new_run_id()
-    assert leftovers.clean_up(run_id, f"/sys/fs/cgroup/holdfast-{run_id}") == ("gone", ())
+    leaf = f"/sys/fs/cgroup/holdfast-{run_id}"
+    assert leftovers.clean_up(run_id, leaf, has_run=has_run) == ("unknown" if has_run else "gone", ())
 
 
 @pytest.mark.root
@@ -166,7 +180,7 @@ def test_a_leaf_is_emptied_and_removed(marked: Marked) -> None:
     for pid in pids:
         with open(f"{leaf}/cgroup.procs", "w") as members:
             members.write(str(pid))
-    assert leftovers.clean_up(run_id, leaf) == ("gone", ())
+    assert leftovers.clean_up(run_id, leaf, has_run=False) == ("gone", ())
     assert not os.path.exists(leaf)
     assert [pid for pid in pids if not wait_exited(pid, 0)] == []
 
@@ -185,7 +199,7 @@ def test_a_process_that_left_its_leaf(marked: Marked, leaves: bool) -> None:
     for pid in [inside] if leaves else [inside, other]:
         with open(f"{leaf}/cgroup.procs", "w") as members:
             members.write(str(pid))
-    assert leftovers.clean_up(run_id, leaf) == ("unknown" if leaves else "gone", ())
+    assert leftovers.clean_up(run_id, leaf, has_run=False) == ("unknown" if leaves else "gone", ())
     assert [pid for pid in (inside, other) if not wait_exited(pid, 0)] == []
 
 
@@ -194,7 +208,7 @@ def test_a_survivor_outside_of_the_leaf_is_named(marked: Marked, monkeypatch: py
     pid = marked(HOLDFAST_RUN_ID=run_id)
     monkeypatch.setattr(leftovers, "_kill_if_marked", lambda seen, *_: seen == pid)
     gone_leaf = f"/sys/fs/cgroup/holdfast-{run_id}"
-    assert leftovers.clean_up(run_id, gone_leaf, within_s=0.05) == ("survivors", (pid,))
+    assert leftovers.clean_up(run_id, gone_leaf, has_run=True, within_s=0.05) == ("survivors", (pid,))
 
 
 def test_what_cannot_be_killed_in_time_is_a_survivor(marked: Marked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,5 +219,5 @@ def test_what_cannot_be_killed_in_time_is_a_survivor(marked: Marked, monkeypatch
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr("holdfast.guard.leftovers.signal.pidfd_send_signal", refuse)
-    assert leftovers.clean_up(run_id, None, within_s=0.05) == ("survivors", (pid,))
+    assert leftovers.clean_up(run_id, None, has_run=True, within_s=0.05) == ("survivors", (pid,))
     assert not is_gone(pid)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.guard
 
 
-@pytest.mark.parametrize("descriptors", range(14, 25))
+@pytest.mark.parametrize("descriptors", range(16, 25))
 def test_clocks_go_on_with_few_descriptors(descriptors: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel refuses to poll more entries than a process may have open files."""
     monkeypatch.setenv("HOLDFAST_GUARD", str(guard_as(tmp_path, ["prlimit", f"--nofile={descriptors}"])))

@@ -48,6 +48,8 @@ def test_a_cause_outside_the_contract_is_refused() -> None:
 def test_answers_and_wakes() -> None:
     assert packets.decode(packet(80, struct.pack("<ii", 3, 0), 42)) == packets.Answer(42, 3)
     assert packets.decode(packet(81, struct.pack("<Q", 1000))) == packets.Wake(1000)
+    assert packets.decode(packet(82, struct.pack("<QQQ", 1000, 2000, 3))) == packets.Unrecorded(1000, 2000, 3)
+    assert packets.decode(packet(82, struct.pack("<QQ", 1000, 2000))) is None, "it is too short"
     assert packets.decode(packet(81, struct.pack("<QQ", 1000, 1))) == packets.Wake(1000), "a newer guard says more"
 
 

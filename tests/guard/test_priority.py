@@ -7,11 +7,12 @@ import os
 import struct
 import subprocess
 import sys
+import time
 
 import pytest
 
 import holdfast
-from tests.support.driven import Driven
+from tests.support.driven import BOUND_S, Driven
 
 pytestmark = pytest.mark.guard
 
@@ -72,9 +73,33 @@ def test_control_the_guard_has_another() -> None:
         pytest.skip("allowed: this kernel has no turns of a chosen length")
     with Driven(["cat"], stdin="pipe") as run:
         run.until("started")
-        assert attributes_of(run.live.guard_pid)[5] == _SHORT_TURN_NS
+        await_short_turns(run.live.guard_pid)
         run.live.ask_stop()
         run.settle()
+
+
+def await_short_turns(guard_pid: int) -> None:
+    """Return when the guard has taken short turns: it does so when a run lasts, and no event tells."""
+    end = time.monotonic() + BOUND_S
+    while attributes_of(guard_pid)[5] != _SHORT_TURN_NS:
+        assert time.monotonic() < end
+
+
+@pytest.mark.anyio
+async def test_a_guard_gives_its_turns_back_before_the_next_command() -> None:
+    if not takes_short_turns():
+        pytest.skip("allowed: this kernel has no turns of a chosen length")
+    plain = subprocess.run([sys.executable, "-c", _SAY], stdout=subprocess.PIPE, check=True).stdout  # noqa: ASYNC221
+    async with holdfast.Supervisor() as supervisor:
+        first = await supervisor.start(["cat"], stdin="pipe")
+        guard_pid = first.guard_pid
+        await_short_turns(guard_pid)  # control: there is something to give back
+        await first.close_stdin()
+        await first.result()
+        second = await supervisor.start([sys.executable, "-c", _SAY])
+        result = await second.result()
+        assert second.guard_pid == guard_pid, "control: it is the same guard"
+    assert _ATTRIBUTES.unpack(result.stdout) == _ATTRIBUTES.unpack(plain)
 
 
 def test_a_command_has_a_session_of_its_own() -> None:

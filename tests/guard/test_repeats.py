@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -56,3 +57,50 @@ def test_signals_on_request_are_counted_and_every_rung_is_recorded(child: Childr
         "last_ns": all_of(result.facts, "repeated")[-1].detail["last_ns"],
     }
     assert result.exit_code == 5
+
+
+def test_a_deadline_that_is_moved_for_ever(child: Children) -> None:
+    """Readers show the last one on record: it is never off by more than a hundredth."""
+    with Driven(child("exits_on_term", 5), grace=30, timeout=100) as run:
+        run.until_ready()
+        for _ in range(RECORDED + 5):
+            assert run.ask(lambda ticket: packets.extend(ticket, 1)) == 0
+        counted = [fact.detail["limit_ns"] for fact in all_of(run.facts, "extended")]
+        assert run.ask(lambda ticket: packets.extend(ticket, 2 * 10**9)) == 0
+        run.live.ask_stop()
+        result = run.settle()
+    assert counted == [100 * 10**9 + moved for moved in range(1, RECORDED + 1)]
+    assert all_of(result.facts, "extended")[-1].detail["limit_ns"] == 102 * 10**9 + RECORDED + 5
+    assert repeated(result, "extended") == 5
+
+
+def test_warnings_of_a_deadline_that_is_moved_for_ever(child: Children) -> None:
+    with Driven(child("exits_on_term", 5), grace=30, timeout=100, warn_before=99.999, warn_signal="URG") as run:
+        run.until_ready()
+
+        def move_it() -> bool:
+            assert run.ask(lambda ticket: packets.extend(ticket, 1)) == 0
+            return any(fact.detail["of"] == "warned" for fact in all_of(run.facts, "repeated"))
+
+        run.wait_for(move_it, "warnings that are only counted")
+        run.live.ask_stop()
+        result = run.settle()
+    assert len(all_of(result.facts, "warned")) == RECORDED
+    assert repeated(result, "warned") >= 1
+
+
+def test_a_grace_that_is_shortened_for_ever(child: Children) -> None:
+    with Driven(child("ignores_term"), grace=10_000) as run:
+        run.until_ready()
+        for grace_s in range(9000, 9000 - 8 * (RECORDED + 5), -8):
+            assert run.ask(partial(packets.stop, cause="user", reason="", now=False, grace_s=grace_s)) == 0
+        assert run.ask(lambda ticket: packets.stop(ticket, "user", "", now=True)) == 0
+        result = run.settle()
+    assert len(all_of(result.facts, "grace_shortened")) == RECORDED
+    assert repeated(result, "grace_shortened") == 5
+
+
+def repeated(result: holdfast.Result, kind: str) -> int:
+    """How many more facts of that kind there were than are recorded."""
+    told = [fact.detail["count"] for fact in all_of(result.facts, "repeated") if fact.detail["of"] == kind]
+    return int(told[-1])

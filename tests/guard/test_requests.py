@@ -14,7 +14,7 @@ from holdfast.guard import containment, packets
 from holdfast.state import run_directory
 from holdfast.state.directory import StateDirectory
 from tests.support.driven import Driven, ask
-from tests.support.evidence import all_of, assert_all_gone, kinds, one, outcome_of
+from tests.support.evidence import BUSY_S, all_of, assert_all_gone, kinds, one, outcome_of
 from tests.support.freezer import Freezer, why_no_freezer
 from tests.support.guards import guard_as
 from tests.support.shimmed import guard_with_slow_proc
@@ -90,6 +90,7 @@ def no_cgroup(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(containment, "_known", containment.Containment(None, None, None, "for this test"))
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("no_cgroup")
 def test_a_large_tree_is_sampled_and_killed_beside_requests() -> None:
     line = f"for i in $(seq {CROWD}); do sleep 60 & done; echo ready; wait"
@@ -97,9 +98,9 @@ def test_a_large_tree_is_sampled_and_killed_beside_requests() -> None:
         run.until_ready()
         begin = time.monotonic()
         for _ in range(20):
-            assert run.ask(packets.heartbeat, within_s=2) == 0
+            assert run.ask(packets.heartbeat, within_s=BUSY_S) == 0
         assert time.monotonic() - begin < 2
-        assert run.ask(lambda ticket: packets.stop(ticket, "user", "", now=True), within_s=2) == 0
+        assert run.ask(lambda ticket: packets.stop(ticket, "user", "", now=True), within_s=BUSY_S) == 0
         result = run.settle()
     assert outcome_of(result) == ("cancelled", "user")
     assert one(result.facts, "signalled").detail["reached"] == CROWD + 1
@@ -113,8 +114,8 @@ def test_a_sample_that_takes_longer_than_its_interval(tmp_path: Path, monkeypatc
         run.until_ready()
         begin = time.monotonic()
         while time.monotonic() < begin + 1:  # ten times the interval: samples are on their way
-            assert run.ask(packets.heartbeat, within_s=3) == 0
-        assert run.ask(lambda ticket: packets.stop(ticket, "user", "", now=True), within_s=3) == 0
+            assert run.ask(packets.heartbeat, within_s=BUSY_S) == 0
+        assert run.ask(lambda ticket: packets.stop(ticket, "user", "", now=True), within_s=BUSY_S) == 0
         assert outcome_of(run.settle()) == ("cancelled", "user")
 
 
@@ -140,7 +141,7 @@ def test_killing_what_does_not_die(
         run.until("stop_asked")
         begin = time.monotonic()
         while time.monotonic() < begin + 1:  # many passes
-            assert run.ask(packets.heartbeat, within_s=3) == 0
+            assert run.ask(packets.heartbeat, within_s=BUSY_S) == 0
         assert "tree" not in kinds(run.facts), "it is still at it"
         freezer.thaw()
         result = run.settle()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from holdfast.guard.leftovers import environment_of
+from holdfast.guard.processes import words_of
 from tests.support.driven import Driven
 from tests.support.evidence import assert_all_gone, one, outcome_of
 from tests.support.silent_filesystem import SilentFilesystem, why_no_fuse
@@ -54,3 +56,21 @@ def test_control_to_stat_the_program_of_its_command_waits(silent: SilentFilesyst
         assert waiter.is_alive()
         silent.abort()
         waiter.join()
+
+
+def test_arguments_and_environment_behind_it_are_read_at_once(
+    silent: SilentFilesystem, child: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process maps a file of it over its own stack. The kernel reads no file there for another process."""
+    monkeypatch.setenv("HOLDFAST_TEST_LONG", "x" * 100_000)
+    with Driven(child("hides_stack", silent.program, "y" * 20_000), env_keep=["HOLDFAST_TEST_LONG"], timeout=3) as run:
+        pid = run.until_ready()["pid"]
+        silent.fall_silent()
+        readers = [threading.Thread(target=read, args=(pid,)) for read in (environment_of, words_of)]
+        for reader in readers:
+            reader.start()
+            reader.join(60)
+        assert not [reader for reader in readers if reader.is_alive()]
+        result = run.settle()
+    assert outcome_of(result) == ("timed_out", "deadline")
+    assert_all_gone(result.report)

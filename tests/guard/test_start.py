@@ -215,8 +215,8 @@ def test_control_a_held_child_that_is_let_go_runs(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize("exits", [False, True])
 def test_a_guard_that_was_stopped_past_the_deadline(exits: bool, tmp_path: Path) -> None:
     there, over = Gate(tmp_path / "there"), Gate(tmp_path / "over")
-    line = f"echo >{there.path}; sleep 1; " + ("exit 3" if exits else f"echo >{over.path}; exec sleep 60")
-    with Driven(["sh", "-c", line], timeout=0.8, grace=5) as run:
+    line = f"echo >{there.path}; sleep 3; " + ("exit 3" if exits else f"echo >{over.path}; exec sleep 60")
+    with Driven(["sh", "-c", line], timeout=2.5, grace=5) as run:
         there.wait()
         pid = run.command_pid
         run.stop_guard()
@@ -232,7 +232,7 @@ def test_a_guard_that_was_stopped_past_the_deadline(exits: bool, tmp_path: Path)
     if exits:
         assert result.exit_code == 3
     else:
-        assert one(result.facts, "deadline").at_ns - one(result.facts, "started").at_ns >= 1_000_000_000
+        assert one(result.facts, "deadline").at_ns - one(result.facts, "started").at_ns >= 3_000_000_000
     assert_all_gone(result.report)
 
 

@@ -42,7 +42,7 @@ RUNGS = {
     "climb": [FIRST, SECOND],
     "climb_last": [FIRST, LAST],
 }
-SOON_S = 0.4  # a deadline that passes during the test
+SOON_S = 0.8  # a deadline that passes during the test
 REQUESTS_OF_TWO_TURNS = 129  # a turn of the guard's loop answers 64 requests of an owner at most
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import pytest
 from tests.support.driven import Driven
 from tests.support.evidence import all_of, assert_all_gone, kinds, outcome_of
 from tests.support.processes import state_of
+from tests.support.shimmed import guard_that_stops_before_its_timers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +69,24 @@ def test_an_exit_before_the_deadline_is_on_time_though_the_guard_slept(tmp_path:
         result = run.settle()
     assert outcome_of(result) == ("succeeded", "exit")
     assert not all_of(result.facts, "deadline")
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_guard_that_is_stopped_between_its_signals_and_its_timers(
+    late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It slept up to the deadline, has seen no signal, and stood still: then it finds the dead command."""
+    monkeypatch.setenv("HOLDFAST_GUARD", str(guard_that_stops_before_its_timers(tmp_path)))
+    with Driven(["sh", "-c", f"echo ready; exec sleep {100 if late else TIMEOUT_S / 2}"], timeout=TIMEOUT_S) as run:
+        guard = run.live.guard_pid
+        run.wait_for(lambda: state_of(guard) == "T" or all_of(run.facts, "exited") != [], "stopped guard")
+        if late:
+            os.kill(run.command_pid, signal.SIGKILL)
+            until_dead(run, run.command_pid)
+        run.continue_guard()
+        result = run.settle()
+    assert outcome_of(result) == (("timed_out", "deadline") if late else ("succeeded", "exit"))
+    assert "order_unknown" not in kinds(result.facts)
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from holdfast.journal import codec
-from holdfast.journal.facts import FACTS, OUTPUT
+from holdfast.journal.facts import FACTS, NO_FACTS, OUTPUT, OUTPUT_GAP
+from holdfast.journal.gap_trail import GAP_SIZE
 from holdfast.journal.reader import JournalReader
 
 BEGIN_NS = 5_000_000_000
@@ -47,6 +48,7 @@ DETAILS: dict[str, dict[str, Any]] = {
     "owner_gone": {"pid": 1, "uid": 0},
     "owner_came": {"pid": 2, "uid": 0},
     "recording_failed": {"error": 28},
+    "recording_stalled": {"for_ns": 3_000_000_000},
     "lost": {"why": "guard"},
     "entered": {"pid": 7, "agent_pid": 6, "start_ticks": 12345, "container": "box"},
     "container_lost": {"why": "refused", "reason": "no such container"},
@@ -56,6 +58,9 @@ DETAILS: dict[str, dict[str, Any]] = {
     "grace_shortened": {"by_pid": 7, "by_uid": 0, "grace_ns": 2_000_000_000},
     "guard_lost": {"guard_pid": 6, "wait_status": 9, "why": "stopped", "stops": 101},
     "sentinel_lost": {"pid": 5},
+    "output_rolling": {"limit": 1 << 40, "tail": 1 << 24},
+    "output_rolled": {"stdout_bytes": 1 << 41, "stderr_bytes": 7},
+    "kept_on": {"run_id": "01m7gh51c0se"},
 }
 
 
@@ -67,7 +72,7 @@ class Sample(NamedTuple):
 
     def facts_before(self, offset: int) -> int:
         """How many facts are wholly before `offset`."""
-        return sum(1 for type_, _, end in self.frames if type_ > 2 and type_ != OUTPUT and end <= offset)
+        return sum(1 for type_, _, end in self.frames if type_ not in NO_FACTS and end <= offset)
 
 
 @pytest.fixture(scope="session")
@@ -85,8 +90,16 @@ def sample() -> Sample:
         for frame in (codec.encode_fact(kind, detail, at_ns=at_ns), *_output_frames(output, number, at_ns)):
             frames.append((frame[4], len(data), len(data) + len(frame)))
             data += frame
+    gap = gap_frame(len(data))
+    frames.append((OUTPUT_GAP, len(data), len(data) + len(gap)))
+    data += gap
     assert {type_ for type_, _, _ in frames} == set(FACTS)
     return Sample(data, frames)
+
+
+def gap_frame(at: int, resume_at: int = 0, passed: tuple[int, int, int, int] = (0, 0, 0, 0)) -> bytes:
+    """A gap frame for this offset. Without `resume_at`, nothing behind it was taken out yet."""
+    return codec.encode(OUTPUT_GAP, FACTS[OUTPUT_GAP].struct.pack(resume_at or at + GAP_SIZE, *passed))
 
 
 def _output_frames(output: Iterator[tuple[int, int, bytes]], number: int, at_ns: int) -> list[bytes]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.journal import codec
-from holdfast.journal.facts import FACTS, MARK, OUTPUT, PREAMBLE
+from holdfast.journal.facts import FACTS, MARK, NO_FACTS, OUTPUT, PREAMBLE
 from holdfast.journal.reader import JournalReader
 from holdfast.values.errors import JournalDamagedError, JournalVersionError
 
@@ -35,7 +35,7 @@ def test_a_whole_journal(sample: Any, read_all: Read, details: dict[str, dict[st
     reader = read_all(sample.data)
     assert [(fact.kind, dict(fact.detail)) for fact in reader.facts] == list(details.items())
     assert [fact.offset for fact in reader.facts] == [
-        start for type_, start, _ in sample.frames if type_ > 2 and type_ != 4
+        start for type_, start, _ in sample.frames if type_ not in NO_FACTS
     ]
     assert reader.header == {
         "run_id": "01sample",
@@ -59,7 +59,7 @@ def test_read_gives_the_output_in_order_with_its_marks(sample: Any, journal_fd: 
         ("stdout", b"later", True),
     ]
     assert reader.read() == []
-    assert len(reader.facts) == len(FACTS) - 3, "all but header, spec and output"
+    assert len(reader.facts) == len(FACTS) - len(NO_FACTS)
     assert (reader.stdout_bytes, reader.stderr_bytes, reader.late_bytes) == (11, 3, 5)
 
 
@@ -96,6 +96,17 @@ def test_a_hole_of_zeros_means_nothing_more_yet(journal_fd: Make) -> None:
     os.pwrite(fd, deadline(), len(PREFIX))
     reader.scan()
     assert [fact.kind for fact in reader.facts] == ["deadline"]
+
+
+@pytest.mark.parametrize("marked", [0, 1, 2, 3])
+def test_output_that_is_there_before_the_whole_mark_of_its_frame_is_a_torn_tail(journal_fd: Make, marked: int) -> None:
+    """The guard moves output behind the place of its frame, and writes the mark last."""
+    frame = output(b"moved")
+    fd = journal_fd(PREFIX + frame[:marked] + bytes(4 - marked) + frame[4:])
+    reader = JournalReader(fd)
+    assert (reader.read(), reader.damage, reader.position) == ([], None, len(PREFIX))
+    os.pwrite(fd, frame, len(PREFIX))
+    assert [chunk.data for chunk in reader.read()] == [b"moved"]
 
 
 def test_an_empty_or_blank_file_is_a_journal_not_yet_begun(read_all: Read) -> None:
@@ -208,6 +219,33 @@ def test_collect_and_read_give_every_byte_of_frames_of_any_size(size: int, journ
     chunks = streaming.read()
     assert b"".join(chunk.data for chunk in chunks if chunk.stream == "stdout") == b"".join(pieces) + b"too late"
     assert streaming.facts == reader.facts
+
+
+@pytest.mark.parametrize("size", [5, 20_000])
+def test_a_file_that_hangs_is_read_on_in_memory(size: int, journal_fd: Make) -> None:
+    """Wherever the file stops, in the middle of a frame too, the memory has the rest from a frame before that on."""
+    pieces = [os.urandom(size + step) for step in range(4)]
+    frames = [PREFIX, *(output(piece) + output(piece[:3], stream=2) for piece in pieces), deadline() + END]
+    data = b"".join(frames)
+    kept_from = len(b"".join(frames[:3]))
+    memory = journal_fd(bytes(kept_from) + data[kept_from:])
+    for stops in (kept_from, kept_from + 30, len(data) - 1):
+        file = journal_fd(data[:stops])
+        scanning, streaming = JournalReader(file), JournalReader(file)
+        scanning.scan()
+        chunks = streaming.read(1)  # behind: the rest of the file comes before the memory
+        for reader in (scanning, streaming):
+            reader.continue_in(memory, kept_from)
+        scanning.scan()
+        while more := streaming.read(1):
+            chunks += more
+        assert scanning.ended
+        assert scanning.facts == streaming.facts
+        assert scanning.collect("stdout") == b"".join(pieces)
+        assert b"".join(chunk.data for chunk in chunks if chunk.stream == "stdout") == b"".join(pieces)
+        taken = bytearray()
+        scanning.hand_over("stderr", taken.extend, memoryview(bytearray(4096)))
+        assert taken == b"".join(piece[:3] for piece in pieces)
 
 
 def test_handing_over_goes_on_where_it_stopped(journal_fd: Make) -> None:

@@ -99,7 +99,7 @@ async def test_a_lost_run_is_a_failed_task(tasks: Caller, call: Caller, server: 
 
 
 async def test_a_timed_out_run_is_a_completed_task_with_an_error_result(tasks: Caller, child: Children) -> None:
-    answer = await tasks("exec", argv=child("exits_on_term", 0), timeout_s=0.3, wait_s=0)
+    answer = await tasks("exec", argv=child("exits_on_term", 0), timeout_s=1, wait_s=0)
     assert answer.verdict == ("timed_out", "deadline", 0)
     assert answer.is_error
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .serving import Answer, Caller, HttpServer
 
 pytestmark = pytest.mark.anyio
-NAMES = ["exec", "poll", "output", "wait", "cancel", "send_input", "list"]
+NAMES = ["exec", "poll", "output", "wait", "cancel", "send_input", "list", "changes"]
 
 
 def fifo(directory: Path, name: str) -> str:
@@ -46,7 +46,7 @@ async def test_the_tools_are_described(call: Caller) -> None:
         assert tool.output_schema is not None
         assert tool.annotations is not None
     reading = [tool.name for tool in tools if tool.annotations and tool.annotations.read_only_hint]
-    assert reading == ["poll", "output", "wait", "list"]
+    assert reading == ["poll", "output", "wait", "list", "changes"]
 
 
 async def test_a_command_that_ends_in_time_is_answered_with_its_result(call: Caller, allowed: Path) -> None:
@@ -71,10 +71,10 @@ async def test_what_failed_is_an_error_result_with_the_outcome(call: Caller) -> 
 
 
 async def test_a_timeout_stays_one_when_the_command_exits_with_0_late(call: Caller, child: Children) -> None:
-    answer = await call("exec", argv=child("exits_on_term", 0), timeout_s=0.3)
+    answer = await call("exec", argv=child("exits_on_term", 0), timeout_s=1)
     assert answer.verdict == ("timed_out", "deadline", 0)
     assert answer.is_error
-    assert answer.text.startswith("timed_out (deadline): deadline of 300ms passed; SIGTERM")
+    assert answer.text.startswith("timed_out (deadline): deadline of 1s passed; SIGTERM")
     again = await call("poll", run_id=answer["run_id"])
     assert again.verdict == answer.verdict
     assert again.is_error
@@ -338,3 +338,24 @@ async def test_who_asks_is_told_that_the_command_asks(call: Caller) -> None:
             answer = await call("poll", run_id=run_id)
     assert "waiting for input" not in answer.text
     assert (await ended(call, run_id))["waiting_for_input"] is None
+
+
+async def test_changes_tell_each_end_once(call: Caller) -> None:
+    while (before := await call("changes"))["runs"]:  # what other tests did
+        for run in before["runs"]:
+            await ended(call, run["run_id"])
+    assert before.text == "nothing has changed"
+    failed = await call("exec", command="seq 2000; echo last words; exit 3")
+    live = await call("exec", command="echo listening; exec sleep 600", wait_s=0.5)
+    answer = await call("changes")
+    assert [run["run_id"] for run in answer["runs"]] == [live["run_id"], failed["run_id"]]
+    told = answer["runs"][1]
+    assert (told["status"], told["cause"], told["exit_code"]) == ("failed", "exit", 3)
+    assert told["output"].endswith("2000\nlast words\n")
+    assert told["truncated"]
+    assert f"- run {failed['run_id']}: failed (exited with code 3) after " in answer.text
+    assert not answer.is_error  # the call did what it was asked
+    again = await call("changes")
+    assert [run["run_id"] for run in again["runs"]] == [live["run_id"]]
+    assert again["since"] is not None
+    await ended(call, live["run_id"])

@@ -12,7 +12,13 @@ from holdfast.journal.facts import Fact, make_fact
 from holdfast.projections.report import OutputSeen, report
 
 SECOND = 1_000_000_000
-HEADER = {"run_id": "01abc", "boot_id": "b", "wall_ns": 1_700_000_000_123_456_789, "boottime_ns": 50 * SECOND}
+HEADER = {
+    "run_id": "01abc",
+    "boot_id": "b",
+    "wall_ns": 1_700_000_000_123_456_789,
+    "boottime_ns": 50 * SECOND,
+    "host": "vm-1",
+}
 SPEC = {
     "argv": ["sh", "-c", "exit 3"],
     "name": "try",
@@ -38,6 +44,8 @@ FIELDS = [
     "signal",
     "limit",
     "pid",
+    "host",
+    "ports",
     "queued_at",
     "started_at",
     "verdict_at",
@@ -97,6 +105,8 @@ def test_a_finished_run() -> None:
         "signal": None,
         "limit": None,
         "pid": 70,
+        "host": "vm-1",
+        "ports": None,
         "queued_at": None,
         "started_at": "2023-11-14T22:13:20.124456Z",
         "verdict_at": "2023-11-14T22:13:21.623456Z",
@@ -152,7 +162,7 @@ def test_nothing_known_is_null() -> None:
         assert list(found) == FIELDS
         assert found["state"] == "starting"
         known = {field for field in FIELDS if found[field] is not None}
-        assert known - {"run_id", "name", "argv", "session"} == NEVER_NULL
+        assert known - {"run_id", "name", "argv", "session", "host"} == NEVER_NULL
         assert (found["escalated"], found["tree"], found["evidence"]) == (False, "unknown", [])
         assert set(found["output"].values()) == set(found["usage"].values()) == {None}
     assert (found["run_id"], found["argv"], found["labels"]) == (None, None, {})
@@ -177,6 +187,14 @@ def test_a_running_run_shows_the_output_seen_so_far() -> None:
     }
 
 
+def test_a_usage_that_nobody_saw_is_unknown() -> None:
+    nothing = {"user_us": 0, "system_us": 0, "max_rss_kib": 0}
+    found = report(
+        HEADER, SPEC, made(("started", 0.001, STARTED), ("lost", 2.0, {"why": "guard"}), ("end", 2.0, nothing))
+    )
+    assert found["usage"] == {"cpu_user_s": None, "cpu_system_s": None, "max_rss_bytes": None}
+
+
 def test_usage_is_the_leaders_until_the_end() -> None:
     assert report(HEADER, SPEC, NORMAL[:3])["usage"]["max_rss_bytes"] == 10240
 
@@ -187,6 +205,7 @@ def test_usage_is_the_leaders_until_the_end() -> None:
         ({}, [], True),
         ({"how": "idle"}, [], False),
         ({"how": "absolute"}, [], False),
+        ({"how": "interrupted"}, [], False),
         ({"dropped_bytes": 1}, [], False),
         ({}, [("recording_failed", 2.0, {"error": 28})], False),
     ],

@@ -37,6 +37,8 @@ def test_what_was_seen_is_what_was_agreed() -> None:
         "stopped: owner",
         "stopped: superseded",
         "limit: memory",
+        "limit: session_memory",
+        "limit: session_processes",
         "not spawned: setup",
         "not spawned: fork",
         "not spawned: stdio",

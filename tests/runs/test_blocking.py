@@ -76,7 +76,7 @@ def test_merged_streams_stay_in_order() -> None:
 
 
 def test_a_timeout_keeps_what_was_written_before_it(child: Children) -> None:
-    result = holdfast.run(child("exits_on_term"), timeout=0.3)
+    result = holdfast.run(child("exits_on_term"), timeout=1)
     assert (result.status, result.cause, result.exit_code) == ("timed_out", "deadline", 0)
     assert is_ready(result.stdout)
     assert b"bye" not in result.stdout, "written after the verdict: recorded, not delivered"
@@ -255,7 +255,7 @@ def test_a_run_inside_a_run_knows_its_parent() -> None:
 
 
 def test_a_heartbeat_counts_as_activity(child: Children) -> None:
-    beating = holdfast.run(child("beats", 8, 100), idle_timeout=0.4, idle_counts="heartbeat")
+    beating = holdfast.run(child("beats", 30, 100), idle_timeout=2, idle_counts="heartbeat")
     assert (beating.status, beating.stdout.splitlines()[-1]) == ("succeeded", b"done")
     silent = holdfast.run(["sleep", "110"], idle_timeout=0.4, idle_counts="heartbeat")
     assert (silent.status, silent.cause) == ("timed_out", "idle")
@@ -280,8 +280,7 @@ def test_a_killed_guard_leaves_a_lost_run_and_no_process(
     result = holdfast.run(argv, on_output=watching)
     assert (result.status, result.cause) == ("lost", "guard")
     assert result.report["containment"] == contained
-    unproved = kill is kill_both_of and contained == "subreaper"
-    assert result.report["tree"] == ("unknown" if unproved else "gone")
+    assert result.report["tree"] == ("unknown" if kill is kill_both_of else "gone")
     assert wait_exited(watching.names["pid"], 0), "the grandchild is dead by the time the call returns"
 
 
@@ -294,7 +293,7 @@ def test_without_cleaning_up_the_grandchild_would_survive(child: Children, monke
     result = holdfast.run(child("starts_and_waits.sh", *child("ignores_term")), on_output=watching)
     assert not wait_exited(watching.names["pid"], 0)
     started = next(fact for fact in result.facts if fact.kind == "started")
-    really(result.run_id, started.detail["cgroup"])
+    really(result.run_id, started.detail["cgroup"], has_run=True)
     kill_children(before)
 
 
@@ -334,7 +333,7 @@ def test_a_torn_record_is_a_lost_guard(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 def test_input_is_bytes(tmp_path: Path) -> None:
     with pytest.raises(holdfast.SpecError, match="input is of type str"):
-        holdfast.run(["touch", str(tmp_path / "ran")], input="text")  # type: ignore[arg-type]
+        holdfast.run(["touch", str(tmp_path / "ran")], input="text")  # type: ignore[call-overload]
     assert not (tmp_path / "ran").exists()
 
 

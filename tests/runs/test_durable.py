@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 from socket import AF_UNIX, SOCK_SEQPACKET
 from typing import TYPE_CHECKING
 
@@ -48,8 +49,16 @@ def test_another_reader_at_work_is_no_guard(tmp_path: Path, child: Children, mon
 
 
 @pytest.mark.guard
-def test_a_guard_that_is_dying_is_no_guard(tmp_path: Path, child: Children, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Owners of a dying guard see the end of their connections before its lock and its socket are gone."""
+@pytest.mark.parametrize("is_reaped", [False, True])
+def test_a_guard_that_is_dying_is_no_guard(
+    is_reaped: bool, tmp_path: Path, child: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Owners of a dying guard see the end of their connections before its lock and its socket are gone.
+
+    Its sentinel and its writer have both open for a moment longer, when the guard is reaped already.
+    """
+    gone = subprocess.Popen(["/bin/true"])
+    gone.wait()
     state = StateDirectory.open(str(tmp_path / "state"))
     finish, looks = recovery.finish, 0
     with DurableRun(state, child("ignores_term")) as run, socket.socket(AF_UNIX, SOCK_SEQPACKET) as still_open:
@@ -74,7 +83,7 @@ def test_a_guard_that_is_dying_is_no_guard(tmp_path: Path, child: Children, monk
 
         monkeypatch.setattr(recovery, "finish", finish_and_close)
         with lock:
-            assert durable.recover(state, run.run_id)
+            assert durable.recover(state, run.run_id, guard_pid=gone.pid if is_reaped else 0)
     assert looks == 3
 
 

@@ -87,7 +87,7 @@ def test_arguments_that_are_no_text_survive(host: Host) -> None:
 
 def test_the_outcome_as_an_answer(host: Host, child: Children) -> None:
     """A command that ran is a result; cancelled, never started and lost are errors with the same fields."""
-    late = host.call("start", argv=child("exits_on_term", 0), timeout_s=0.2, output="discard")["run_id"]
+    late = host.call("start", argv=child("exits_on_term", 0), timeout_s=1, output="discard")["run_id"]
     outcome = host.call("wait", run_id=late)
     assert (outcome["status"], outcome["cause"]) == ("timed_out", "deadline")
     assert host.call("settled", run_id=late)["exit_code"] == 0  # exited with 0 in time, which changes nothing

@@ -133,6 +133,7 @@ def test_the_end_of_the_output_costs_no_credit() -> None:
         assert host.until_end(silent) == b""
 
 
+@pytest.mark.alone
 def test_without_credit_nothing_grows_and_the_deadline_holds(child: Children) -> None:
     """Half a gigabyte waits for a host that gives no credit: the command waits, and ends on time."""
     with Host() as host:
@@ -170,7 +171,7 @@ def test_a_host_that_does_not_read_stops_no_deadline(tmp_path: Path) -> None:
     os.mkfifo(fifo)
     with Host() as host:
         flood = ["sh", "-c", f"echo ready pid=$$ >{fifo}; exec yes"]
-        with_output = host.send("start", argv=flood, timeout_s=0.5, grace_s=0.2, output=PLENTY)
+        with_output = host.send("start", argv=flood, timeout_s=2, grace_s=0.2, output=PLENTY)
         with open(fifo, "rb", buffering=0) as announced:
             pid = read_ready(announced.fileno())["pid"]
         for _ in range(200):

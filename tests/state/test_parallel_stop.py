@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.guard import conversation, packets
+from holdfast.guard import packets
 from holdfast.journal.reader import JournalReader
-from holdfast.state import guard_connection, run_directory
-from holdfast.state.guard_connection import GuardConnection
+from holdfast.state import guard_connection, parallel_stop, run_directory
+from holdfast.state.guard_connection import STARTING_S, GuardConnection
 from holdfast.state.parallel_stop import StopResult, stop_all
 from tests.support.durable import DurableRun, HeldLock, journal_bytes, put_run, run_to_end
-from tests.support.evidence import Stopwatch
+from tests.support.evidence import BUSY_S, Stopwatch
 from tests.support.processes import is_gone
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ class TestStopping:
 
     def test_all_ladders_run_side_by_side(self, state: StateDirectory, child: Children) -> None:
         argv = child("ignores_term")
-        with ExitStack() as stack, Stopwatch() as watch:
-            runs = [stack.enter_context(DurableRun(state, argv, grace=0.5)) for _ in range(6)]
+        with ExitStack() as stack:
+            runs = [stack.enter_context(DurableRun(state, argv, grace=2)) for _ in range(6)]
             for run in runs:
                 run.until_ready()
             run_ids = [run.run_id for run in reversed(runs)]
@@ -68,14 +68,15 @@ class TestStopping:
             assert all(report["escalated"] for report in reports)
             asked = [report["verdict_at"] for report in reports]
             assert asked == sorted(asked)  # the order that was given
-        assert watch.seconds < 6 * 0.5
+            settled = [report["settled_at"] for report in reports]
+            assert all(following < end for following, end in zip(asked[1:], settled, strict=False)), "nobody waits"
 
     def test_now_goes_to_the_last_rung(self, state: StateDirectory, child: Children) -> None:
         with DurableRun(state, child("ignores_term"), grace=60) as run, Stopwatch() as watch:
             run.until_ready()
             (stopped,) = stop_all(state, [run.run_id], now=True)
             assert stopped.how == "confirmed"
-        assert watch.seconds < 20
+        assert watch.seconds < BUSY_S
 
     def test_one_that_is_over_is_not_asked(self, state: StateDirectory) -> None:
         run_id = run_to_end(state)
@@ -108,10 +109,28 @@ class TestStopping:
         assert stopped.report is not None
         assert (stopped.report["status"], stopped.report["cause"]) == ("cancelled", "user")  # it was recorded
 
-    def test_a_stopped_guard_is_unknown_after_the_bound(
+    def test_a_stopped_guard_is_continued(self, state: StateDirectory) -> None:
+        with DurableRun(state, READY, grace=1, kill_wait=1, drain=1) as run:
+            run.until_ready()
+            run.stop_guard()
+            (stopped,) = stop_all(state, [run.run_id])
+            assert stopped.how == "confirmed"
+            assert stopped.report is not None
+            assert (stopped.report["status"], stopped.report["cause"]) == ("cancelled", "user")
+
+    def test_a_guard_that_is_stopped_in_a_loop_is_ended_by_force(self, state: StateDirectory, child: Children) -> None:
+        with DurableRun(state, child("stops_guard", "loop"), grace=0, kill_wait=1, drain=0.1) as run:
+            with Stopwatch() as watch:
+                (stopped,) = stop_all(state, [run.run_id])
+            assert stopped.how == "confirmed"
+            # The rule, ten seconds more if it was stopped before its start was on record, and what a busy machine adds.
+            assert watch.seconds < 0 + 1 + 0.1 + 2 + STARTING_S + BUSY_S
+
+    def test_control_without_that_a_stopped_guard_is_unknown_after_the_bound(
         self, state: StateDirectory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(conversation, "_MARGIN_S", 0.1)
+        for name in ("continue_guard", "end_by_force"):
+            monkeypatch.setattr(parallel_stop, name, lambda _record: None)
         with DurableRun(state, READY, grace=0, kill_wait=0.1, drain=0.1) as run:
             run.until_ready()
             run.stop_guard()
@@ -119,7 +138,7 @@ class TestStopping:
                 (stopped,) = stop_all(state, [run.run_id])
             assert stopped.how == "unknown"
             assert "bound" in str(stopped.problem)
-            assert 0.2 < watch.seconds < 5
+            assert 0.2 < watch.seconds < BUSY_S
             signal.pidfd_send_signal(run.handle.pidfd, signal.SIGCONT)
             run.until_ended()  # the request was there when it woke up
             with run.record() as record:
@@ -128,7 +147,8 @@ class TestStopping:
     def test_a_full_queue_of_connections_does_not_block(
         self, state: StateDirectory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(conversation, "_MARGIN_S", 0.1)
+        for name in ("continue_guard", "end_by_force"):
+            monkeypatch.setattr(parallel_stop, name, lambda _record: None)
         with DurableRun(state, READY, grace=0, kill_wait=0.1, drain=0.1) as run:
             run.until_ready()
             run.stop_guard()

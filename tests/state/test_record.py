@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.state import run_directory
-from holdfast.state.record import RunRecord, resolve
-from holdfast.values.errors import AmbiguousRunError, JournalDamagedError, JournalVersionError, RunNotFoundError
+from holdfast.state.record import RunRecord
+from holdfast.values.errors import JournalDamagedError, JournalVersionError, RunNotFoundError
 from tests.support.durable import DurableRun, HeldLock, facts_of_success, journal_bytes, put_run, run_to_end
 
 if TYPE_CHECKING:
@@ -81,25 +81,3 @@ class TestReading:
         with RunRecord(state, run_id) as record:
             record.read()
             assert (record.reader.collect("stdout"), record.reader.collect("stderr")) == (b"hello\n", b"error\n")
-
-
-class TestResolving:
-    def test_by_id_or_its_beginning(self, state: StateDirectory) -> None:
-        for run_id in ("abc1", "abc2", "abc", "xyz"):
-            put_run(state, run_id)
-        assert resolve(state, "abc", []) == "abc"  # exactly this run, even if other ids begin like it
-        assert resolve(state, "x", []) == "xyz"
-        assert resolve(state, "old", ["old1"]) == "old1"
-        assert resolve(state, "xyz1", ["xyz1"]) == "xyz1"
-        with pytest.raises(AmbiguousRunError, match="abc1, abc2") as raised:
-            resolve(state, "ab", [])
-        assert raised.value.remedy
-        with pytest.raises(AmbiguousRunError, match=r"7 runs: .*, \.\.\."):
-            resolve(state, "o", [f"o{number}" for number in range(7)])
-
-    @pytest.mark.parametrize("text", ["", "nobody", "..", "../runs", "/", ".new-a"])
-    def test_nobody(self, state: StateDirectory, text: str) -> None:
-        put_run(state, "a")
-        with pytest.raises(RunNotFoundError) as raised:
-            resolve(state, text, [])
-        assert state.path in str(raised.value)

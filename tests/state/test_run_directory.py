@@ -7,26 +7,17 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from holdfast.state import removal, run_directory
 from holdfast.state.directory import StateDirectory
 from holdfast.values.errors import RunExistsError, StateError
-from holdfast.values.spec import make_spec
 from tests.support.durable import DurableRun, HeldLock, journal_bytes, put_run
-
-if TYPE_CHECKING:
-    from holdfast.values.spec import RunSpec
-
-
-def spec_of(run_id: str) -> RunSpec:
-    return make_spec(["x"], run_id=run_id)
 
 
 def prepare(state: StateDirectory, run_id: str) -> run_directory.PreparedDirectory:
-    return run_directory.prepare(state, spec_of(run_id), journal_bytes(run_id, []))
+    return run_directory.prepare(state, run_id, journal_bytes(run_id, []))
 
 
 def state_of(path: str, *, has_facts: bool = False) -> str:
@@ -44,7 +35,7 @@ def everything(state: StateDirectory) -> list[str]:
 class TestMaking:
     def test_holds_what_was_asked_for(self, state: StateDirectory) -> None:
         beginning = journal_bytes("one", [])
-        prepared = run_directory.prepare(state, spec_of("one"), beginning)
+        prepared = run_directory.prepare(state, "one", beginning)
         assert sorted(os.listdir(prepared.path)) == ["guard.sock", "journal"]
         assert Path(prepared.path, "journal").read_bytes() == beginning
         assert os.stat(prepared.path).st_mode & 0o777 == 0o700
@@ -118,11 +109,9 @@ class TestMaking:
     def test_a_maker_that_dies_leaves_no_half_run(self, state: StateDirectory, step: str) -> None:
         script = """
 import os, sys
-from holdfast.values.spec import make_spec
 from holdfast.state import run_directory
 from holdfast.state.directory import StateDirectory
 state = StateDirectory.open(sys.argv[1])
-spec = make_spec(["x"], run_id="one")
 owner = StateDirectory if sys.argv[2] == "mark_live" else os
 real = getattr(owner, sys.argv[2])
 def dies(*arguments, **named):
@@ -131,7 +120,7 @@ def dies(*arguments, **named):
         os.kill(os.getpid(), 9)
     return result
 setattr(owner, sys.argv[2], dies)
-run_directory.prepare(state, spec, bytes.fromhex(sys.argv[3]))
+run_directory.prepare(state, "one", bytes.fromhex(sys.argv[3]))
 """
         argv = [sys.executable, "-c", script, state.path, step, journal_bytes("one", []).hex()]
         assert subprocess.run(argv, check=False).returncode == -9

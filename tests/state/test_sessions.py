@@ -201,9 +201,8 @@ class DurableRunUnchecked:
         self.run_id = run_id
 
     def __enter__(self) -> DurableRunUnchecked:
-        spec = make_spec(READY, session="s", run_id=self.run_id)
         beginning = journal_bytes(self.run_id, [], spec=b'{"session": "s"}')
-        self.prepared = run_directory.prepare(self.state, spec, beginning)
+        self.prepared = run_directory.prepare(self.state, self.run_id, beginning)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -33,6 +33,7 @@ class OwnGroups:
         for group in self._groups:
             (group.parent / "cgroup.procs").write_text(str(os.getpid()))
             group.rmdir()
+        self._groups.clear()
         containment.forget()
 
     def find_runs(self) -> list[str]:

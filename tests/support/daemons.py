@@ -151,11 +151,11 @@ class Daemon:
         report: dict[str, Any] = answer.body
         return report
 
-    def until_output(self, run_id: str, text: bytes = b"ready") -> bytes:
-        """Follow the run's stdout until this text; returns everything read. AssertionError if the output ends first."""
+    def until_output(self, run_id: str, text: bytes = b"ready", stream: str = "stdout") -> bytes:
+        """Follow a stream of the run until this text; returns what was read. AssertionError if it ends before that."""
         connection = UnixConnection(self.socket)
         try:
-            connection.request("GET", f"/v1/runs/{run_id}/output?stream=stdout&follow=true")
+            connection.request("GET", f"/v1/runs/{run_id}/output?stream={stream}&follow=true")
             response = connection.getresponse()
             assert response.status == 200, response.status
             seen = b""

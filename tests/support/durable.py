@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from holdfast.state.directory import StateDirectory
 
-BOUND_S = 30.0
+BOUND_S = 60.0
 USAGE = {"user_us": 1, "system_us": 2, "max_rss_kib": 3}
 _LOCKS = """
 import fcntl, os, sys
@@ -113,7 +113,7 @@ class DurableRun:
         reader.scan()
         started = decide(reader.facts).started
         if not reader.ended and started is not None:
-            clean_up(self.run_id, started.detail["cgroup"])
+            clean_up(self.run_id, started.detail["cgroup"], has_run=True)
 
     def __enter__(self) -> Self:
         return self
@@ -203,4 +203,4 @@ def put_run(state: StateDirectory, run_id: str, journal: bytes | None = None, *,
 def prepared(state: StateDirectory, run_id: str) -> None:
     """A run directory as a launcher leaves it that dies before it has started the guard."""
     spec = make_spec(["?"], run_id=run_id, lifetime="detached")
-    run_directory.prepare(state, spec, beginning(spec)).close()
+    run_directory.prepare(state, spec.run_id, beginning(spec)).close()

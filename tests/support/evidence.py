@@ -37,7 +37,12 @@ def assert_all_gone(report: dict[str, Any]) -> None:
     assert report["state"] == "settled"
     assert report["tree"] == "gone"
     assert report["survivors"] == []
-    assert report["evidence"][-1]["fact"] == "end"
+    # Behind END only one fact may come: how long the disk had kept the end from being recorded.
+    assert [fact["fact"] for fact in report["evidence"] if fact["fact"] != "recording_stalled"][-1] == "end"
+
+
+# What a busy machine may add to a promised time. Where a protection is missing, the test would wait longer than that.
+BUSY_S = 30.0
 
 
 class Stopwatch:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 _ROOT = Path("/sys/fs/cgroup/freezer")
-_BOUND_S = 20.0
+_BOUND_S = 60.0
 
 
 def why_no_freezer() -> str | None:

@@ -13,6 +13,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PR_SET_CHILD_SUBREAPER = 36
-_BOUND_S = 20.0  # generous: only a failing test reaches it
+_BOUND_S = 60.0  # generous: only a failing test reaches it
 _LOCK_AND_STOP = """
 import fcntl, os, signal, sys
 fcntl.flock(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX)
@@ -67,14 +68,50 @@ def stop_both(sentinel: int, guard: int, within_s: float = _BOUND_S) -> None:
             os.kill(pid, signal.SIGSTOP)
 
 
+def let_stop_both(names: dict[str, int], within_s: float = _BOUND_S) -> None:
+    """Ask the child `stops_guard asked` to stop its sentinel and guard in a loop; returns when both stand still.
+
+    Call it after the ready line has come. Nothing bounds the time until a guard that is stopped in a loop passes a line
+    on, because its run has neither a deadline nor a request to end.
+    """
+    end = time.monotonic() + within_s
+    os.kill(names["pid"], signal.SIGUSR1)
+    while (state_of(names["sentinel"]), state_of(names["guard"])) != ("T", "T"):
+        assert time.monotonic() < end, f"not stopped: {describe(names['sentinel'])}, {describe(names['guard'])}"
+
+
+@contextlib.contextmanager
+def stopping_both(sentinel: int, guard: int) -> Iterator[None]:
+    """Stop both again and again, from outside of the run, until they are gone."""
+    over = threading.Event()
+
+    def stop() -> None:
+        while not over.wait(0.0005):
+            for pid in (sentinel, guard):
+                try:
+                    os.kill(pid, signal.SIGSTOP)
+                except ProcessLookupError:
+                    return
+
+    thread = threading.Thread(target=stop)
+    stop_both(sentinel, guard)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def kill_both(sentinel: int, guard: int, within_s: float = _BOUND_S) -> None:
-    """SIGKILL a sentinel and its guard, so that neither can end the run; returns when both are dead."""
+    """SIGKILL a sentinel and its guard, so that neither can end the run; returns when both are dead, and the writer."""
     pids = [pid for pid in (sentinel, guard) if pid]
+    writers = [pid for pid in children_of(sentinel) if pid != guard]  # they end with their parent
     for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first: the sentinel must not see the guard die
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
-    for pid in pids:
+    for pid in (*pids, *writers):
         assert wait_exited(pid, within_s)
 
 
@@ -95,6 +132,14 @@ def wait_exited(pid: int, within_s: float = _BOUND_S) -> bool:
         return bool(poll.poll(within_s * 1000))
     finally:
         os.close(pidfd)
+
+
+def children_of(pid: int) -> list[int]:
+    """The children of the main thread of a process; none if it is gone."""
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 def own_children() -> set[int]:
@@ -128,9 +173,17 @@ def descendants(pid: int) -> set[int]:
 
 
 def guards_below(pid: int) -> list[int]:
-    """The guards below a process, without their sentinels."""
+    """The guards below a process, without their sentinels and writers."""
     found = {below for below in descendants(pid) if "holdfast-guard" in describe(below)}
-    return [guard for guard in found if parent_of(guard) in found]
+    return [guard for guard in found if parent_of(guard) in found and not is_writer(guard)]
+
+
+def is_writer(pid: int) -> bool:
+    """Whether this process is the writer of a journal: its command line is the sentinel's, its name is its own."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text() == "holdfast-write\n"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def reap(pid: int) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from holdfast import Run
 
-_BOUND_S = 30.0
+_BOUND_S = 60.0
 
 
 def names_in(output: bytes, word: str = "ready") -> dict[str, int]:

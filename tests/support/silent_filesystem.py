@@ -12,6 +12,7 @@ import os
 import select
 import stat
 import struct
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -20,16 +21,29 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-_LOOKUP, _FORGET, _GETATTR, _OPEN, _READ, _RELEASE, _FLUSH, _INIT = 1, 2, 3, 14, 15, 18, 25, 26
+_LOOKUP, _FORGET, _GETATTR, _OPEN, _READ, _WRITE, _RELEASE, _FLUSH, _INIT = 1, 2, 3, 14, 15, 16, 18, 25, 26
+_DIRECT_IO, _KEEP_CACHE = 1, 2
 _INTERRUPT, _BATCH_FORGET = 36, 42
 _ROOT_NODE, _PROGRAM_NODE = 1, 2
 _DETACH = 2
 _LARGEST_REQUEST = 1 << 20
+_HOLDS_S = 10.0
 
 
 def why_no_fuse() -> str | None:
     """None if a FUSE file system can be mounted here, otherwise the reason."""
     return None if os.access("/dev/fuse", os.R_OK | os.W_OK) else "needs /dev/fuse"
+
+
+# Waits with the lock of its memory held: the kernel writes a changed page before it maps the file anew.
+_HOLDER = """
+import mmap, os, sys
+first = mmap.mmap(os.open(sys.argv[1], os.O_RDWR), 4096)
+first[0] = 65
+second = os.open(sys.argv[1], os.O_RDWR)
+print("ready", "holder=%d" % os.getpid(), flush=True)
+mmap.mmap(second, 4096, flags=mmap.MAP_PRIVATE)
+"""
 
 
 class SilentFilesystem:
@@ -41,6 +55,8 @@ class SilentFilesystem:
         self._name = program.name
         self.program = place / program.name
         self._silent = threading.Event()
+        self._opened_to_write = 0
+        self._limit: threading.Timer | None = None
 
     def __enter__(self) -> Self:
         self._place.mkdir()
@@ -62,6 +78,12 @@ class SilentFilesystem:
 
     def abort(self) -> None:
         """Let every process that waits for this file system go on, with an error."""
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit.join()
+        self._end()
+
+    def _end(self) -> None:
         self.fall_silent()
         if self._device >= 0:
             os.close(self._device)  # the last descriptor
@@ -84,11 +106,22 @@ class SilentFilesystem:
                 return
             request = os.read(self._device, _LARGEST_REQUEST)
             _, operation, unique, node = struct.unpack_from("=IIQQ", request)
-            if operation in (_FORGET, _BATCH_FORGET, _INTERRUPT):
+            if operation in (_FORGET, _BATCH_FORGET, _INTERRUPT, _WRITE):
                 continue
             answer = self._answer(operation, node, request[40:])
             failure, body = (answer, b"") if isinstance(answer, int) else (0, answer)
             os.write(self._device, struct.pack("=IiQ", 16 + len(body), -failure, unique) + body)
+
+    def lock_holder(self) -> list[str]:
+        """A command whose memory nobody can look into after its ready line: not its environment, not its command line.
+
+        The file system never answers a write. Every `ps` of the machine waits for that process, too. So the file
+        system is aborted after a while, whatever becomes of the test.
+        """
+        self._limit = threading.Timer(_HOLDS_S, self._end)
+        self._limit.daemon = True
+        self._limit.start()
+        return [sys.executable, "-c", _HOLDER, str(self.program)]
 
     def _answer(self, operation: int, node: int, body: bytes) -> bytes | int:
         """The answer to one request, or an errno. Nothing may be cached: the next `stat` has to ask again."""
@@ -101,7 +134,9 @@ class SilentFilesystem:
         if operation == _GETATTR:
             return struct.pack("=QII", 0, 0, 0) + self._attributes(node)
         if operation == _OPEN:
-            return struct.pack("=QII", 0, 0, 0)
+            self._opened_to_write += struct.unpack_from("=I", body)[0] & os.O_ACCMODE == os.O_RDWR
+            flags = _DIRECT_IO | _KEEP_CACHE if self._opened_to_write > 1 else 0
+            return struct.pack("=QII", 0, flags, 0)
         if operation == _READ:
             _, offset, size = struct.unpack_from("=QQI", body)
             return self._bytes[offset : offset + size]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import signal
 import struct
 import sys
 
@@ -122,6 +123,25 @@ def _change_root() -> None:
     os.chdir(here)
 
 
+def _enter_pid_namespace() -> None:
+    """With a first child that stays: when it exits, the kernel refuses every later fork into the namespace."""
+    global _init
+    _checked(_libc.unshare(0x20000000))
+    _init = os.fork()
+    if _init == 0:
+        _prctl(1, signal.SIGKILL)
+        while True:
+            signal.pause()
+
+
+def _end_pid_namespace() -> None:
+    os.kill(_init, signal.SIGKILL)
+    os.waitpid(_init, 0)
+
+
+_init = 0
+
+
 def _move_to_another_cgroup() -> None:
     from holdfast.guard.containment import probe
 
@@ -195,7 +215,9 @@ CHANGES = {
     "IPC namespace": _namespace(0x8000000, "ipc"),
     "mount namespace": _namespace(0x20000, "mnt"),
     "network namespace": _namespace(0x40000000, "net"),
-    "PID namespace": _namespace(0x20000000, "pid"),
+    "PID namespace": Change(
+        _enter_pid_namespace, lambda: os.readlink("/proc/self/ns/pid"), root=True, undo=_end_pid_namespace
+    ),
     "time namespace": _namespace(0x80, "time"),
     "user namespace": Change(lambda: _checked(_libc.unshare(0x10000000)), lambda: os.readlink("/proc/self/ns/user")),
     "UTS namespace": _namespace(0x4000000, "uts"),

@@ -7,7 +7,7 @@ ASKERS = {
     "person": "a person: Ctrl-C or a signal at `holdfast run`, `holdfast cancel`",
     "now": 'anybody who says `now`: `--now`, `now=True`, `"now": true`, a second Ctrl-C at `holdfast run`',
     "parent": "a rung of the run in which this run is nested, however deep",
-    "owner": "the end of the process that owns the run",
+    "owner": "the end of the process that owns the run, or with `--with-parent` of the one that started `holdfast`",
     "clock": "the deadline, the idle clock, a budget",
 }
 STAGES = {

@@ -70,7 +70,7 @@ def test_orders(sort: str, found: list[str]) -> None:
 def test_a_nested_run_stands_below_its_parent_and_ended_ones_can_be_left_out() -> None:
     assert ids(ended=False) == ["d", "a", "b"]
     cells = {row.run_id: [cell.text for cell in row.cells] for row in rows(RUNS, ViewSettings(), NOW_S)}
-    assert cells["a"] == ["waiting for input", "1m00s", "0B", "ci", "build: sleep 1"]
+    assert cells["a"] == ["waiting for input", "1m00s", "0B", "-", "ci", "build: sleep 1"]
     assert cells["b"][-1] == "└ sleep 1"
     assert cells["e"][:2] == ["timed_out/deadline", "15m00s"]
 

@@ -18,6 +18,7 @@ from holdfast.values.environment import (
     HEARTBEAT,
     KEPT,
     RUN_ID,
+    SERVICE,
     STATE_DIR,
     STRIPPED,
     child_environment,
@@ -72,6 +73,9 @@ NEEDED = [
     "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
     "CLAUDE_CODE_SUBPROCESS_ENV_SCRUB",
+    "LISTEN_PORT",
+    "LISTEN_ADDRESS",
+    "WATCHDOG_INTERVAL",
     "XCLAUDECODE",
     "MY_CLAUDE_CODE_X",
     "claudecode",
@@ -92,19 +96,26 @@ def test_what_a_child_needs_is_inherited(name: str) -> None:
     assert findings([name]) == []
 
 
+@pytest.mark.parametrize("name", SERVICE)
+def test_variables_of_the_service_manager_are_stripped(name: str) -> None:
+    assert child_environment({name: "1", "PATH": "/bin"}, run_id="r") == {"PATH": "/bin", RUN_ID: "r"}
+    assert findings([name]) == []  # not a mark of an agent: the doctor has nothing to say about a unit
+    assert child_environment({name: "1"}, run_id="r", keep=[name]) == {name: "1", RUN_ID: "r"}
+
+
 def test_every_entry_has_a_reason_and_every_exception_something_to_except() -> None:
-    assert all(reason.strip() for reason in [*STRIPPED.values(), *KEPT.values()])
+    assert all(reason.strip() for reason in [*STRIPPED.values(), *SERVICE.values(), *KEPT.values()])
     for pattern in KEPT:
         assert any(fnmatch.fnmatchcase(pattern, stripped) for stripped in STRIPPED), pattern
 
 
 def test_the_list_in_the_documentation_is_this_list() -> None:
     page = (Path(__file__).parents[2] / "docs" / "environment.md").read_text(encoding="utf-8")
-    for table in (STRIPPED, KEPT):
+    for table in (STRIPPED, SERVICE, KEPT):
         for pattern, reason in table.items():
             assert f"| `{pattern}` | {reason} |" in page
     rows = [line for line in page.splitlines() if line.startswith("| `") and not line.startswith("| `HOLDFAST_")]
-    assert len(rows) == len(STRIPPED) + len(KEPT)
+    assert len(rows) == len(STRIPPED) + len(SERVICE) + len(KEPT)
 
 
 def test_explicit_beats_drop_beats_keep_beats_the_list() -> None:

@@ -37,7 +37,9 @@ ALL = [
     errors.DaemonUnreachableError("it broke", run_id="r1", remedy="mend it"),
     errors.UnauthorizedError("it broke", status=401, run_id="r1", remedy="mend it"),
     errors.DrainingError("it broke", retry_after_s=3.0, run_id="r1", remedy="mend it"),
+    errors.PolicyError("it broke", rule="programs", run_id="r1", remedy="mend it"),
     errors.QueueFullError("it broke", run_id="r1", remedy="mend it"),
+    errors.NotReadyError("it broke", run_id="r1", remedy="mend it"),
     errors.IdempotencyConflictError("it broke", run_id="r1", remedy="mend it"),
     *(
         state_error("it broke", run_id="r1", remedy="mend it")

@@ -65,6 +65,7 @@ TOGETHER = {
     "on_max_output": Sample("drop", ("drop",)),
     "cpu_time": Sample(90.0, ("90",)),
     "session": Sample("walk", ("walk",)),
+    "ready": Sample(["port:3000"], ("port:3000",)),
     "labels": Sample({"team": "a"}, ("team=a",)),
     "name": Sample("walker", ("walker",)),
     "run_id": Sample("walked-run", ("walked-run",)),
@@ -74,8 +75,15 @@ TOGETHER = {
 }
 A_TERMINAL = {"pty": Sample(True, ())}
 A_CONTAINER = {"in_container": Sample("nowhere", ("nowhere",)), "container_runtime": Sample("podman", ("podman",))}
-GROUPS = {"together": TOGETHER, "terminal": A_TERMINAL, "container": A_CONTAINER}
-ALL = TOGETHER | A_TERMINAL | A_CONTAINER | {"foreign": Sample([1234, 5678], ())}  # of the journal alone
+GIVEN = {"stdout": Sample("inherit", ()), "stderr": Sample("inherit", ())}
+GROUPS = {"together": TOGETHER, "terminal": A_TERMINAL, "container": A_CONTAINER, "given": GIVEN}
+OF_THE_JOURNAL = {
+    "foreign": Sample([1234, 5678], ()),
+    "starter": Sample([1234, 5678], ()),
+    "left_by": Sample("r0", ()),
+    "mark": Sample("r0-0123456789abcdef", ()),
+}
+ALL = TOGETHER | A_TERMINAL | A_CONTAINER | GIVEN | OF_THE_JOURNAL
 
 
 @pytest.fixture
@@ -156,7 +164,7 @@ def test_the_control_the_samples_are_not_the_defaults() -> None:
 
 
 def test_the_json_form_of_every_option_is_valid_input() -> None:
-    for samples in (TOGETHER, A_TERMINAL, A_CONTAINER):
+    for samples in GROUPS.values():
         asked: Any = {name: sample.value for name, sample in samples.items()}
         once = make_spec(ARGV, **asked)
         values = {option.name: getattr(once, option.json_name) for option in OPTIONS if option.name in samples}
@@ -166,12 +174,15 @@ def test_the_json_form_of_every_option_is_valid_input() -> None:
             if option.name in samples
         }
         assert again == asked
-        assert make_spec(ARGV, **again)._replace(run_id="") == once._replace(run_id="")
+        assert make_spec(ARGV, **again)._replace(run_id="", mark=None) == once._replace(run_id="", mark=None)
 
 
 def test_the_daemon_takes_what_the_table_says() -> None:
     about_the_queue = {"argv", "priority", "queue_timeout_s", "concurrency_key", "on_verdict"}
-    assert set(Submission.__struct_fields__) - about_the_queue == set(as_json(settable(ALL, on(HTTP)), ALL))
+    about_the_host = {"cpus", "gpus", "resources", "node_labels", "host", "no_wait"}
+    assert set(Submission.__struct_fields__) - about_the_queue - about_the_host == set(
+        as_json(settable(ALL, on(HTTP)), ALL)
+    )
     defaults = {name.removeprefix("default_") for name in Config._fields if name.startswith("default_")}
     assert defaults <= set(Submission.__struct_fields__)
 

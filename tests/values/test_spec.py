@@ -20,7 +20,7 @@ from holdfast.values import spec as spec_module
 from holdfast.values.errors import SpecError
 from holdfast.values.fields import LONGEST_STRING, MOST_LABELS, MOST_PIDS
 from holdfast.values.ladder import MOST_RUNGS, Rung
-from holdfast.values.spec import LARGEST_EXEC, RunSpec, make_spec, public_spec
+from holdfast.values.spec import LARGEST_EXEC, RunSpec, make_spec, public_spec, shared_fields, spec_on_record
 
 TERM, INT, KILL = int(signal.SIGTERM), int(signal.SIGINT), int(signal.SIGKILL)
 
@@ -38,6 +38,8 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         env_keep=(),
         env_drop=(),
         stdin="null",
+        stdout="capture",
+        stderr="capture",
         pty=False,
         merge=False,
         timeout_s=None,
@@ -55,18 +57,22 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         memory_bytes=None,
         pids=None,
         max_output_bytes=None,
-        on_max_output="stop",
+        on_max_output=None,
         cpu_time_s=None,
         session=None,
         labels=(),
         name=None,
         run_id="r",
+        mark=None,
         lifetime="owner",
         parent=None,
         queued_at=None,
         in_container=None,
         container_runtime=None,
         foreign=None,
+        starter=None,
+        left_by=None,
+        ready=(),
     )
 
 
@@ -147,7 +153,13 @@ BAD: list[tuple[str, Any, str]] = [
     ("cwd", 5, "type int"),
     ("stdin", "", "empty"),
     ("stdin", "a\0", "NUL"),
-    ("stdin", 0, "type int"),
+    ("stdin", -1, "no descriptor"),
+    ("stdin", True, "no descriptor"),
+    ("stdout", -1, "no descriptor"),
+    ("stdout", False, "no descriptor"),
+    ("stderr", "", "capture"),
+    ("stderr", "/dev/null", "capture"),
+    ("stderr", None, "capture"),
     ("env_keep", [""], "pattern ''"),
     ("env_keep", ["A=*"], "pattern 'A="),
     ("env_keep", ["A?"], "nothing else"),
@@ -199,7 +211,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("pids", MOST_PIDS + 1, "a kernel can have"),
     ("pids", 1.5, "not float"),
     ("max_output", 0, "at least 1"),
-    ("on_max_output", "ignore", "use one of stop, drop"),
+    ("on_max_output", "ignore", "use one of stop, drop, roll"),
     ("session", "", "printable"),
     ("session", "a/b", "looks like a path"),
     ("session", "..", "looks like a path"),
@@ -251,6 +263,13 @@ def test_refuses_bad_input_by_field_with_a_remedy(field: str, value: Any, why: s
     ("keywords", "field"),
     [
         ({"max_timeout": 5}, "max_timeout"),
+        ({"stdout": 1, "pty": True}, "stdout"),
+        ({"stderr": 2, "in_container": "box"}, "stderr"),
+        ({"stderr": 2, "merge": True}, "stderr"),
+        ({"stdout": 1, "max_output": 100}, "max_output"),
+        ({"stderr": "inherit", "idle_timeout": 5}, "idle_timeout"),
+        ({"stdout": 1, "idle_timeout": 5, "idle_counts": "output,cpu"}, "idle_timeout"),
+        ({"stdout": 1, "foreign": (1234, 5678)}, "stdout"),
         ({"in_container": "box", "container_runtime": "chroot"}, "container_runtime"),
         ({"in_container": "box", "container_runtime": "podman 'x"}, "container_runtime"),
         ({"in_container": "box", "memory": "1G"}, "memory"),
@@ -277,6 +296,8 @@ def test_accepts_options_that_just_go_together() -> None:
     assert make(timeout=5, max_timeout=5).max_timeout_s == 5.0
     assert make(timeout=5, warn_before=4.999).warn_before_s == 4.999
     assert make(lifetime="session", session="s").lifetime == "session"
+    assert make(stdout=1, idle_timeout=5, idle_counts="cpu").stdout == 1
+    assert make(stdout=1, merge=True, stdin=0).stdin == 0
 
 
 def test_a_terminal_is_written_to_and_has_one_output() -> None:
@@ -379,7 +400,7 @@ def test_nothing_public_holds_environment_values() -> None:
 
 def test_the_public_form_is_json_with_the_contracts_names() -> None:
     spec = make_spec(
-        [b"\xff", "caf\u00e9"], cwd=b"/\xfe", timeout=5, ladder="INT:2s,TERM", labels={"k": "v"}, run_id="r"
+        [b"\xff", "caf\u00e9"], cwd=b"/\xfe", timeout=5, ladder="INT:2s,TERM", labels={"k": "v"}, run_id="r", mark="m"
     )
     public = json.loads(json.dumps(public_spec(spec), ensure_ascii=False).encode("utf-8"))
     assert public == {
@@ -389,6 +410,8 @@ def test_the_public_form_is_json_with_the_contracts_names() -> None:
         "env_keep": [],
         "env_drop": [],
         "stdin": "null",
+        "stdout": "capture",
+        "stderr": "capture",
         "pty": False,
         "merge": False,
         "timeout_s": 5.0,
@@ -406,19 +429,39 @@ def test_the_public_form_is_json_with_the_contracts_names() -> None:
         "memory_bytes": None,
         "pids": None,
         "max_output_bytes": None,
-        "on_max_output": "stop",
+        "on_max_output": None,
         "cpu_time_s": None,
         "session": None,
         "labels": {"k": "v"},
         "name": None,
         "run_id": "r",
+        "mark": "m",
         "lifetime": "owner",
         "parent": None,
         "queued_at": None,
         "in_container": None,
         "container_runtime": None,
         "foreign": None,
+        "starter": None,
+        "left_by": None,
+        "ready": [],
     }
+
+
+def test_a_chosen_id_gets_a_mark_that_no_other_run_has() -> None:
+    first, second = make(run_id="build"), make(run_id="build")
+    assert first.mark is not None
+    assert first.mark.startswith("build-")
+    assert first.mark != second.mark
+    assert shared_fields(first) == shared_fields(second)
+    assert make(run_id="x" * 64).mark is not None
+    assert make().mark is None, "an id that Holdfast made is unique by itself"
+
+
+def test_the_mark_on_record_is_the_mark() -> None:
+    first = make(run_id="build")
+    assert spec_on_record("build", public_spec(first)).mark == first.mark
+    assert spec_on_record("build", {}).mark is None, "of a run that was started before there were marks"
 
 
 def test_the_typed_keywords_are_those_of_make_spec() -> None:

@@ -198,7 +198,7 @@ function neverStarted(runId: string, abort: AbortSignal): NeverStarted {
   return new NeverStarted({
     run_id: runId, state: "settled", name: null, argv: null, session: null, parent: null, labels: {},
     status: "cancelled", cause: "user", reason: `cancelled before it started${why === undefined ? "" : `: ${why}`}`,
-    exit_code: null, signal: null, pid: null, queued_at: null, started_at: null, verdict_at: null, exited_at: null,
+    exit_code: null, signal: null, pid: null, host: null, ports: null, queued_at: null, started_at: null, verdict_at: null, exited_at: null,
     settled_at: null, duration_s: null, limit: null, escalated: false, containment: null, tree: "gone", survivors: [],
     stragglers: 0, output: nothing, usage: { cpu_user_s: null, cpu_system_s: null, max_rss_bytes: null }, evidence: [],
   });

@@ -31,7 +31,7 @@ class AsyncClient(transport.DaemonConnection):
     """
 
     def _open(self) -> None:
-        way = httpx2.AsyncHTTPTransport(uds=self._endpoint.socket)
+        way = httpx2.AsyncHTTPTransport(**transport.way_of(self._endpoint))
         self._http = httpx2.AsyncClient(transport=way, **transport.settings(self._endpoint))
 
     async def submit(
@@ -166,6 +166,10 @@ class AsyncClient(transport.DaemonConnection):
     async def doctor(self) -> dict[str, Any]:
         """The findings of the daemon's doctor."""
         return await self._ask(calls.simple("doctor"))
+
+    async def hosts(self) -> dict[str, Any]:
+        """The engine of the daemon, and the hosts on which it starts runs."""
+        return await self._ask(calls.simple("hosts"))
 
     async def health(self) -> dict[str, Any]:
         """The daemon's status, version, PID, start and number of runs."""

@@ -95,14 +95,19 @@ def page_of(answer: dict[str, Any]) -> Page:
 
 def all_pages(filters: RunFilters) -> Generator[ClientCall, dict[str, Any], list[Report]]:
     """Get page after page, and return the runs of all pages."""
+    return (yield from some_pages(filters, None)).runs
+
+
+def some_pages(filters: RunFilters, most: int | None) -> Generator[ClientCall, dict[str, Any], Page]:
+    """Get page after page until there are `most` runs, or no more; the cursor says which."""
     found: list[Report] = []
     cursor: str | None = None
     while True:
-        page = page_of((yield listing(filters, cursor, _PAGE)))
+        page = page_of((yield listing(filters, cursor, _PAGE if most is None else min(_PAGE, most - len(found)))))
         found += page.runs
         cursor = page.cursor
-        if cursor is None:
-            return found
+        if cursor is None or len(found) == most:
+            return Page(found, cursor)
 
 
 def wait_once(run_id: str, until: str, slice_s: float) -> ClientCall:
@@ -169,8 +174,8 @@ def close_session(name: str, reason: str, *, now: bool, grace: Duration | None =
 
 
 def simple(path: str) -> ClientCall:
-    """Get `sessions`, `doctor` or `health`."""
-    return ClientCall("GET", f"/v1/{path}", patience_s=60.0 if path == "doctor" else 0.0)
+    """Get `sessions`, `doctor`, `hosts` or `health`."""
+    return ClientCall("GET", f"/v1/{path}", patience_s=60.0 if path in ("doctor", "hosts") else 0.0)
 
 
 def _run(run_id: str, what: str = "") -> str:

@@ -20,7 +20,7 @@ from ..state import owner_lock
 from ..state.directory import StateDirectory, state_error
 from ..state.file_lock import FileLock
 from ..state.owned_files import open_or_create
-from ..values.environment import parent_run_id
+from ..values.environment import SERVICE, parent_run_id
 from ..values.errors import DaemonUnreachableError
 from .endpoint import connect
 
@@ -32,8 +32,6 @@ _LOCK = "start.lock"
 _WITHIN_S = 60.0
 _PAUSE_S = 0.02
 _LARGEST_LOG = 10 << 20
-# The daemon does not get these variables: with them it would speak to the service manager of its client.
-_OF_A_SERVICE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
 # The daemon is our grandchild, so that the program that uses this client gets no unknown child.
 _FORK = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:], stdout=2, start_new_session=True).pid)"
 
@@ -78,7 +76,7 @@ class _StartedDaemon:
     def __init__(self, state: StateDirectory, options: Sequence[str]) -> None:
         self._log = os.path.join(state.path, LOG)
         serve = [sys.executable, "-P", "-m", "holdfast.cli.main", "serve", "--state-dir", state.path, *options]
-        environment = {name: value for name, value in os.environ.items() if name not in _OF_A_SERVICE}
+        environment = {name: value for name, value in os.environ.items() if name not in SERVICE}  # of its client
         fd = _open_log(self._log)
         try:
             self._begin = os.lseek(fd, 0, os.SEEK_END)

@@ -16,21 +16,28 @@ from ..values.options import JOURNAL, OPTIONS
 from ..values.spec import make_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..values.fields import Duration, Text
     from ..values.options import SpecOptions
 
     class SubmitOptions(SpecOptions, total=False):
-        """The options of a posted run: the options of `holdfast.run` and of the queue."""
+        """The options of a posted run: the options of `holdfast.run`, of the queue, and of the host it needs."""
 
         priority: int
         queue_timeout: Duration | None
         concurrency_key: str | None
         on_verdict: str | None
+        cpus: float | None
+        gpus: float | None
+        resources: Mapping[str, float] | None
+        node_labels: Mapping[str, str] | None
+        host: str | None
+        no_wait: bool
 
 
-_QUEUE = ("priority", "queue_timeout", "concurrency_key", "on_verdict")
+_PLACEMENT = ("cpus", "gpus", "resources", "node_labels", "host", "no_wait")
+_QUEUE = ("priority", "queue_timeout", "concurrency_key", "on_verdict", *_PLACEMENT)
 
 
 def posted(argv: Sequence[Text], options: SubmitOptions) -> dict[str, Any]:

@@ -37,6 +37,7 @@ class _Context:
     def __init__(self, status: int, problem: dict[str, Any], headers: Mapping[str, str]) -> None:
         self.status = status
         self.field = problem.get("field") if isinstance(problem.get("field"), str) else None
+        self.rule = str(problem.get("rule", ""))
         self.headers = headers
 
     @property
@@ -63,6 +64,7 @@ _MAKERS: dict[str, Callable[[str, dict[str, Any], _Context], errors.HoldfastErro
     "idempotency-conflict": _plain(errors.IdempotencyConflictError),
     "refused": _plain(errors.RequestError),
     "no-answer": lambda message, known, _: errors.RequestError(message, errno=errno.ETIMEDOUT, **known),
+    "policy": lambda message, known, context: errors.PolicyError(message, rule=context.rule, **known),
     "queue-full": _plain(errors.QueueFullError),
     "journal-unreadable": _plain(errors.JournalError),
     "draining": lambda message, known, context: errors.DrainingError(

@@ -32,7 +32,7 @@ class Client(transport.DaemonConnection):
     """
 
     def _open(self) -> None:
-        way = httpx2.HTTPTransport(uds=self._endpoint.socket)
+        way = httpx2.HTTPTransport(**transport.way_of(self._endpoint))
         self._http = httpx2.Client(transport=way, **transport.settings(self._endpoint))
 
     def submit(
@@ -166,6 +166,10 @@ class Client(transport.DaemonConnection):
     def doctor(self) -> dict[str, Any]:
         """The findings of the daemon's doctor."""
         return self._ask(calls.simple("doctor"))
+
+    def hosts(self) -> dict[str, Any]:
+        """The engine of the daemon, and the hosts on which it starts runs."""
+        return self._ask(calls.simple("hosts"))
 
     def health(self) -> dict[str, Any]:
         """The daemon's status, version, PID, start and number of runs."""

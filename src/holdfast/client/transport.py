@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..state.directory import StateDirectory
 from ..values.errors import DaemonError, DaemonUnreachableError, HoldfastError, SpecError
-from .endpoint import Endpoint, unreachable, wants_daemon
+from .endpoint import ClientTls, Endpoint, unreachable, wants_daemon
 from .problems import NOT_OURS, error_of
 
 try:
@@ -51,14 +51,25 @@ class DaemonConnection:
         token: str | None = None,
         state_dir: str | None = None,
         start: bool | None = None,
+        ca: str | None = None,
+        cert: str | tuple[str, str] | None = None,
     ) -> None:
-        """With `start`, the daemon of the state directory is started when there is none (None: by HOLDFAST_START)."""
+        """With `start`, the daemon of the state directory is started when there is none (None: by HOLDFAST_START).
+
+        For an https:// URL, `ca` is the file of authorities to trust (None: SSL_CERT_FILE, or those of the host), and
+        `cert` the client's own certificate with its key: one file, or a file for each.
+        """
         self._start = starter(url, state_dir, start)
-        self._endpoint = Endpoint.of(url, token, state_dir)
+        self._endpoint = Endpoint.of(url, token, state_dir, ClientTls(ca, cert))
         self._open()
 
     def _open(self) -> None:
         raise NotImplementedError
+
+
+def way_of(endpoint: Endpoint) -> dict[str, Any]:
+    """How the HTTP library reaches the daemon: its socket, or TCP with our TLS context."""
+    return {"uds": endpoint.socket} if endpoint.tls is None else {"verify": endpoint.tls}
 
 
 def settings(endpoint: Endpoint) -> dict[str, Any]:

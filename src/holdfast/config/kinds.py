@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..values.disk_floor import format_floor, parse_floor
 from ..values.durations import format_duration, format_size, parse_duration, parse_size
 from ..values.errors import SpecError
 
@@ -12,18 +14,6 @@ if TYPE_CHECKING:
 
 _NONE = "none"
 _YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-
-
-class DiskFloor(NamedTuple):
-    """How much of a disk must stay free: a part of its size, a number of bytes, or the smaller of both."""
-
-    percent: float | None
-    size_bytes: int | None
-
-    def of(self, total_bytes: int) -> int:
-        """The floor for a disk of this size."""
-        part = None if self.percent is None else int(total_bytes * self.percent / 100)
-        return min(floor for floor in (part, self.size_bytes, total_bytes) if floor is not None)
 
 
 class SettingKind(NamedTuple):
@@ -80,6 +70,10 @@ def _text(value: str, name: str) -> str:
     return value
 
 
+def _path(value: str, name: str) -> str:
+    return os.path.abspath(os.path.expanduser(_text(value, name)))
+
+
 def _listed(value: str | list[Any], name: str) -> tuple[str, ...]:
     words = [word.strip() for word in value.split(",")] if isinstance(value, str) else value
     if any(not isinstance(word, str) for word in words):
@@ -120,26 +114,6 @@ def _key_and_count(text: str, name: str) -> tuple[str, str]:
     return key, count
 
 
-def _floor(value: str | int, name: str) -> DiskFloor:
-    percent: float | None = None
-    size_bytes: int | None = None
-    for word in str(value).split(","):
-        text = word.strip()
-        if not text.endswith("%"):
-            size_bytes = _size(text, name)
-            continue
-        digits = text[:-1].strip()
-        if not digits.replace(".", "", 1).isdecimal() or not 0 <= float(digits) < 100:
-            raise SpecError(f"{name} {text[:40]!r} is no part of a disk", field=name, remedy="write 5%, 1G, or 5%,1G")
-        percent = float(digits)
-    return DiskFloor(percent, size_bytes)
-
-
-def _floor_text(floor: DiskFloor) -> str:
-    part = [] if floor.percent is None else [f"{floor.percent:g}%"]
-    return ",".join([*part, *([] if floor.size_bytes is None else [format_size(floor.size_bytes)])])
-
-
 def _plain(value: Any) -> str:
     return str(value)
 
@@ -176,11 +150,12 @@ def optional(kind: SettingKind) -> SettingKind:
 
 DURATION = SettingKind("DURATION", (str, int, float), "a duration", _duration, format_duration)
 SIZE = SettingKind("SIZE", (str, int), "a size", _size, format_size)
-DISK_FLOOR = SettingKind("SIZE|N%", (str, int), "a size, a part of the disk, or both", _floor, _floor_text)
+DISK_FLOOR = SettingKind("SIZE|N%", (str, int), "a size, a part of the disk, or both", parse_floor, format_floor)
 COUNT = SettingKind("COUNT", (int,), "a whole number", _count, _plain)
 AT_LEAST_ONE = COUNT._replace(read=_at_least_one)
 SWITCH = SettingKind(None, (bool,), "true or false", _yes_no, lambda value: "true" if value else "false")
 TEXT = SettingKind("TEXT", (str,), "text", _text, _plain)
+FILE = SettingKind("PATH", (str,), "a path", _path, _plain)
 LIST = SettingKind("TEXT", (list,), "a list of text", _listed, _joined, many=True)
 ADDRESSES = SettingKind("HOST:PORT", (list,), "a list of addresses", _addresses, _joined, many=True)
 COUNTS_BY_KEY = SettingKind(

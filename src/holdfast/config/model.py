@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
+from ..values.disk_floor import DEFAULT_FLOOR, DiskFloor
 from ..values.spec import DEFAULT_DRAIN_S, DEFAULT_GRACE_S
 from .agents import AGENTS, Agent
 from .kinds import (
@@ -18,15 +19,16 @@ from .kinds import (
     COUNTS_BY_KEY,
     DISK_FLOOR,
     DURATION,
+    FILE,
     LIST,
     SIZE,
     SWITCH,
     TEXT,
-    DiskFloor,
     SettingKind,
     optional,
     words,
 )
+from .policy import POLICY, RunPolicy
 
 
 class SettingColumns(NamedTuple):
@@ -69,7 +71,8 @@ class Config(NamedTuple):
         int | None, SettingColumns("defaults.pids", _OPTIONAL_COUNT, "end a run when its tree has more processes")
     ] = None
     default_max_output_bytes: Annotated[
-        int | None, SettingColumns("defaults.max_output", _OPTIONAL_SIZE, "end a run when it writes more")
+        int | None,
+        SettingColumns("defaults.max_output", _OPTIONAL_SIZE, "end a run when it writes more; none: roll at 1G"),
     ] = None
     default_cpu_time_s: Annotated[
         float | None,
@@ -105,13 +108,36 @@ class Config(NamedTuple):
         SettingColumns(
             "limits.disk_floor", optional(DISK_FLOOR), "what must stay free on the disk; of two, the smaller"
         ),
-    ] = DiskFloor(5.0, 1 << 30)
+    ] = DEFAULT_FLOOR
     on_low_disk: Annotated[
         str, SettingColumns("limits.on_low_disk", words("queue", "refuse"), "below that, queue or refuse new runs")
     ] = "queue"
     free_disk: Annotated[
         bool, SettingColumns("retention.free_disk", SWITCH, "below that, remove the largest ended runs first")
     ] = False
+
+    # Where runs start.
+    engine: Annotated[
+        str,
+        SettingColumns(
+            "engine.name", words("local", "ray"), "start runs on this host, or where Ray has room", reloads=False
+        ),
+    ] = "local"
+    ray_address: Annotated[
+        str, SettingColumns("engine.ray_address", TEXT, "the Ray cluster: HOST:PORT, or auto", reloads=False)
+    ] = "auto"
+    ray_state_dir: Annotated[
+        str | None,
+        SettingColumns(
+            "engine.ray_state_dir", optional(TEXT), "where each node keeps its runs (none: in its home)", reloads=False
+        ),
+    ] = None
+    ray_lease_s: Annotated[
+        float,
+        SettingColumns(
+            "engine.ray_lease", DURATION, "how long a node that is cut off lets its runs go on", reloads=False
+        ),
+    ] = 30.0
 
     # Shutdown and start-up.
     drain_s: Annotated[float, SettingColumns("shutdown.drain", DURATION, "how long runs may go on after SIGTERM")] = (
@@ -135,8 +161,21 @@ class Config(NamedTuple):
     listen: Annotated[
         tuple[str, ...], SettingColumns("http.listen", ADDRESSES, "listen on TCP, too, with a token", reloads=False)
     ] = ()
-    allow_remote: Annotated[
-        bool, SettingColumns("http.allow_remote", SWITCH, "listen on addresses other than loopback", reloads=False)
+    tls_cert: Annotated[
+        str | None,
+        SettingColumns("http.tls_cert", optional(FILE), "speak TLS on TCP, with this certificate (PEM)", reloads=False),
+    ] = None
+    tls_key: Annotated[
+        str | None,
+        SettingColumns("http.tls_key", optional(FILE), "its key (none: in the same file)", reloads=False),
+    ] = None
+    tls_ca: Annotated[
+        str | None,
+        SettingColumns("http.tls_ca", optional(FILE), "clients need a certificate of this authority", reloads=False),
+    ] = None
+    insecure_plain_tcp: Annotated[
+        bool,
+        SettingColumns("http.insecure_plain_tcp", SWITCH, "listen beyond loopback without TLS", reloads=False),
     ] = False
     allowed_hosts: Annotated[
         tuple[str, ...],
@@ -155,10 +194,34 @@ class Config(NamedTuple):
         SettingColumns(
             "http.max_connections",
             AT_LEAST_ONE,
-            "how many connections of one address at once; above that, 503",
+            "how many connections of one listener at once; above that, 503",
             reloads=False,
         ),
     ] = 4096
+
+    client_connections: Annotated[
+        int | None,
+        SettingColumns(
+            "http.client_connections", _OPTIONAL_COUNT, "how many connections of one client at once; above that, 429"
+        ),
+    ] = 2048
+    client_rate: Annotated[
+        int | None,
+        SettingColumns("http.client_rate", _OPTIONAL_COUNT, "requests of one client per second; above that, 429"),
+    ] = 5000
+    stranger_rate: Annotated[
+        int | None,
+        SettingColumns("http.stranger_rate", _OPTIONAL_COUNT, "the same for an address whose clients have no token"),
+    ] = 200
+    client_bytes: Annotated[
+        int | None,
+        SettingColumns(
+            "http.client_bytes",
+            _OPTIONAL_SIZE,
+            "unanswered bytes of one client; above that, 429",
+            flag="--client-bytes",
+        ),
+    ] = 256 << 20
 
     # Retention.
     retention_age_s: Annotated[
@@ -180,6 +243,15 @@ class Config(NamedTuple):
         100_000
     )
 
+    # The audit log.
+    audit_age_s: Annotated[
+        float | None, SettingColumns("audit.age", _OPTIONAL_DURATION, "remove records of the audit that are older")
+    ] = 90 * 86_400.0
+    audit_bytes: Annotated[
+        int | None,
+        SettingColumns("audit.size", _OPTIONAL_SIZE, "keep this much of the audit", flag="--audit-size"),
+    ] = 1 << 30
+
     # Webhooks, agents and the log.
     webhook_secret: Annotated[
         str | None,
@@ -194,6 +266,9 @@ class Config(NamedTuple):
     agents: Annotated[
         Mapping[str, Agent], SettingColumns("agents", AGENTS, "commands as services: see agents.md", only_in_file=True)
     ] = MappingProxyType({})
+    policy: Annotated[
+        RunPolicy, SettingColumns("policy", POLICY, "what may be run: see access.md", only_in_file=True)
+    ] = RunPolicy()
     log_format: Annotated[str, SettingColumns("log.format", words("text", "json"), "how log lines are written")] = (
         "text"
     )

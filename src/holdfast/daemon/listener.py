@@ -4,6 +4,9 @@ The drain does the shutdown; the listener only opens and closes. Strangers can c
 gets no descriptor that is kept for the owner's socket or for runs, and its connections count only against itself. The
 process that holds the owner lock of the state directory may replace the socket file, because no other daemon listens
 there.
+
+Over plain TCP every host on the way reads the token and the output. So an address beyond loopback needs TLS, or a
+setting that names what it does.
 """
 
 from __future__ import annotations
@@ -14,8 +17,10 @@ from typing import TYPE_CHECKING
 
 from ..state.directory import DAEMON_SOCKET
 from ..values.errors import ConfigError, StateError
+from ..web.client_limits import ClientBounds, ClientLimits
 from ..web.connection_pool import ConnectionPool
-from ..web.server import BACKLOG, WebServer
+from ..web.server import BACKLOG, ListeningSocket, WebServer
+from ..web.tls import ServerTls, TlsFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..runs.descriptor_limit import DescriptorReserve
     from ..state.directory import StateDirectory
+    from .process.log import Log
 
 _LONGEST_ADDRESS = 107
 _LAST_ANSWERS_S = 2  # for answers that are not complete when everything else is over
@@ -33,8 +39,10 @@ _LAST_ANSWERS_S = 2  # for answers that are not complete when everything else is
 class Listener:
     """The open sockets and the server. `serve`, then `close`."""
 
-    def __init__(self, state: StateDirectory, config: Config, reserve: DescriptorReserve) -> None:
-        """Bind all addresses. StateError, ConfigError: an address cannot be used; nothing is left open."""
+    def __init__(self, state: StateDirectory, config: Config, reserve: DescriptorReserve, log: Log) -> None:
+        """Bind all addresses. StateError, ConfigError: an address or a TLS file is not usable; nothing stays open."""
+        self._tls = _tls_of(config, log)
+        self._clients = ClientLimits(_client_bounds(config))
         self._path = os.path.join(state.path, DAEMON_SOCKET)
         self._sockets: list[socket.socket] = []
         self._server: WebServer | None = None
@@ -46,14 +54,27 @@ class Listener:
             raise
         bounds = [reserve.owner_bound] + [reserve.stranger_bound] * len(config.listen)
         self._pools = [
-            ConnectionPool(config.max_connections, name=name, number_bound=bound, knows_peers=name == self._path)
+            ConnectionPool(
+                config.max_connections,
+                name=name,
+                number_bound=bound,
+                knows_peers=name == self._path,
+                clients=self._clients,
+            )
             for name, bound in zip(self.addresses, bounds, strict=True)
         ]
 
     @property
     def addresses(self) -> list[str]:
         """The addresses for people: the path of the Unix socket, then URLs."""
-        return [self._path, *(_url(bound) for bound in self._sockets[1:])]
+        scheme = "http" if self._tls is None else "https"
+        return [self._path, *(_url(scheme, bound) for bound in self._sockets[1:])]
+
+    def reload(self, config: Config) -> None:
+        """Take the limits of clients from these settings, and read the TLS files again if one of them has changed."""
+        self._clients.bounds = _client_bounds(config)
+        if self._tls is not None:
+            self._tls.refresh()
 
     def shortages(self) -> Iterator[str]:
         """What is wrong now, as sentences."""
@@ -62,7 +83,8 @@ class Listener:
 
     async def serve(self, app: ASGIApp) -> None:
         """Begin to answer requests."""
-        listeners = list(zip(self._sockets, self._pools, strict=True))
+        tls = [None, *[self._tls] * (len(self._sockets) - 1)]
+        listeners = [ListeningSocket(*each) for each in zip(self._sockets, self._pools, tls, strict=True)]
         self._server = WebServer(app, listeners, last_answers_s=_LAST_ANSWERS_S)
         await self._server.start()
 
@@ -110,9 +132,13 @@ def _bind_tcp(address: str, config: Config) -> socket.socket:
         family, _, _, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
     except OSError as error:
         raise ConfigError(f"cannot listen on {address}: {error.strerror}", name="listen") from None
-    if not config.allow_remote and not _is_loopback(str(place[0])):
-        remedy = "use 127.0.0.1 or [::1], or say --allow-remote: the token and the output are sent as they are"
-        raise ConfigError(f"{address} is not a loopback address", name="listen", remedy=remedy)
+    is_plain = config.tls_cert is None and not config.insecure_plain_tcp
+    if is_plain and not _is_loopback(str(place[0])):
+        remedy = (
+            "give it a certificate (--tls-cert, --tls-key), or use 127.0.0.1 or [::1]; --insecure-plain-tcp sends "
+            "the token and the output as they are"
+        )
+        raise ConfigError(f"{address} is not a loopback address, and there is no TLS", name="listen", remedy=remedy)
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -131,6 +157,19 @@ def _is_loopback(host: str) -> bool:
     return ip_address(host.partition("%")[0]).is_loopback
 
 
-def _url(bound: socket.socket) -> str:
+def _client_bounds(config: Config) -> ClientBounds:
+    return ClientBounds(config.client_connections, config.client_rate, config.stranger_rate, config.client_bytes)
+
+
+def _tls_of(config: Config, log: Log) -> ServerTls | None:
+    if config.tls_cert is None:
+        if config.tls_key is not None or config.tls_ca is not None:
+            raise ConfigError("there is a TLS key or authority, and no certificate", name="tls_cert")
+        return None
+    files = TlsFiles(config.tls_cert, config.tls_key or config.tls_cert, config.tls_ca)
+    return ServerTls(files, log.info, log.warning)
+
+
+def _url(scheme: str, bound: socket.socket) -> str:
     host, port = bound.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

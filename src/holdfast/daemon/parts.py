@@ -10,6 +10,8 @@ import os
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..access.audit_log import AuditLog
+from ..access.policy_check import check_webhook
 from ..runs.supervisor import Supervisor
 from .agents.agent_runs import AgentRuns
 from .agents.prompt_files import PromptFiles
@@ -24,6 +26,7 @@ from .queue.intake import Intake
 from .queue.nesting import Nesting
 from .queue.run_records import RunRecords
 from .queue.scheduler import Scheduler
+from .queue.start_policy import StartPolicy
 from .recovery import Recovery, RecoveryParts
 from .retention import Retention
 from .service.daemon_sessions import DaemonSessions
@@ -34,6 +37,7 @@ from .service.open_waits import OpenWaits
 from .service.run_finder import RunFinder
 from .service.service import Service, ServiceParts
 from .service.usage_sampler import UsageSampler
+from .store.retention_clock import RetentionClock, clock_file
 from .store.store import Store
 from .webhooks.deliveries import Deliveries
 
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..service_manager.notifier import Notifier
     from ..state.directory import StateDirectory
+    from .engines.engine import Engine
     from .process.log import Log
 
 FILE = "daemon.sqlite"
@@ -65,6 +70,7 @@ class Parts(NamedTuple):
     recovery: Recovery
     drain: Drain
     retention: Retention
+    audit: AuditLog
 
 
 class DaemonInputs(NamedTuple):
@@ -89,15 +95,23 @@ async def open_parts(given: DaemonInputs) -> AsyncIterator[Parts]:
         closing.callback(store.close)
         history = History(state, log)
         closing.callback(history.close)
-        events = EventLog(store, _bounds(settings()))
+        clock = RetentionClock(clock_file(state.path))
+        events = EventLog(store, _bounds(settings()), clock)
         deliveries = _deliveries(given, store, events)
+        deliveries.ago_ns = clock.ago_ns
+        deliveries.check_target = lambda url: check_webhook(settings().policy.webhooks, url)
         await events.start()
         closing.push_async_callback(events.stop)
-        engine = LocalEngine(await closing.enter_async_context(Supervisor(state_dir=state.path)))
+        # The daemon has a floor of its own, which may change while it runs, and queues what must wait.
+        supervisor = Supervisor(state_dir=state.path, disk_floor="none")
+        engine: Engine = LocalEngine(await closing.enter_async_context(supervisor))
+        if settings().engine == "ray":
+            engine = await _ray_engine(given, engine, closing)
         scheduler = Scheduler(RunRecords(state, log), store, engine, events, limits_of(settings()), log)
         closing.push_async_callback(scheduler.stop)
         disk = DiskRoom(state.path, settings)
         scheduler.may_start = disk.is_there
+        scheduler.judge = StartPolicy(store, settings).allowed
         finder = RunFinder(state, scheduler, history, engine)
         nesting = Nesting(scheduler, finder.find, log)
         intake = Intake(state, store, scheduler, nesting, deliveries, disk, settings)
@@ -105,12 +119,14 @@ async def open_parts(given: DaemonInputs) -> AsyncIterator[Parts]:
         feed = OutputFeed(state, scheduler, events)
         waits = OpenWaits()
         health = DaemonHealth(state, scheduler, intake, input_watch, settings)
-        health.watch(disk.shortages)
+        health.watch(disk.shortages, stops_runs=True)
         sessions = DaemonSessions(state, scheduler, history)
         scheduler.on_started += [input_watch.begin, feed.begin]
         scheduler.on_verdict += [nesting.decided]
         prompts = PromptFiles(state.path)
         scheduler.on_settled += [nesting.forget, finder.remember, prompts.forget]
+        audit = AuditLog(state.path)
+        closing.callback(audit.close)
         service = Service(
             ServiceParts(
                 scheduler=scheduler,
@@ -139,8 +155,21 @@ async def open_parts(given: DaemonInputs) -> AsyncIterator[Parts]:
             feed=feed,
             recovery=Recovery(RecoveryParts(state, store, scheduler, finder, nesting, history), log),
             drain=Drain(scheduler, intake, events, log, notifier),
-            retention=Retention(store, history, finder, disk, settings, log),
+            retention=Retention(store, history, finder, disk, audit, clock, settings, log),
+            audit=audit,
         )
+
+
+async def _ray_engine(given: DaemonInputs, local: Engine, closing: AsyncExitStack) -> Engine:
+    """The engine of many hosts. HoldfastError: Ray is not installed, or no cluster answers."""
+    from ..ray.supervisor import RaySupervisor  # here, because it needs Ray, which most daemons do without
+    from .ray_engine.ray_engine import RayEngine
+
+    config = given.settings()
+    supervisor = RaySupervisor(address=config.ray_address, state_dir=config.ray_state_dir, lease=config.ray_lease_s)
+    engine = RayEngine(given.state, await closing.enter_async_context(supervisor), local, given.log)
+    closing.push_async_callback(engine.close)
+    return engine
 
 
 def _open_store(given: DaemonInputs) -> Store:

@@ -4,6 +4,7 @@ What is on disk decides what happens to a run (scheduler.py has the order in whi
 
     row in `queue`, no directory                   not started: queued again, unless it is too old by now
     row in `queue`, a directory without a fact     about to start, and nothing has run: as above
+    row in `queue`, a note of another host         that host is asked: started there, or queued again
     row in `queue`, a directory with facts         started, or ended in the queue: its row moves to `active`
     row in `active`                                followed: live, or finished now if its guard is gone
     no row, but its record says it was queued      followed, too (the rows were lost)
@@ -16,6 +17,7 @@ holds up only its own run. An error in one run does not stop the others.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from .store.store import Store
 
 _AGAIN_S = 5.0
+_AT_ONCE = 500  # queued runs, between two turns of the event loop
 
 
 class RecoveryResult(NamedTuple):
@@ -113,11 +116,20 @@ class Recovery:
         `_others` finishes the record of every run whose guard is gone. If it came first, a run that was only about to
         start would become `lost`.
         """
-        looks = (asyncio.to_thread(discard_if_never_ran, self._state, row.run_id) for row in rows)
-        for row, never_ran in zip(rows, await asyncio.gather(*looks, return_exceptions=True), strict=True):
+        # One thread for the many runs that have no directory; a look at a directory may wait for its guard.
+        begun = await asyncio.to_thread(_with_directory, self._state, rows)
+        looks = (asyncio.to_thread(discard_if_never_ran, self._state, run_id) for run_id in begun)
+        found = dict(zip(begun, await asyncio.gather(*looks, return_exceptions=True), strict=True))
+        for number, row in enumerate(rows):
+            never_ran = found.get(row.run_id, True)
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)  # the service manager's watchdog, and signals
             if isinstance(never_ran, BaseException):
                 # The run is neither started nor given up: its row stays for the next daemon.
                 self._log.warning(f"what is left of it cannot be read: {never_ran}", run_id=row.run_id)
+            elif never_ran and self._state.is_elsewhere(row.run_id):
+                self._scheduler.occupy(row.run_id, keys_of(None, None, None))
+                self._tasks.begin(self._ask_host(row))
             elif never_ran:
                 self._queue(row)
             else:
@@ -138,12 +150,13 @@ class Recovery:
             self._end(scheduled, "shutdown", "its entry in the queue cannot be read any more")
             return
         keys = keys_of(submission.concurrency_key, spec.session, dict(spec.labels))
-        scheduled = ScheduledRun(row.run_id, keys, spec=spec)
+        scheduled = ScheduledRun(row.run_id, keys, spec=spec, needs=submission.needs)
         limit_s = submission.queue_timeout_s
         left_s = None if limit_s is None else limit_s - age_s
         self._scheduler.enqueue(scheduled, row.sequence, submission.priority, left_s, limit_s or 0.0)
         self._scheduler.announce_queued(scheduled)
-        self._tasks.begin(self._nesting.contain_again(scheduled, spec.parent))
+        if spec.parent is not None:
+            self._tasks.begin(self._nesting.contain_again(scheduled, spec.parent))
         max_age_s = self._max_age_s
         if max_age_s is not None and age_s > max_age_s and (left_s is None or left_s > 0):
             self._too_old += 1
@@ -156,6 +169,22 @@ class Recovery:
     def _end(self, scheduled: ScheduledRun, cause: str, reason: str) -> None:
         self._scheduler.end_in_queue(scheduled.run_id, unstarted.stopped(cause, reason))
         self._tasks.begin(_settled(scheduled))
+
+    async def _ask_host(self, row: QueueRow) -> None:
+        """Follow a run that another host was asked to start; queue it again if that host has not started it."""
+        while True:
+            try:
+                await self._finder.adopt(ScheduledRun(row.run_id, keys_of(None, None, None)))
+                break
+            except RunNotFoundError:
+                self._scheduler.vacate(row.run_id)
+                self._queue(row)
+                return
+            except HoldfastError as error:
+                self._log.warning(f"its host cannot be asked yet: {error}", run_id=row.run_id)
+                await asyncio.sleep(_AGAIN_S)
+        self._followed += 1
+        await self._store.write(queue_rows.move_to_active(ActiveRow(row.run_id, row.queued_ns, None)))
 
     async def _move(self, row: QueueRow) -> None:
         """Move the row of a run that was started from `queue` to `active`, and follow the run."""
@@ -213,6 +242,13 @@ class Recovery:
         except StateError as error:  # the next end of a run refreshes it; live runs are found without the index
             self._log.warning(f"the index was not brought up to date: {error}")
             return await asyncio.to_thread(lambda: [one for one in read_live_summaries(self._state) if not one.final])
+
+
+def _with_directory(state: StateDirectory, rows: list[QueueRow]) -> list[str]:
+    """The runs of which there is a directory, or a part of one."""
+    return [
+        row.run_id for row in rows if state.has(row.run_id) or os.path.lexists(state.hidden_path(row.run_id, "new"))
+    ]
 
 
 def _asked_for(state: StateDirectory, run_id: str) -> dict[str, Any]:

@@ -1,9 +1,8 @@
-"""Retention: old runs and old idempotency keys are removed every ten minutes, the largest runs when the disk is low."""
+"""Retention: old runs, keys and audit records are removed every ten minutes, the largest runs when the disk is low."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
 from ..state.index.prune import PruneBounds
@@ -13,12 +12,14 @@ from .queue import queue_rows
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from ..access.audit_log import AuditLog
     from ..config import Config
     from ..state.index.prune import PruneResult
     from .process.log import Log
     from .queue.disk_room import DiskRoom
     from .service.history import History
     from .service.run_finder import RunFinder
+    from .store.retention_clock import RetentionClock
     from .store.store import Store
 
 _EVERY_S = 600.0
@@ -35,11 +36,15 @@ class Retention:
         history: History,
         finder: RunFinder,
         disk: DiskRoom,
+        audit: AuditLog,
+        clock: RetentionClock,
         settings: Callable[[], Config],
         log: Log,
     ) -> None:
         self._store = store
         self._disk = disk
+        self._clock = clock
+        self._audit = audit
         self._history = history
         self._finder = finder
         self._settings = settings
@@ -61,16 +66,25 @@ class Retention:
     async def _remove_old(self) -> None:
         while True:
             await self._attempt("old runs were not removed", self._prune())
-            forgetting = self._store.write(queue_rows.forget_keys(time.time_ns() - round(_KEYS_S * 1e9)))
+            forgetting = self._store.write(queue_rows.forget_keys(self._clock.ago_ns(_KEYS_S)))
             await self._attempt("old idempotency keys were not removed", forgetting)
+            await self._attempt("the jumps of the clock were not written down", asyncio.to_thread(self._clock.saving()))
+            await self._attempt("old records of the audit were not removed", self._prune_audit())
             await asyncio.sleep(_EVERY_S)
 
     async def _prune(self) -> None:
         config = self._settings()
-        bounds = PruneBounds(config.retention_age_s, config.retention_count, config.retention_bytes)
+        age_s = config.retention_age_s
+        before_ns = None if age_s is None else self._clock.ago_ns(age_s)
+        bounds = PruneBounds(None, config.retention_count, config.retention_bytes, before_ns)
         if all(bound is None for bound in bounds):
             return
         self._forget(await self._history.prune(bounds), "old")
+
+    async def _prune_audit(self) -> None:
+        config = self._settings()
+        age_s = config.audit_age_s
+        self._audit.prune(None if age_s is None else self._clock.ago_ns(age_s), config.audit_bytes)
 
     def _forget(self, done: PruneResult, which: str) -> None:
         for run_id in done.removed:

@@ -17,6 +17,7 @@ import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from ..access.tokens import TokenFile
 from ..config import reload
 from ..runs.descriptor_limit import DescriptorReserve, raise_descriptor_limit
 from ..service_manager.notifier import Notifier
@@ -89,6 +90,7 @@ class _Daemon:
         self._effective = effective
         self._log = log
         self._reserve = DescriptorReserve.of(raise_descriptor_limit(), effective.config.max_runs)
+        self._listener: Listener | None = None
         self._notifier = Notifier(os.environ)
         self._tasks = BackgroundTasks(
             lambda error: log.error(f"this is a defect in Holdfast, please report it: {error!r}")
@@ -118,13 +120,17 @@ class _Daemon:
         await parts.deliveries.start()
         closing.push_async_callback(parts.feed.stop)
         parts.feed.start()
-        listener = Listener(self._state, self._config, self._reserve)
+        listener = Listener(self._state, self._config, self._reserve, self._log)
+        self._listener = listener
         closing.push_async_callback(listener.close)
         closing.push_async_callback(self._end_streams, parts)
-        app = self._app(parts)
+        tokens = TokenFile(self._state.path)
+        app = self._app(parts, tokens)
         app.state.logins.addresses = listener.addresses[1:]
-        parts.health.watch(self._reserve.shortages)
-        parts.health.watch(listener.shortages)
+        parts.health.watch(self._reserve.shortages, stops_runs=True)
+        parts.health.watch(listener.shortages, stops_runs=False)
+        parts.health.watch(tokens.shortages, stops_runs=False)
+        parts.health.watch(parts.audit.shortages, stops_runs=False)
         await listener.serve(app)
         closing.push_async_callback(self._tasks.stop)
         self._tasks.begin(self._keep_watchdog_quiet())
@@ -138,18 +144,29 @@ class _Daemon:
         self._notifier.ready(f"listening on {', '.join(listener.addresses)}")
         await parts.drain.run(lambda: self._config)
 
-    def _app(self, parts: Parts) -> Any:
+    def _app(self, parts: Parts, tokens: TokenFile) -> Any:
         from ..web.request_body import BodyBounds
         from .http.app import make_app
-        from .http.browser import dashboard, login
+        from .http.browser import dashboard
+        from .http.browser.ended_sessions import EndedSessions
+        from .http.operations import PUBLIC
         from .http.security import Security
 
         token = load_token(self._state.path) if self._config.listen else None
         hosts = [address.rpartition(":")[0] for address in self._config.listen]
-        public = dashboard.paths() | login.PUBLIC
-        security = Security.of(token, [*hosts, *self._config.allowed_hosts], public)
+        public = dashboard.paths() | PUBLIC
+        ended = EndedSessions(self._state.path)
+        security = Security.of(token, [*hosts, *self._config.allowed_hosts], public, tokens, ended)
         bounds = BodyBounds(self._config.request_bytes, self._config.request_timeout_s)
-        return make_app(parts.service, bounds=bounds, security=security, agents=parts.agents)
+        return make_app(
+            parts.service,
+            bounds=bounds,
+            security=security,
+            agents=parts.agents,
+            tokens=tokens,
+            audit=parts.audit,
+            settings=lambda: self._config,
+        )
 
     async def _recover(self, parts: Parts) -> None:
         self._notifier.status("recovering")
@@ -181,6 +198,8 @@ class _Daemon:
             self._log.info(f"settings changed: {', '.join(done.changed) or 'none'}", changed=list(done.changed))
             if done.needs_restart:
                 self._log.warning(f"these need a restart: {', '.join(done.needs_restart)}")
+        if self._listener is not None:
+            self._listener.reload(self._config)
         self._notifier.ready("settings read again")
 
     async def _keep_watchdog_quiet(self) -> None:

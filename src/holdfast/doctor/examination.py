@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..guard import leaves
 from ..state import owner_lock, removal
-from ..state.directory import StateDirectory, default_path
+from ..state.directory import StateDirectory, default_path, is_unused
 from ..state.upkeep import orphans, stale_socket
 from ..state.upkeep.guard_census import GuardCensus
 from ..values.errors import StateError
@@ -57,7 +57,7 @@ def open_for_repair(path: str | None = None) -> StateDirectory | None:
 
 def _open(path: str | None) -> tuple[StateDirectory | None, DoctorFinding]:
     full = os.path.abspath(path or default_path())
-    if path is None and not os.path.lexists(full):
+    if (path is None or os.path.lexists(full)) and is_unused(full):
         return None, DoctorFinding(OK, "state", f"{full} is made by the first run")
     try:
         return StateDirectory.open(full, create=False), DoctorFinding(OK, "state", full)

@@ -43,6 +43,9 @@ def _examine(record: RunRecord, left: Sequence[Orphan]) -> Iterator[FindingAndRe
     if record.reader.damage is not None and not record.unfinished:
         remedy = f"holdfast why {run_id} shows what came before"
         yield DoctorFinding(PROBLEM, "run", f"its journal is damaged {record.reader.damage}", run_id, (), remedy), None
+    if record.guard == "elsewhere":  # its processes are another host's, and so are its PIDs
+        yield DoctorFinding(OK, "run", f"{record.outcome.state} on another host", run_id), None
+        return
     who, pids = _who(record)
     if record.unfinished:
         others = sorted({orphan.pid for orphan in left} - set(pids))
@@ -95,7 +98,7 @@ def _survivors(record: RunRecord, left: Sequence[Orphan]) -> Iterator[FindingAnd
     survivors = [survivor for survivor in outcome.tree.detail["survivors"] if "pid" in survivor]
     alive = [survivor for survivor in survivors if _lives(survivor, record) is not False]
     pids = tuple(survivor["pid"] for survivor in alive)
-    if outcome.stragglers is not None and outcome.stragglers.detail["policy"] == "leave":
+    if outcome.stragglers is not None and outcome.stragglers.detail["policy"] in ("leave", "session"):
         if alive:
             yield DoctorFinding(OK, "run", f"left on purpose and alive: {_numbers(pids)}", run_id, pids), None
         return

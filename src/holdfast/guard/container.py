@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..values.environment import token
 from ..values.errors import GuardError, SpecError
 
 if TYPE_CHECKING:
@@ -43,16 +44,17 @@ def command_lines(spec: RunSpec, guard: str) -> CommandLines:
         enter=(*runtime, "exec", "-i", name, agent, "inside", "hold", meeting),
         copy=(*runtime, "cp", guard, f"{name}:{agent}"),
         look=(*runtime, "container", "inspect", "--format", "{{.State.Status}}", name),
-        sweep=(*runtime, "exec", name, agent, "inside", "sweep", spec.run_id),
+        sweep=(*runtime, "exec", name, agent, "inside", "sweep", token(spec.run_id, spec.mark)),
     )
 
 
 def variables(spec: RunSpec) -> dict[str, str]:
     """The variables that the command gets besides the container's own. None comes from this host's environment."""
-    from ..values.environment import HEARTBEAT, RUN_ID, STATE_DIR
+    from ..values.environment import HEARTBEAT, RUN_MARK, STATE_DIR, own_variables
 
-    ours = (HEARTBEAT, STATE_DIR)  # they name files outside the container
-    return {key: value for key, value in (spec.env or {}).items() if key not in ours} | {RUN_ID: spec.run_id}
+    ours = (HEARTBEAT, STATE_DIR, RUN_MARK)  # two name files outside the container, and the mark is always our own
+    given = {key: value for key, value in (spec.env or {}).items() if key not in ours}
+    return given | own_variables(spec.run_id, spec.mark)
 
 
 def _stdio_options(spec: RunSpec) -> list[str]:

@@ -15,7 +15,17 @@ import os
 import select
 import sys
 import time
-from _socket import AF_UNIX, CMSG_SPACE, MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_SEQPACKET, socket
+from _socket import (
+    AF_UNIX,
+    CMSG_SPACE,
+    MSG_CMSG_CLOEXEC,
+    MSG_DONTWAIT,
+    MSG_NOSIGNAL,
+    SCM_RIGHTS,
+    SOCK_SEQPACKET,
+    SOL_SOCKET,
+    socket,
+)
 from itertools import count
 
 from ..values.errors import RequestError
@@ -24,7 +34,7 @@ from . import packets
 from .processes import guard_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from ..values.spec import RunSpec
 
@@ -61,11 +71,19 @@ class Conversation:
         "run_id",
         "sentinel_pid",
         "socket",
+        "unrecorded",
     )
 
     def __init__(
-        self, run_id: str, connection: socket = _NOBODY, *, sentinel_pid: int = 0, is_armed: bool = False
+        self,
+        run_id: str,
+        connection: socket = _NOBODY,
+        *,
+        sentinel_pid: int = 0,
+        is_armed: bool = False,
+        is_kept: bool = False,
     ) -> None:
+        """`is_kept`: the journal is a file, and so the guard may have to send the rest of it: see `unrecorded`."""
         self.run_id = run_id
         self.socket = connection
         self.sentinel_pid = sentinel_pid  # 0 when it is not known
@@ -73,7 +91,8 @@ class Conversation:
         self.is_armed = is_armed  # whether the guard is to wake us at the next output
         self._asked: set[int] = set()
         self._answers: dict[int, int] = {}
-        self._wants_descriptor = False
+        self.unrecorded: packets.Unrecorded | None = None  # the rest of the journal is in the descriptor that came
+        self._wants_descriptor = is_kept
         self._descriptor = -1
 
     @property
@@ -92,9 +111,15 @@ class Conversation:
 
         RequestError: the run is over (ESRCH), or its guard does not read (EAGAIN).
         """
+        return self.ask_with(make, ())
+
+    def ask_with(self, make: Callable[[int], bytes], descriptors: Collection[int]) -> int:
+        """As `ask`, with descriptors for the guard. They stay open here."""
         ticket = next(_tickets)
+        sent = b"".join(fd.to_bytes(4, sys.byteorder) for fd in descriptors)
+        rights = [(SOL_SOCKET, SCM_RIGHTS, sent)] if sent else []
         try:
-            self.socket.send(make(ticket), MSG_DONTWAIT | MSG_NOSIGNAL)
+            self.socket.sendmsg([make(ticket)], rights, MSG_DONTWAIT | MSG_NOSIGNAL)
         except BlockingIOError:
             raise self._silent("its guard does not read", errno.EAGAIN) from None
         except OSError:  # the guard has closed its end, or we have closed ours
@@ -135,6 +160,8 @@ class Conversation:
             news = packets.decode(packet)
             if isinstance(news, packets.Wake):
                 self.is_armed = False  # perhaps not a wake for output; arming once too often costs a packet
+            elif isinstance(news, packets.Unrecorded):
+                self.unrecorded = news
             elif news is not None and news.ticket in self._asked:
                 self._asked.discard(news.ticket)
                 self._answers[news.ticket] = news.error
@@ -151,7 +178,7 @@ class Conversation:
         return packet
 
     def take_descriptor(self) -> int:
-        """Take the descriptor that came with an answer; -1 when none came. The caller closes it."""
+        """Take the descriptor that came with the last packet that had one; -1: none. The caller closes it."""
         descriptor, self._descriptor = self._descriptor, -1
         return descriptor
 

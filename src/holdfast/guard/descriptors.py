@@ -1,6 +1,6 @@
 """The descriptors of one launch: what the guard gets under fixed numbers, and what its owner keeps.
 
-Theory of operation. The guard expects fixed numbers (0, 3 to 9). `posix_spawn` runs its file actions in order in the
+Theory of operation. The guard expects fixed numbers (0, 3 to 14). `posix_spawn` runs its file actions in order in the
 child. A `dup2` onto a number that is the source of a later `dup2` would destroy that source; a `dup2` of a descriptor
 onto its own number does nothing at all and leaves close-on-exec set. Neither can happen when no source is below
 FIRST_FREE, so every descriptor that is handed over is moved up there first (`_move_up`, one fcntl; in a program with
@@ -12,24 +12,29 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 
 # The socket module builds enums for every constant there is: 8 ms. Its C half has all that is needed here.
-from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_SEQPACKET, socketpair
+from _socket import AF_UNIX, SCM_RIGHTS, SOCK_CLOEXEC, SOCK_SEQPACKET, SOL_SOCKET, socketpair
 from fcntl import F_DUPFD_CLOEXEC, fcntl
 
 from ..journal.beginning import beginning
 from ..values.errors import RESOURCE_ERRNOS, SpecError
 from ..values.fast_imports import TYPE_CHECKING, NamedTuple
-from .spec_frames import keeps_input
+from ..values.fields import CAPTURE
+from ..values.identity import read_identity
+from .spec_frames import encode_entry, keeps_input
 
 if TYPE_CHECKING:
     from _socket import socket
     from typing import Any
 
+    from ..values.entry import Entry
     from ..values.spec import RunSpec
 
 FD_STDIN, FD_JOURNAL, FD_CONTROL, FD_SPEC, FD_INPUT, FD_LISTEN, FD_DIRECTORY, FD_HEARTBEAT = 0, 3, 4, 5, 6, 7, 8, 9
-FIRST_FREE = 10
+FD_STDOUT, FD_STDERR = 10, 11  # the command's own, if the owner gives them
+FD_STARTER, FD_SESSION, FD_ENTRY, FIRST_FREE = 12, 13, 14, 15
 WORKING_DIRECTORY = -1  # ours, for a guard that is used again: it has no number of its own there
 
 
@@ -40,6 +45,7 @@ class DurableFiles(NamedTuple):
     journal: int
     listener: int
     directory: int
+    session: int = -1  # the table of what the session uses; -1: the session has no budget
 
 
 class OpenedJournal(NamedTuple):
@@ -79,6 +85,8 @@ class GuardDescriptors:
         self._share(files.journal, FD_JOURNAL)
         self._share(files.listener, FD_LISTEN)
         self._share(files.directory, FD_DIRECTORY)
+        if files.session >= 0:
+            self._share(files.session, FD_SESSION)
         # Opened again, because the open file of `files.journal` carries the launcher's lock: if we kept a descriptor of
         # it, the lock would outlive the guard.
         journal = self._keep(os.open(os.path.join(files.path, "journal"), os.O_RDONLY | os.O_CLOEXEC))
@@ -101,6 +109,13 @@ class GuardDescriptors:
         else:
             self._give(_open_source(spec), FD_STDIN)
         return None
+
+    def give_output(self, spec: RunSpec) -> None:
+        """Hand over the descriptors of ours that become the command's stdout and stderr. SpecError: one is closed."""
+        if spec.stdout != CAPTURE:
+            self._give(_duplicate(spec.stdout, 1, "stdout", spec), FD_STDOUT)
+        if spec.stderr != CAPTURE:
+            self._give(_duplicate(spec.stderr, 2, "stderr", spec), FD_STDERR)
 
     def _open_terminal(self, window_size: tuple[int, int] | None) -> int:
         master, slave = os.openpty()
@@ -126,6 +141,19 @@ class GuardDescriptors:
             fd = self._keep(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         self._share(fd, FD_HEARTBEAT)
         return fd, path
+
+    def open_starter(self, spec: RunSpec) -> None:
+        """Open the process with which the run ends, if there is one: the descriptor is readable when it is gone."""
+        if spec.starter is not None:
+            self._give(_open_process(*spec.starter), FD_STARTER)
+
+    def open_entry(self, entry: Entry) -> int:
+        """Send the entry of the run to its child; returns our end, which the child answers on."""
+        ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC)
+        self._give(theirs.detach(), FD_ENTRY)
+        rights = b"".join([fd.to_bytes(4, sys.byteorder) for fd in entry.passed])
+        ours.sendmsg([encode_entry(entry)], [(SOL_SOCKET, SCM_RIGHTS, rights)] if rights else [])
+        return self._keep(ours.detach())
 
     def open_directory(self, spec: RunSpec) -> None:
         """Open our working directory for a guard that is in another, unless the spec names one that needs no start."""
@@ -198,16 +226,42 @@ def _move_up(fd: int) -> int:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None
 
 
+def _duplicate(source: str | int, inherited: int, field: str, spec: RunSpec) -> int:
+    """Duplicate a descriptor of ours for the command: `source`, or `inherited`. SpecError: it is closed."""
+    try:
+        return _move_up(inherited if isinstance(source, str) else source)
+    except OSError as error:
+        if error.errno != errno.EBADF:
+            raise
+    if isinstance(source, int):
+        what, remedy = f"{field} is the descriptor {source}, which is not open", "pass a descriptor that is open"
+    else:
+        other = "'null' or a file" if field == "stdin" else "'capture'"
+        what, remedy = f"{field} is closed", f"this program has no {field}: use {other}"
+    raise SpecError(what, field=field, run_id=spec.run_id, remedy=remedy)
+
+
+def _open_process(pid: int, start_ticks: int) -> int:
+    """A pidfd of this process, or a pipe at its end when the process is gone: both are then readable."""
+    try:
+        fd = os.pidfd_open(pid) if pid > 0 else -1
+    except ProcessLookupError:
+        fd = -1
+    if fd >= 0:
+        # Opened first: so the descriptor means the process whose start time we read.
+        identity = read_identity(pid)
+        if identity is None or start_ticks in (0, identity.start_ticks):
+            return fd
+        os.close(fd)
+    gone, writing = os.pipe2(os.O_CLOEXEC)
+    os.close(writing)
+    return gone
+
+
 def _open_source(spec: RunSpec) -> int:
-    """Open what the command reads: our own stdin, or a file; a relative path counts from our directory."""
-    if spec.stdin == "inherit":
-        try:
-            return _move_up(0)
-        except OSError as error:
-            if error.errno != errno.EBADF:
-                raise
-            remedy = "this program has no stdin: use 'null' or a file"
-            raise SpecError("stdin is closed", field="stdin", run_id=spec.run_id, remedy=remedy) from None
+    """Open what the command reads: a descriptor of ours, or a file; a relative path counts from our directory."""
+    if spec.stdin == "inherit" or isinstance(spec.stdin, int):
+        return _duplicate(spec.stdin, 0, "stdin", spec)
     try:
         # Non-blocking only to open it: a FIFO that nobody writes to yet must not hold up the caller.
         fd = os.open(spec.stdin, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
@@ -218,4 +272,4 @@ def _open_source(spec: RunSpec) -> int:
             raise
         message = f"stdin cannot be read from {spec.stdin!r}: {error.strerror}"
         remedy = "name a file that can be read, or use 'null'"
-        raise SpecError(message, field="stdin", run_id=spec.run_id, remedy=remedy) from None
+        raise SpecError(message, field="stdin", errno=error.errno, run_id=spec.run_id, remedy=remedy) from None

@@ -8,8 +8,8 @@ new guard is inside (`StateReader.may_look_at`).
 
 The guard is told the working directory with each run.
 
-Cost. The look is taken once per run. Therefore the reader keeps its files in /proc open, which halves the time. The
-files belong to the thread that opened them.
+Cost. The look is taken once per run. Therefore the reader keeps its files in /proc open, which halves the time. They
+belong to the thread that opened them.
 
 Danger. A program may install a seccomp filter that kills it for a call that the filter does not expect. From then on no
 look is taken, and no guard is used again. Filters that were there before this module was loaded, those of a container
@@ -45,19 +45,28 @@ _OPTIONAL = (
 )
 _MOVES = 1 << 18 | 1 << 21  # CAP_SYS_CHROOT, CAP_SYS_ADMIN
 # The mount namespace shows in the mount of the root directory; `may_look_at` answers for the user namespace.
-_NAMESPACES = ("cgroup", "ipc", "net", "pid_for_children", "time_for_children", "uts")
+_NAMESPACES = (b"cgroup", b"ipc", b"net", b"pid_for_children", b"time_for_children", b"uts")
 
 
 class StateReader:
     """Reads the inherited state of the calling thread, again and again, from files that it keeps open."""
 
-    __slots__ = ("_calls", "_files", "_namespaces", "_status", "_thread")
+    __slots__ = (
+        "_calls",
+        "_capabilities",
+        "_files",
+        "_may_move",
+        "_namespaces",
+        "_status",
+        "_thread",
+    )
 
     def __init__(self) -> None:
         self._thread = 0  # the thread that the open files are about; 0: no file is open
         self._status = self._namespaces = -1
         self._files: list[int] = []
         self._calls: StateCalls | None = None
+        self._capabilities, self._may_move = b"", True
 
     def read(self) -> InheritedState | None:
         """Read the inherited state of this thread; None when that is impossible, and then no guard may be used again.
@@ -76,10 +85,12 @@ class StateReader:
             groups = _between(status, b"\nGroups:", b"\nNStgid:")
             capabilities = _between(status, b"\nCapInh:", b"\nvoluntary_ctxt_switches:")
             files = [os.pread(fd, _ROOM, 0) for fd in self._files]
-            if not _may_move(capabilities):
+            if capabilities != self._capabilities:
+                self._capabilities, self._may_move = capabilities, _may_move(capabilities)
+            if not self._may_move:
                 return (first, groups, capabilities, *files, *calls.read())
-            places = [os.readlink(name, dir_fd=self._namespaces) for name in _NAMESPACES]
-            return (first, groups, capabilities, *files, *calls.read(), *places, calls.read_root())
+            namespaces = [os.readlink(name, dir_fd=self._namespaces) for name in _NAMESPACES]
+            return (first, groups, capabilities, *files, *calls.read(), *namespaces, calls.read_root())
         except (OSError, ValueError, ImportError):
             return None
 

@@ -18,19 +18,29 @@ from ..values.errors import RESOURCE_ERRNOS, ResourceError
 from ..values.fast_imports import TYPE_CHECKING, NamedTuple
 from . import containment, spec_frames
 from .binary import cannot_start, guard_path
-from .descriptors import FD_HEARTBEAT, FD_JOURNAL, FD_STDIN, WORKING_DIRECTORY, GuardDescriptors
-from .packets import NEXT_RUN_ID_MAX, NEXT_SPEC_MAX, go, next_run, stop
+from .descriptors import (
+    FD_HEARTBEAT,
+    FD_JOURNAL,
+    FD_STDERR,
+    FD_STDIN,
+    FD_STDOUT,
+    WORKING_DIRECTORY,
+    GuardDescriptors,
+)
+from .packets import NEXT_RUN_ID_MAX, NEXT_SPEC_MAX, next_run, stop
 
 if TYPE_CHECKING:
     from _socket import socket
     from typing import NoReturn
 
+    from ..values.entry import Entry
     from ..values.spec import RunSpec
     from .descriptors import DurableFiles
     from .inherited_state import InheritedState
     from .pool import GuardPool, PooledGuard
 
-_NEXT_DESCRIPTORS = (FD_JOURNAL, FD_STDIN, FD_HEARTBEAT, WORKING_DIRECTORY)  # what an idle guard gets for its next run
+# What an idle guard gets for its next run.
+_NEXT_DESCRIPTORS = (FD_JOURNAL, FD_STDIN, FD_HEARTBEAT, FD_STDOUT, FD_STDERR, WORKING_DIRECTORY)
 _ENDS_WITHIN_MS = 30_000
 _ROOM_FOR_AN_ID = " " * NEXT_RUN_ID_MAX  # where a guard that is used again shows which run it keeps
 
@@ -51,6 +61,7 @@ class GuardHandle(NamedTuple):
     trusted: int  # we wrote the journal up to this offset ourselves
     beginning: bytes  # the bytes up to `trusted`, for a journal in memory; empty for a file
     first_run: str  # the first run of this guard, which gave its cgroup the name
+    entry: int | None = None  # readable when the command is executed, or is not: see `Entry`
     inherited_state: InheritedState | None = None  # of this process, before it started a guard that can be used again
 
 
@@ -62,17 +73,18 @@ def launch(
     window_size: tuple[int, int] | None = None,
     files: DurableFiles | None = None,
     pool: GuardPool | None = None,
+    entry: Entry | None = None,
 ) -> GuardHandle:
     """Start a guard for this spec and return without waiting for anything it does.
 
-    Without the `files` of a run directory the journal is in memory. SpecError: stdin's file cannot be opened.
-    GuardError: there is no guard to start. ResourceError: no descriptors, processes or memory. In each case nothing is
-    left: no descriptor, no process.
+    Without the `files` of a run directory the journal is in memory. SpecError: stdin's file cannot be opened,
+    or a descriptor that the spec names is closed. GuardError: there is no guard to start. ResourceError: no
+    descriptors, processes or memory. In each case nothing is left: no descriptor, no process.
 
     With a `pool`, an idle guard of the pool gets the run if possible. Otherwise a new guard is started that can be used
-    again.
+    again. A run with an `entry` needs a new guard.
     """
-    launching = _Launching(spec, files, pool)
+    launching = _Launching(spec, files, pool, entry)
     try:
         return launching.run(wake_output, window_bytes, window_size)
     except OSError as error:
@@ -88,10 +100,11 @@ def launch(
 class _Launching:
     """One launch, and what it has started so far."""
 
-    __slots__ = ("control", "descriptors", "files", "pool", "sentinel_pid", "spec")
+    __slots__ = ("control", "descriptors", "entry", "files", "pool", "sentinel_pid", "spec")
 
-    def __init__(self, spec: RunSpec, files: DurableFiles | None, pool: GuardPool | None) -> None:
+    def __init__(self, spec: RunSpec, files: DurableFiles | None, pool: GuardPool | None, entry: Entry | None) -> None:
         self.spec = spec
+        self.entry = entry
         self.files = files
         self.pool = pool
         self.descriptors = GuardDescriptors()
@@ -114,26 +127,30 @@ class _Launching:
                 heartbeat=heartbeat_path,
                 listens=self.files is not None,
                 again=self.pool is not None,
+                in_budget=self.files is not None and self.files.session >= 0,
+                with_entry=self.entry is not None,
             )
 
         if self.pool is None:
             containment.forget_if_moved()
         frames = encode()
+        descriptors.open_starter(spec)
         input_fd = descriptors.open_stdin(spec, window_size)
-        if self.pool is not None and (idle := self.pool.take()) is not None:
-            if self._hand_to(idle, frames, self.pool):
-                descriptors.close_theirs()
-                return GuardHandle(
-                    idle.control,
-                    journal.fd,
-                    idle.pidfd,
-                    idle.sentinel_pid,
-                    input_fd,
-                    heartbeat,
-                    *journal[1:],
-                    idle.first_run,
-                )
-            os.ftruncate(journal.fd, journal.trusted)  # removes facts that the idle guard may have written
+        descriptors.give_output(spec)
+        entry = None if self.entry is None else descriptors.open_entry(self.entry)
+        idle = None if self.pool is None else self.pool.take()
+        if idle is not None and self.pool is not None and self._hand_to(idle, frames, self.pool):
+            descriptors.close_theirs()
+            return GuardHandle(
+                idle.control,
+                journal.fd,
+                idle.pidfd,
+                idle.sentinel_pid,
+                input_fd,
+                heartbeat,
+                *journal[1:],
+                idle.first_run,
+            )
         # Before the spawn: after it, this process may have changed.
         inherited_state = None if self.pool is None else self.pool.read_inherited_state()
         if self.pool is not None and self.pool.is_of_another(inherited_state) and containment.forget_if_moved():
@@ -151,11 +168,13 @@ class _Launching:
             heartbeat,
             *journal[1:],
             spec.run_id,
+            entry,
             inherited_state,
         )
 
     def _spawn(self) -> None:
-        words = [] if self.pool is None else [_ROOM_FOR_AN_ID]
+        keeps_more = self.pool is not None or self.spec.stragglers == "session"
+        words = [_ROOM_FOR_AN_ID] if keeps_more else []
         self.sentinel_pid = os.posix_spawn(
             guard_path(),
             ["holdfast-guard", self.spec.run_id, *words],
@@ -167,10 +186,7 @@ class _Launching:
         )
 
     def _hand_to(self, guard: PooledGuard, frames: bytes, pool: GuardPool) -> bool:
-        """Give the run to an idle guard; False when the guard cannot take it, has started nothing and is gone.
-
-        We compare the inherited state while the guard forks. The guard starts nothing before it is told to go.
-        """
+        """Give the run to an idle guard; False when the guard cannot take it, has started nothing and is gone."""
         given, coming, bits = self.descriptors.given, bytearray(), 0
         # Whatever interrupts us from here on, `abandon` ends the guard: by then it may have started the run.
         self.control, self.sentinel_pid = guard.control, guard.sentinel_pid
@@ -184,9 +200,8 @@ class _Launching:
                     bits |= 1 << bit
                     coming += given[number].to_bytes(4, sys.byteorder)
             rights = (SOL_SOCKET, SCM_RIGHTS, coming)
-            guard.control.sendmsg([next_run(frames, bits)], [rights], MSG_DONTWAIT | MSG_NOSIGNAL)
             if pool.is_current:
-                guard.control.send(go(), MSG_DONTWAIT | MSG_NOSIGNAL)
+                guard.control.sendmsg([next_run(frames, bits)], [rights], MSG_DONTWAIT | MSG_NOSIGNAL)
                 return True
         except OSError:
             pass  # the guard is gone after all, the spec is too long for a packet, or our directory is closed to us

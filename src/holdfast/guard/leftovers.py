@@ -1,31 +1,39 @@
-"""Killing the processes that a dead guard left, found by the run's cgroup and by the run id in their environment.
+"""Killing the processes that a dead guard left, found by the run's cgroup and by the run's token in their environment.
 
 The leader itself dies by its parent-death signal. The guard kills the leader's descendants; when the guard was
 SIGKILLed, its owner does. With a cgroup, one write kills all its members. But a process may have left that cgroup: a
 login session moves it, `systemd-run --scope` does, and root or the owner of the cgroups may. So the owner also looks
-for processes whose environment at exec carried this run's id. It pins each by a pidfd *before* it reads the environment
-a second time. So the process that gets the signal is the process that was checked, never a stranger with the same
-number.
+for processes whose environment at exec carried this run's token. It pins each by a pidfd *before* it reads the
+environment a second time. So the process that gets the signal is the process that was checked, never a stranger with
+the same number.
 
-A process that cleared its environment is not found this way. So without a cgroup the answer is "unknown", never "gone".
-With a cgroup it is "unknown", too, when a process of the run was found outside of it: others may have left it with a
-cleared environment.
+Whose token. The process that cleans up has seen that the guard of *this* run is gone. A run of another state directory
+may have the same id, if a caller chose it, and a live guard. So the id is the token only if Holdfast made it: a run
+with a chosen id has a mark (`environment.token`). The name of a cgroup has no mark. So a cgroup that is not on record
+is left alone while a live guard shows that id (`has_guard`).
+
+What is known then. A process that left the cgroup and cleared its environment is found in neither way. A user who may
+make a cgroup for a run may also move a process out of it, so an empty cgroup proves nothing about a command that has
+run. Only a parent can prove the end of a tree (ECHILD), and sentinel and guard are dead. So the answer is "unknown",
+and "gone" only if the command never ran. `end_tree` in `native/stand_in.c` follows the same rule.
 """
 
 from __future__ import annotations
 
 import os
-import select
 import time
 
-from ..values.environment import RUN_ID
+from ..values.environment import token
 from ..values.fast_imports import TYPE_CHECKING, NamedTuple, signal
 from ..values.identity import proc_is_ours
+from ..values.process_memory import environment
+from .processes import has_exited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-_ENVIRON_MAX = 8 << 20  # the kernel allows six megabytes of arguments and environment, where the stack limit does
+
+_FIRST_LOOK_S = 1.0  # how long the first look at all processes may take at least
 
 
 class TreeEnd(NamedTuple):
@@ -35,19 +43,28 @@ class TreeEnd(NamedTuple):
     survivors: tuple[int, ...] = ()
 
 
-def clean_up(run_id: str, cgroup: str | None, *, first_run: str | None = None, within_s: float = 5.0) -> TreeEnd:
+def clean_up(
+    run_id: str,
+    cgroup: str | None,
+    *,
+    has_run: bool,
+    mark: str | None = None,
+    first_run: str | None = None,
+    within_s: float = 5.0,
+) -> TreeEnd:
     """Kill what is left of a run without a guard; blocks until it is gone or `within_s` has passed. Never raises.
 
+    `has_run`: the command was started, as far as is known. `mark`: that of the run, if it has one.
     `first_run`: the first run of the guard, if it has kept several runs. Their cgroup has the name of the first.
     """
     deadline = time.monotonic() + within_s
     inside = TreeEnd("unknown")
     if cgroup and os.path.basename(cgroup) == f"holdfast-{first_run or run_id}":  # never anything but our own leaf
         inside = _clean_cgroup(cgroup, deadline)
-    found_outside, left_outside = _clean_by_token(run_id, deadline)
+    found_outside, left_outside = _clean_by_token(token(run_id, mark), deadline)
     if survivors := tuple(dict.fromkeys((*inside.survivors, *left_outside))):
         return TreeEnd("survivors", survivors)
-    return TreeEnd("unknown") if found_outside else inside
+    return TreeEnd("unknown") if has_run or found_outside else inside
 
 
 def leaf_path(base: str | None, run_id: str) -> str | None:
@@ -55,9 +72,14 @@ def leaf_path(base: str | None, run_id: str) -> str | None:
     return None if base is None else f"{base}/holdfast-{run_id}"
 
 
+def kill_members(leaf: str) -> None:
+    """Kill every process in this cgroup with one write. FileNotFoundError: it was removed. OSError: we may not."""
+    _write(f"{leaf}/cgroup.kill", b"1")
+
+
 def _clean_cgroup(leaf: str, deadline: float) -> TreeEnd:
     try:
-        _write(f"{leaf}/cgroup.kill", b"1")
+        kill_members(leaf)
     except FileNotFoundError:
         return TreeEnd("gone")  # the leaf is removed only when it is empty
     except OSError:
@@ -75,17 +97,18 @@ def _clean_cgroup(leaf: str, deadline: float) -> TreeEnd:
     return TreeEnd("gone") if _until(removed, deadline) else TreeEnd("survivors", pids)
 
 
-def _clean_by_token(run_id: str, deadline: float) -> tuple[bool, tuple[int, ...]]:
+def _clean_by_token(variable: str, deadline: float) -> tuple[bool, tuple[int, ...]]:
     """Kill the processes that carry the token; returns whether there were some, and which of them are left."""
-    token = f"{RUN_ID}={run_id}\0".encode()
+    wanted = variable.encode() + b"\0"
     found_any, found = False, tuple[int, ...]()
+    until = max(deadline, time.monotonic() + _FIRST_LOOK_S)
     killed: dict[int, int] = {}  # pidfds by PID: a dying process has no environment any more, but is still there
 
     def none_left() -> bool:
         nonlocal found, found_any
-        marked = [pid for pid in _all_pids() if pid not in killed and _kill_if_marked(pid, token, killed)]
+        marked = [pid for pid in _in_time(until) if pid not in killed and _kill_if_marked(pid, wanted, killed)]
         found_any = found_any or bool(marked or killed)
-        for pid in [pid for pid, pidfd in killed.items() if _has_exited(pidfd)]:
+        for pid in [pid for pid, pidfd in killed.items() if has_exited(pidfd)]:
             os.close(killed.pop(pid))
         found = (*marked, *killed)
         return not found
@@ -97,16 +120,16 @@ def _clean_by_token(run_id: str, deadline: float) -> tuple[bool, tuple[int, ...]
             os.close(pidfd)
 
 
-def _kill_if_marked(pid: int, token: bytes, killed: dict[int, int]) -> bool:
+def _kill_if_marked(pid: int, wanted: bytes, killed: dict[int, int]) -> bool:
     """Kill this process if it carries the token, and keep its pidfd in `killed`; True when we may not kill it."""
-    if not _is_marked(pid, token):
+    if not _is_marked(pid, wanted):
         return False
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:
         return False
     try:
-        if _is_marked(pid, token):  # otherwise the number went to another process before we held it
+        if _is_marked(pid, wanted):  # otherwise the number went to another process before we held it
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             killed[pid] = pidfd
     except ProcessLookupError:
@@ -119,22 +142,13 @@ def _kill_if_marked(pid: int, token: bytes, killed: dict[int, int]) -> bool:
     return False
 
 
-def _has_exited(pidfd: int) -> bool:
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    return bool(poll.poll(0))
-
-
-def _is_marked(pid: int, token: bytes) -> bool:
-    return b"\0" + token in environment_of(pid)  # the leading NUL: "MY_HOLDFAST_RUN_ID=" is not ours
+def _is_marked(pid: int, wanted: bytes) -> bool:
+    return b"\0" + wanted in environment_of(pid)  # the leading NUL: "MY_HOLDFAST_RUN_ID=" is not ours
 
 
 def environment_of(pid: int) -> bytes:
     """The environment of a process at its exec, with a NUL before each variable; empty when we may not read it."""
-    try:
-        return b"\0" + _read_all(f"/proc/{pid}/environ", _ENVIRON_MAX)
-    except OSError:
-        return b""
+    return b"\0" + environment(pid)
 
 
 def _all_pids() -> list[int]:
@@ -142,6 +156,14 @@ def _all_pids() -> list[int]:
         return []  # its numbers are not ours: a pidfd of one of them would be that of a stranger
     own = os.getpid()
     return [pid for name in os.listdir("/proc") if name.isdigit() and (pid := int(name)) not in (0, 1, own)]
+
+
+def _in_time(deadline: float) -> Iterator[int]:
+    """All processes, as long as there is time: reading the environment of one may take a moment."""
+    for pid in _all_pids():
+        yield pid
+        if time.monotonic() > deadline:
+            return
 
 
 def remove_leaf(leaf: str) -> bool:

@@ -22,10 +22,11 @@ CLOSE_INPUT = 69
 HEARTBEAT = 70
 NEXT = 71
 HELLO = 72  # no request that a guard knows: it answers those, too
-GO = 73
 STOP_WITHIN = 74
+KEEP = 75
 ANSWER = 80
 WAKE = 81
+UNRECORDED = 82
 
 SCOPE_LEADER = 1
 SCOPE_TREE = 2
@@ -34,12 +35,13 @@ REASON_MAX = 1024
 NEXT_SPEC_MAX = 32 << 10
 NEXT_RUN_ID_MAX = 20  # the longest run id that a used guard can show in its command line
 
-_NO_WAKE = 2**64 - 1
+_NO_WAKE = _HOLDS_NOTHING = 2**64 - 1
 _STOP = struct.Struct("<iiii")
 _STOP_WITHIN = struct.Struct("<iiiiQ")
 _PAIR = struct.Struct("<ii")
 _NUMBER = struct.Struct("<Q")
 _NUMBERS = struct.Struct("<QQ")
+_UNRECORDED = struct.Struct("<QQQ")
 
 
 class Answer(NamedTuple):
@@ -53,6 +55,18 @@ class Wake(NamedTuple):
     """There is something new to read: the journal was this long when the guard sent the wake."""
 
     journal_length: int
+
+
+class Unrecorded(NamedTuple):
+    """The run has ended, but its storage does not take the end of the record. A descriptor for the rest came along.
+
+    The descriptor is a memfd. It has the journal from `kept_from` to `length`, at the journal's own offsets. Storage
+    had taken nothing for `stalled_ns`.
+    """
+
+    kept_from: int
+    length: int
+    stalled_ns: int
 
 
 def stop(
@@ -93,6 +107,11 @@ def read(consumed: int, seen: int) -> bytes:
     return _packet(READ, _NUMBERS.pack(consumed, seen), 0)
 
 
+def hold_nothing() -> bytes:
+    """Tell the guard that we do not read the output any more, and ask for no wake. Not answered."""
+    return _packet(READ, _NUMBERS.pack(_HOLDS_NOTHING, _NO_WAKE), 0)
+
+
 def release(consumed: int) -> bytes:
     """Let the guard drop what is before `consumed`, and ask for no wake. Not answered."""
     return _packet(READ, _NUMBERS.pack(consumed, _NO_WAKE), 0)
@@ -123,12 +142,12 @@ def next_run(spec: bytes, descriptors: int) -> bytes:
     return _packet(NEXT, spec, descriptors)
 
 
-def go() -> bytes:
-    """Let the guard start the run that it was given. Not answered."""
-    return _packet(GO, b"", 0)
+def keep(ticket: int, run_id: str) -> bytes:
+    """Let the stragglers go on as the run of this id. Its journal, socket and directory are sent along."""
+    return _packet(KEEP, run_id.encode(), ticket)
 
 
-def decode(packet: bytes) -> Answer | Wake | None:
+def decode(packet: bytes) -> Answer | Wake | Unrecorded | None:
     """Decode a packet from the guard; None for a packet that this version does not know."""
     if len(packet) < FRAME_SIZE:
         return None
@@ -137,6 +156,8 @@ def decode(packet: bytes) -> Answer | Wake | None:
         return None
     if kind == WAKE and length >= _NUMBER.size:
         return Wake(_NUMBER.unpack_from(packet, FRAME_SIZE)[0])
+    if kind == UNRECORDED and length >= _UNRECORDED.size:
+        return Unrecorded(*_UNRECORDED.unpack_from(packet, FRAME_SIZE))
     if kind == ANSWER and length >= _PAIR.size:
         return Answer(ticket, _PAIR.unpack_from(packet, FRAME_SIZE)[0])
     return None

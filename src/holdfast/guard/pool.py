@@ -20,7 +20,7 @@ from .containment import probe
 from .inherited_state import StateReader, descriptor_limit
 from .leftovers import leaf_path, remove_leaf
 from .packets import NEXT_RUN_ID_MAX
-from .processes import kill_both
+from .processes import continue_one, kill_both
 
 if TYPE_CHECKING:
     from _socket import socket
@@ -44,9 +44,15 @@ class PooledGuard(NamedTuple):
     first_run: str
     cgroup_base: str | None  # the directory that holds the cgroup, if there is one
 
+    def dismiss(self) -> None:
+        """Tell the guard that there is no other run: it removes its cgroup and exits. Twice does no harm."""
+        self.control.close()
+        if self.pidfd >= 0:
+            continue_one(self.pidfd)  # a stopped sentinel continues its guard
+
     def end(self, within_s: float = _GOES_WITHIN_S) -> None:
         """End the guard and reap it, and remove its cgroup."""
-        self.control.close()  # the guard sees that, removes its cgroup and exits
+        self.dismiss()
         if self.pidfd >= 0:
             self._reap(within_s)
             os.close(self.pidfd)
@@ -151,9 +157,10 @@ class GuardPool:
     def suits(spec: RunSpec) -> bool:
         """Whether a guard that was started earlier can keep this run.
 
-        A run with a terminal, in a container, of a foreign process, or of a lifetime beyond ours needs a new guard.
+        A run with a terminal, in a container, of a foreign process, with a starter, or of a lifetime beyond ours needs
+        a new guard.
         """
-        needs_its_own = spec.pty or spec.in_container or spec.foreign or spec.lifetime != "owner"
+        needs_its_own = spec.pty or spec.in_container or spec.foreign or spec.starter or spec.lifetime != "owner"
         return not needs_its_own and len(spec.run_id) <= NEXT_RUN_ID_MAX
 
     def close(self) -> None:
@@ -170,7 +177,7 @@ class GuardPool:
 def end_all(guards: Collection[PooledGuard]) -> None:
     """End these guards side by side, and reap them."""
     for guard in guards:
-        guard.control.close()
+        guard.dismiss()
     end = time.monotonic() + _GOES_WITHIN_S
     for guard in guards:
         guard.end(max(0.0, end - time.monotonic()))

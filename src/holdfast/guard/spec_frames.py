@@ -12,15 +12,17 @@ import struct
 
 from ..journal.codec import FRAME
 from ..journal.facts import MARK
-from ..values.environment import HEARTBEAT, child_environment, environment_block
+from ..values.environment import HEARTBEAT, child_environment, environment_block, own_variables
 from ..values.environment import RUN_ID as RUN_ID_VARIABLE
 from ..values.fast_imports import TYPE_CHECKING, NamedTuple
+from ..values.fields import CAPTURE
 from ..values.ladder import GraceLadder
 from ..values.spec import shared_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ..values.entry import Entry
     from ..values.spec import RunSpec
     from .containment import Containment
 
@@ -39,13 +41,22 @@ WAKE_OUTPUT = 1 << 10
 CGROUP_CONTROLS = 1 << 11
 AGAIN = 1 << 12
 GRACE_LADDER = 1 << 13
+OUTPUT_ROLLS = 1 << 14
+GIVES_STDOUT = 1 << 15
+GIVES_STDERR = 1 << 16
+WITH_STARTER = 1 << 17
+SESSION_BUDGET = 1 << 18
+WITH_ENTRY = 1 << 19
 
-STRAGGLERS = {"kill": 1, "wait": 2, "leave": 3}
+_BEYOND_CAP = {None: 0, "stop": 0, "drop": OUTPUT_DROPS, "roll": OUTPUT_ROLLS}
+STRAGGLERS = {"kill": 1, "wait": 2, "leave": 3, "session": 4}
 
 _OPTIONS = struct.Struct("<Iiii12Q")
 _RUNG = struct.Struct("<iiQ")
 _FOREIGN = struct.Struct("<i4xQ")
 _NUMBER = struct.Struct("<Q")
+_ENTRY = struct.Struct("<QiiIII4x")
+_UNCHANGED = 0xFFFFFFFF
 
 # The soft limit on descriptors that commands get; None: as this process. A process that raised its own limit sets it.
 descriptors_of_commands: int | None = None
@@ -60,8 +71,11 @@ def encode_spec(
     heartbeat: str | None = None,
     listens: bool = False,
     again: bool = False,
+    in_budget: bool = False,
+    with_entry: bool = False,
 ) -> bytes:
     """Encode all frames of the spec, in one piece. `again`: the guard may keep another run after this one.
+    `in_budget`: the session of the run has a budget. `with_entry`: an entry comes beside the spec.
 
     SpecError, GuardError: the run cannot take place in a container, see `container`.
     """
@@ -69,9 +83,11 @@ def encode_spec(
     known = _known_parts  # read once: another thread may replace it
     # Two ladders of different types may be equal.
     asked = (shared_fields(spec), type(spec.ladder))
-    key = (asked, containment, wake_output, window_bytes, listens, again, os.getpid(), descriptors_of_commands)
+    of_guard = (AGAIN if again else 0) | (SESSION_BUDGET if in_budget else 0)
+    of_guard |= WITH_ENTRY if with_entry else 0
+    key = (asked, containment, wake_output, window_bytes, listens, of_guard, os.getpid(), descriptors_of_commands)
     if known is None or known[0] != key:
-        flags = _flags(spec, containment, wake_output, listens) | (AGAIN if again else 0)
+        flags = _flags(spec, containment, wake_output, listens) | of_guard
         known = _known_parts = (key, _unnamed_parts(spec, containment, flags, window_bytes))
     if spec.in_container is not None:
         return known[1] + _container_parts(spec)
@@ -135,7 +151,8 @@ def _container_parts(spec: RunSpec) -> bytes:
 def _options(spec: RunSpec, flags: int, window_bytes: int) -> bytes:
     return _OPTIONS.pack(
         flags,
-        STRAGGLERS[spec.stragglers],
+        # Without a run directory there is nowhere for stragglers to go on.
+        STRAGGLERS["kill" if spec.stragglers == "session" and not flags & LISTEN else spec.stragglers],
         spec.warn_signal,
         os.getpid(),
         _ns(spec.timeout_s),
@@ -158,15 +175,33 @@ def _flags(spec: RunSpec, containment: Containment, wake_output: bool, listens: 
     flags |= LISTEN if listens else 0
     flags |= MERGE if spec.merge else 0
     flags |= KEEP_INPUT if keeps_input(spec) else 0
-    flags |= OUTPUT_DROPS if spec.on_max_output == "drop" else 0
+    flags |= GIVES_STDOUT if spec.stdout != CAPTURE else 0
+    flags |= GIVES_STDERR if spec.stderr != CAPTURE else 0
+    flags |= _BEYOND_CAP[spec.on_max_output]
     flags |= NESTED if spec.parent is not None else 0
     flags |= GRACE_LADDER if isinstance(spec.ladder, GraceLadder) else 0
     flags |= OWNED if spec.lifetime == "owner" else 0
+    flags |= WITH_STARTER if spec.starter is not None else 0
     flags |= WAKE_OUTPUT if wake_output else 0
     flags |= CGROUP_CONTROLS if containment.controls else 0
     for kind in spec.idle_counts:
         flags |= IDLE[kind]
     return flags
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """Encode an entry as its child reads it: `struct entry`, groups, numbers of descriptors, program."""
+    groups, passed = entry.groups, entry.passed
+    head = _ENTRY.pack(
+        sum([1 << number - 1 for number in entry.ignored]),
+        -1 if entry.umask is None else entry.umask,
+        -1 if groups is None else len(groups),
+        _UNCHANGED if entry.user is None else entry.user,
+        _UNCHANGED if entry.group is None else entry.group,
+        len(passed),
+    )
+    numbers = struct.pack(f"<{len(groups or ())}I{len(passed)}i", *(groups or ()), *passed)
+    return head + numbers + os.fsencode(entry.program) + b"\0"
 
 
 def keeps_input(spec: RunSpec) -> bool:
@@ -191,10 +226,10 @@ def _environment(spec: RunSpec, heartbeat: str | None) -> bytes:
     own = (spec.env, spec.env_keep, spec.env_drop)
     if known is None or known.own != own or known.base != _raw_environment():
         known = _known = _Known(dict(_raw_environment()), own, _encode_environment(spec))
-    own_variables = f"{RUN_ID_VARIABLE}={spec.run_id}\0"
+    of_this_run = own_variables(spec.run_id, spec.mark)
     if heartbeat is not None:
-        own_variables += f"{HEARTBEAT}={heartbeat}\0"
-    return known.encoded + own_variables.encode()
+        of_this_run[HEARTBEAT] = heartbeat
+    return known.encoded + environment_block(of_this_run)
 
 
 def _encode_environment(spec: RunSpec) -> bytes:

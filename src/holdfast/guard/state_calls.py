@@ -1,8 +1,8 @@
 """System calls that read inherited state which no file in /proc shows, and one that asks what we may look at.
 
-Each takes half a microsecond through ctypes. A call that this kernel does not know is left out at the first look. A
-call that is refused (a container's seccomp filter) counts as an answer: a program that may not read such a state may
-not set it either.
+Each takes half a microsecond through ctypes. They never wait, so other threads of Python need not run meanwhile. A call
+that this kernel does not know is left out at the first look. A call that is refused (a container's seccomp filter)
+counts as an answer: a program that may not read such a state may not set it either.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _ONE_PROCESS = 1  # of ioprio_get
 _GET_KEYRING_ID, _SESSION_KEYRING = 0, -3
 _AT_FDCWD, _DONT_SYNC = -100, 0x4000
 _WANTED = 0x100 | 0x1000 | 0x4000  # of statx: the inode and the mount, by a number that no later mount gets
-_HAS_MOUNT = 0x1000 | 0x4000
+_HAS_MOUNT = 0x10 | 0x40  # in the second byte of the answer
 _ASK = 0xFFFFFFFF  # of personality
 
-_libc = ctypes.CDLL(None)
+_libc = ctypes.PyDLL(None)
 _libc.syscall.restype = ctypes.c_long
 _syscall, _prctl, _personality = _libc.syscall, _libc.prctl, _libc.personality
 
@@ -46,6 +46,7 @@ class StateCalls:
     """The calls, with room for their answers. Serves one thread. OSError: this architecture has no numbers here."""
 
     __slots__ = (
+        "_answers",
         "_attributes",
         "_cookie",
         "_has_cookies",
@@ -67,9 +68,12 @@ class StateCalls:
         if _L1D_FLUSH in self._options and not answers[_L1D_FLUSH] & _CAN_BE_SET:
             self._options.remove(_L1D_FLUSH)
         self._root = ctypes.create_string_buffer(_STATX_SIZE)
-        self._attributes = ctypes.create_string_buffer(_SCHED_ATTR_SIZE)
-        self._nodes = ctypes.create_string_buffer(_NODES // 8)
-        self._mode, self._cookie = ctypes.create_string_buffer(4), ctypes.create_string_buffer(8)
+        # One buffer, because each that is read takes as long as a call.
+        self._answers = ctypes.create_string_buffer(_SCHED_ATTR_SIZE + _NODES // 8 + 8 + 4)
+        self._attributes = ctypes.byref(self._answers)
+        self._nodes = ctypes.byref(self._answers, _SCHED_ATTR_SIZE)
+        self._cookie = ctypes.byref(self._answers, _SCHED_ATTR_SIZE + _NODES // 8)
+        self._mode = ctypes.byref(self._answers, _SCHED_ATTR_SIZE + _NODES // 8 + 8)
         self._has_cookies = _prctl(_SCHED_CORE, 0, 0, 0, self._cookie) == 0
         self._head, self._length = ctypes.byref(ctypes.c_void_p()), ctypes.byref(ctypes.c_size_t())
 
@@ -81,10 +85,7 @@ class StateCalls:
         if self._has_cookies:
             _prctl(_SCHED_CORE, 0, 0, 0, self._cookie)
         return (
-            self._attributes.raw,
-            self._mode.raw,
-            self._nodes.raw,
-            self._cookie.raw,
+            self._answers.raw,
             _syscall(ioprio_get, _ONE_PROCESS, 0),
             _syscall(keyctl, _GET_KEYRING_ID, _SESSION_KEYRING, 0),
             _personality(_ASK),
@@ -96,7 +97,7 @@ class StateCalls:
         if _syscall(self._numbers[5], _AT_FDCWD, b"/", _DONT_SYNC, _WANTED, self._root) < 0:
             raise OSError("the root directory cannot be examined")
         place = self._root.raw
-        if not int.from_bytes(place[:4], "little") & _HAS_MOUNT:  # a kernel before 5.8
+        if not place[1] & _HAS_MOUNT:  # a kernel before 5.8
             raise OSError("the mount of the root directory is not known")
         return place[32:40] + place[136:152]  # inode, device, mount
 

@@ -1,7 +1,8 @@
-"""The beginning of a journal, which the owner writes before it starts the guard: run id, spec and time."""
+"""The beginning of a journal, which the owner writes before it starts the guard: run id, spec, time and host."""
 
 from __future__ import annotations
 
+import os
 import time
 
 from ..values.fast_imports import TYPE_CHECKING
@@ -25,11 +26,14 @@ def beginning(spec: RunSpec) -> bytes:
     if known is None or known[0] != key:
         known = _known_json = (key, _unnamed_json(spec))
     own: dict[str, Any] = {"run_id": spec.run_id, "argv": [printable(argument) for argument in spec.argv]}
+    if spec.mark is not None:
+        own["mark"] = spec.mark
     if spec.queued_at is not None:
         own["queued_at"] = spec.queued_at
     spec_json = _json(own)[:-1] + b", " + known[1][1:]
     boottime_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    return journal_preamble(spec.run_id, boot_id() or "unknown", time.time_ns(), boottime_ns, spec_json)
+    host = os.uname().nodename
+    return journal_preamble(spec.run_id, boot_id() or "unknown", time.time_ns(), boottime_ns, spec_json, host)
 
 
 _known_json: tuple[tuple[object, ...], bytes] | None = None
@@ -37,7 +41,7 @@ _known_json: tuple[tuple[object, ...], bytes] | None = None
 
 def _unnamed_json(spec: RunSpec) -> bytes:
     public = public_spec(spec)
-    del public["run_id"], public["argv"], public["queued_at"]
+    del public["run_id"], public["argv"], public["mark"], public["queued_at"]
     # Options that are not set are left out.
     is_set = {name: value for name, value in public.items() if value is not None and value is not False and value != []}
     return _json(is_set)

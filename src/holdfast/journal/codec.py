@@ -10,7 +10,7 @@ from binascii import crc32
 from struct import Struct
 
 from ..values.fast_imports import TYPE_CHECKING, NamedTuple
-from .facts import FACTS, HEADER, MARK, OBSERVED_FACTS, OUTPUT, PREAMBLE, SPEC, VERSION, Detail, Fact
+from .facts import FACTS, HEADER, MARK, NO_FACTS, OBSERVED_FACTS, OUTPUT, PREAMBLE, SPEC, VERSION, Detail, Fact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +24,7 @@ PREAMBLE_SIZE = PREAMBLE_STRUCT.size
 # spec. A longer length is damaged, and must not become an allocation.
 LARGEST_PAYLOAD = 64 << 20
 
+_IN_HOST_NAMES = dict.fromkeys(map(ord, ".-_"))
 _FIELDS = Struct("<HBBI")
 _TIME = Struct("<Q")
 
@@ -68,16 +69,14 @@ def decode_header(buffer: bytes, offset: int = 0) -> Frame | None:
 
 
 RECORDABLE = {
-    layout.name: (type_, layout)
-    for type_, layout in (FACTS | OBSERVED_FACTS).items()
-    if type_ not in (HEADER, SPEC, OUTPUT)
+    layout.name: (type_, layout) for type_, layout in (FACTS | OBSERVED_FACTS).items() if type_ not in NO_FACTS
 }
 
 
 def decode_fact(type_: int, at_ns: int, offset: int, payload: bytes) -> Fact | None:
-    """Decode a fact; None for an unknown type, header, spec or output. ValueError when the payload is too short."""
+    """Decode a fact; None for an unknown type or a frame that is no fact. ValueError when the payload is too short."""
     layout = FACTS.get(type_) or OBSERVED_FACTS.get(type_)
-    if layout is None or type_ in (HEADER, SPEC, OUTPUT):
+    if layout is None or type_ in NO_FACTS:
         return None
     struct = layout.struct
     if len(payload) < struct.size:  # longer is fine: a later guard may add fields at the end
@@ -103,14 +102,20 @@ def encode_fact(kind: str, detail: Mapping[str, Any], *, at_ns: int) -> bytes:
     return encode(type_, payload, at_ns=at_ns)
 
 
-def journal_preamble(run_id: str, boot_id: str, wall_ns: int, boottime_ns: int, spec_json: bytes) -> bytes:
-    """Encode the frames before the first fact of the guard. ValueError for an id that is no plain word."""
+def journal_preamble(
+    run_id: str, boot_id: str, wall_ns: int, boottime_ns: int, spec_json: bytes, host: str = ""
+) -> bytes:
+    """Encode the frames before the first fact of the guard. ValueError for an id that is no plain word.
+
+    A host name that is no plain word is left out.
+    """
     for word in (run_id, boot_id):
         # The JSON is written by hand, because importing json costs a third of an interpreter's start. Hence no quoting.
         if not (word.isascii() and word.replace("-", "").replace("_", "").isalnum()):
             raise ValueError(f"{word!r} cannot be an id: use letters, digits, - and _")
+    own = f', "host": "{host}"' if host.isascii() and host.translate(_IN_HOST_NAMES).isalnum() else ""
     header = (
-        f'{{"run_id": "{run_id}", "boot_id": "{boot_id}", "wall_ns": {wall_ns:d}, "boottime_ns": {boottime_ns:d}}}'
+        f'{{"run_id": "{run_id}", "boot_id": "{boot_id}", "wall_ns": {wall_ns:d}, "boottime_ns": {boottime_ns:d}{own}}}'
     ).encode()
     frames = encode(HEADER, header, at_ns=boottime_ns) + encode(SPEC, spec_json, at_ns=boottime_ns)
     return PREAMBLE_STRUCT.pack(PREAMBLE, VERSION, 0) + frames

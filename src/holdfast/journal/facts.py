@@ -24,7 +24,8 @@ VERSION = 1
 MARK = 0x46444C48
 LATE = 1
 
-HEADER, SPEC, OUTPUT = 1, 2, 4
+HEADER, SPEC, OUTPUT, OUTPUT_GAP = 1, 2, 4, 40
+NO_FACTS = (HEADER, SPEC, OUTPUT, OUTPUT_GAP)  # frames that are not told as facts
 STREAMS = {1: "stdout", 2: "stderr"}
 
 
@@ -82,13 +83,13 @@ def _words(enum: str, prefix: str, *words: str) -> Words:
 
 CAUSES = _words("stop_cause", "CAUSE_", "user", "shutdown", "parent", "session", "owner", "superseded")
 CONTAINMENTS = _words("containment", "CONTAINMENT_", "subreaper", "cgroup", "container", "none")
-LIMITS = _words("limit", "LIMIT_", "memory", "processes", "output", "cpu")
-DRAIN_ENDS = _words("drain_end", "DRAIN_", "eof", "idle", "absolute")
+LIMITS = _words("limit", "LIMIT_", "memory", "processes", "output", "cpu", "session_memory", "session_processes")
+DRAIN_ENDS = _words("drain_end", "DRAIN_", "eof", "idle", "absolute", "interrupted")
 TREE_ENDS = _words("tree_end", "TREE_", "gone", "survivors", "unknown")
-STRAGGLERS = _words("stragglers", "STRAGGLERS_", "kill", "wait", "leave")
+STRAGGLERS = _words("stragglers", "STRAGGLERS_", "kill", "wait", "leave", "session")
 SPAWN_STEPS = _words("spawn_step", "STEP_", "setup", "fork", "stdio", "chdir", "exec", "interpreter")
 LOST_WHYS = _words("lost_why", "LOST_", "guard", "host")
-GUARD_LOST_WHYS = _words("guard_lost_why", "GUARD_LOST_", "died", "stopped", "stuck")
+GUARD_LOST_WHYS = _words("guard_lost_why", "GUARD_LOST_", "died", "stopped", "stuck", "unseen")
 CONTAINER_WHYS = _words("container_why", "CONTAINER_", "refused", "gone", "unreachable")
 WORDS = (
     CAUSES,
@@ -105,7 +106,18 @@ WORDS = (
 
 # Facts of which only the first thousand are recorded (native/repeats.h).
 REPEATED_KINDS = Words(
-    "fact", "FACT_", {6: "stop_asked", 11: "signalled", 19: "stopped", 20: "continued", 22: "owner_came"}
+    "fact",
+    "FACT_",
+    {
+        5: "warned",
+        6: "stop_asked",
+        11: "signalled",
+        18: "extended",
+        19: "stopped",
+        20: "continued",
+        22: "owner_came",
+        29: "grace_shortened",
+    },
 )
 
 
@@ -177,9 +189,11 @@ def _layout(
 _CGROUP = TailField("cgroup", _text, _text_bytes)
 _REASON = TailField("reason", _text, _text_bytes)
 _CONTAINER = TailField("container", _text, _text_bytes)
+_RUN = TailField("run_id", _text, _text_bytes)
 _SURVIVORS = TailField("survivors", _survivors, _survivor_bytes)
 _USAGE = "user_us system_us max_rss_kib"
 _BYTES = "stdout_bytes stderr_bytes late_bytes dropped_bytes"
+_KINDS = "stdout_bytes late_stdout_bytes stderr_bytes late_stderr_bytes"
 
 FACTS: dict[int, Layout] = {
     HEADER: _layout("header"),
@@ -216,6 +230,11 @@ FACTS: dict[int, Layout] = {
     30: _layout("guard_lost", "fact_guard_lost", "iiii", "guard_pid wait_status why stops", why=GUARD_LOST_WHYS),
     31: _layout("repeated", "fact_repeated", "i4xQQ", "of count last_ns", of=REPEATED_KINDS),
     32: _layout("sentinel_lost", "fact_sentinel_lost", "i4x", "pid"),
+    33: _layout("recording_stalled", "fact_recording_stalled", "Q", "for_ns"),
+    36: _layout("output_rolling", "fact_output_rolling", "QQ", "limit tail"),
+    37: _layout("output_rolled", "fact_output_rolled", "QQ", "stdout_bytes stderr_bytes"),
+    OUTPUT_GAP: _layout("output_gap", "fact_output_gap", "QQQQQ", f"resume_at {_KINDS}"),
+    38: _layout("kept_on", tail=_RUN),
 }
 TYPES: dict[str, int] = {layout.name: number for number, layout in FACTS.items()}
 

@@ -2,9 +2,17 @@
 
 Theory of operation. A reader has one position, always at the start of a frame, and only moves forward: the kernel may
 have got back what lies before it. Each call takes the journal's length once and handles the frames that are whole
-within it. A frame that is not whole (a short header, a mark of zero, a payload past the end) is a torn tail: that is
-normal, and means "nothing more yet". Small frames are read by the block. A large payload is read by itself; when only
-facts are wanted, the reader steps over it and remembers its place for `collect`.
+within it. A frame that is not whole (a short header, a mark whose last bytes are zero, a payload past the end) is a
+torn tail: that is normal, and means "nothing more yet". The payload of output may be there before its header. Small
+frames are read by the block. A large payload is read by itself; when only facts are wanted, the reader steps over it
+and remembers its place for `collect`.
+
+Output may be taken out of a journal while it grows (`gap_trail`). The reader looks at the last gap frame after each
+read, and before it uses what it has read. If its place is gone, it goes on behind the gap, and says in a chunk without
+data how much is missing. Byte counts include what is missing: they are places in the output as it was written.
+
+The guard of a kept run may have to end while the file system of the journal hangs. Then it hands over the rest of the
+journal in memory, at the same offsets (`continue_in`).
 
 Invariants. A frame is used only when its mark and check are right. The first complete frame that is wrong ends the
 reading (`damage`), and the facts before it stand. Facts come in the journal's order and their times never run
@@ -14,6 +22,7 @@ backwards, so no frame that is read later can come before a verdict that was rea
 from __future__ import annotations
 
 import os
+from _bisect import bisect_right
 from io import BytesIO
 
 from ..values.errors import JournalDamagedError, JournalVersionError
@@ -28,30 +37,39 @@ from .codec import (
     decode_header,
     frame_check,
 )
-from .facts import FACTS, HEADER, LATE, MARK, OUTPUT, PREAMBLE, SPEC, STREAMS, VERSION
+from .facts import FACTS, HEADER, LATE, MARK, OUTPUT, OUTPUT_GAP, PREAMBLE, SPEC, STREAMS, VERSION
+from .gap_trail import GapTrail, read_gap
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from .facts import Fact
 
 _BLOCK = 64 << 10
 _LARGE = 16 << 10
+_MOST_RANGES = 1 << 20
+_KINDS = (("stdout", False), ("stdout", True), ("stderr", False), ("stderr", True))
+_FIRST_KIND = {"stdout": 0, "stderr": 2}
 _AFTER_LARGE = 4 << 10  # a large payload is seldom alone: what follows is one header and another large payload
 _CUT = "something made the file shorter while it was read; read it again from the start"
+_TORN_MARKS = (0, *(MARK & (1 << 8 * size) - 1 for size in (1, 2, 3)))  # the kernel copies a mark page by page, too
 _unpack_frame = FRAME.unpack_from
 
 
 class Chunk(NamedTuple):
-    """A piece of output. A `late` chunk came after the verdict and is not part of the result."""
+    """A piece of output. A `late` chunk came after the verdict and is not part of the result.
+
+    A chunk with `missing_bytes` stands for output that was not kept (`--on-max-output roll`).
+    """
 
     stream: str
     data: bytes
     late: bool
     at_ns: int
     offset: int
+    missing_bytes: int = 0  # so many bytes of this stream are gone here; such a chunk has no data
 
 
 class JournalReader:
@@ -68,18 +86,66 @@ class JournalReader:
         self.facts: list[Fact] = []
         self.ended = False
         self.damage: str | None = None
-        self.stdout_bytes = 0  # seen so far, late ones included
-        self.stderr_bytes = 0
-        self.late_bytes = 0
-        self._fd = fd
+        self.passed = [0, 0, 0, 0]  # bytes so far: stdout, late stdout, stderr, late stderr
+        self._fd = self._file = fd
+        self._rest = -1  # a memfd that has the journal from `_rest_from` on
+        self._rest_from = 0
         self._trusted = trusted
         self._run_id = run_id
         self._latest_ns = 0
         self._block = _BLOCK
         self._room = 0
+        self._most_ranges = _MOST_RANGES
         self._json: dict[int, bytes] = {}
         self._decoded: dict[int, dict[str, Any]] = {}
         self._ranges: dict[str, array[int]] = {}
+        self._trail = GapTrail()
+        self._missing = [0, 0, 0, 0]
+
+    @property
+    def stdout_bytes(self) -> int:
+        """How much the command has written to stdout up to the position, late bytes included."""
+        return self.passed[0] + self.passed[1]
+
+    @property
+    def stderr_bytes(self) -> int:
+        """How much the command has written to stderr up to the position, late bytes included."""
+        return self.passed[2] + self.passed[3]
+
+    @property
+    def late_bytes(self) -> int:
+        """How much of both came after the verdict."""
+        return self.passed[1] + self.passed[3]
+
+    @property
+    def last_gap(self) -> int:
+        """The offset of the last gap frame before the position; -1: there is none."""
+        return self._trail.last
+
+    def start_at(self, position: int, passed: Iterable[int], last_gap: int) -> None:
+        """Begin at a frame that another reader of the same journal has found, with what it knew there."""
+        self.position, self.passed = position, list(passed)
+        if last_gap >= 0:
+            self._trail.add(last_gap, self.passed)
+
+    def missing(self) -> list[int]:
+        """How many bytes were taken out of the journal, of each kind of `passed`, up to the position."""
+        if self._file >= 0 and self._trail.last >= 0:
+            self._missing = self._trail.missing(self._file)
+        return self._missing
+
+    def holes(self) -> list[tuple[int, int]]:
+        """The parts of the journal that are gone now, up to the position."""
+        return self._trail.holes(self._file)
+
+    def gap_frames(self) -> list[int]:
+        """The offsets of the gap frames that this reader knows."""
+        return self._trail.offsets()
+
+    def close(self) -> None:
+        """Read no more: the descriptor is about to be closed. What was read stays."""
+        self.missing()
+        self._fd = self._file = -1
 
     @property
     def header(self) -> dict[str, Any] | None:
@@ -90,6 +156,13 @@ class JournalReader:
     def spec(self) -> dict[str, Any] | None:
         """The spec on record, without environment values; None as long as it is not there."""
         return self._decode_json(SPEC)
+
+    def continue_in(self, memory: int, kept_from: int) -> None:
+        """Read on in this memfd from `kept_from`, where a frame begins: the file will not have more for a while.
+
+        The descriptor stays the caller's.
+        """
+        self._rest, self._rest_from = memory, kept_from
 
     def read(self, limit: int = 0) -> list[Chunk]:
         """Read new output, and append new facts to `facts`. If `limit` is not 0, stop after about so many bytes.
@@ -108,11 +181,13 @@ class JournalReader:
 
     def collect(self, stream: str) -> bytes:
         """All output of `stream` from before the verdict, as far as `scan` has come. It is copied once."""
+        if self._trail.last >= 0:
+            self._forget_gone()
         ranges = self._ranges.get(stream)
         if not ranges:
             return b""
         if len(ranges) == 2:
-            return os.pread(self._fd, ranges[1], ranges[0])
+            return os.pread(self._place_of(ranges[0]), ranges[1], ranges[0])
         # The kernel copies straight into the bytes that are returned: BytesIO hands out its buffer as it is. Against a
         # join over an mmap this is as fast, takes no page faults on the journal, and lets other threads run meanwhile.
         whole = BytesIO(bytes(sum(ranges[1::2])))
@@ -130,7 +205,7 @@ class JournalReader:
         for offset, length in zip(ranges[::2], ranges[1::2], strict=True):
             end = offset + length
             while offset < end:
-                copied = os.preadv(self._fd, (buffer[: end - offset],), offset)
+                copied = os.preadv(self._place_of(offset), (buffer[: end - offset],), offset)
                 if copied == 0:
                     raise JournalDamagedError("output is gone from the journal", run_id=self._run_id, remedy=_CUT)
                 take(buffer[:copied])
@@ -141,23 +216,35 @@ class JournalReader:
         for offset, length in zip(ranges[::2], ranges[1::2], strict=True):
             if length >= _LARGE:
                 with target[at : at + length] as piece:
-                    copied = os.preadv(self._fd, (piece,), offset)
+                    copied = os.preadv(self._place_of(offset), (piece,), offset)
             else:
-                if offset + length > window_at + len(window):
-                    window, window_at = os.pread(self._fd, _BLOCK, offset), offset
+                if offset + length > window_at + len(window) or offset >= self._rest_from > window_at:
+                    window, window_at = os.pread(self._place_of(offset), _BLOCK, offset), offset
                 data = window[offset - window_at : offset - window_at + length]
                 copied = len(data)
                 target[at : at + copied] = data
             at += copied
         return at
 
+    def _place_of(self, offset: int) -> int:
+        return self._file if self._rest < 0 or offset < self._rest_from else self._rest
+
     def _advance(self, chunks: list[Chunk] | None) -> None:
+        if self._rest < 0 or self.position < self._rest_from:
+            self._advance_there(chunks)
+        if self._rest >= 0 and self.position >= self._rest_from:  # then the file, which may hang, is not looked at
+            self._fd = self._rest
+            self._advance_there(chunks)
+
+    def _advance_there(self, chunks: list[Chunk] | None) -> None:
         end = os.fstat(self._fd).st_size
         if self.position == 0 and not self._begin(end):
             return
         while self.damage is None and self._room > 0 and (left := end - self.position) >= FRAME_SIZE:
             buffer = os.pread(self._fd, min(self._block, left), self.position)
-            if not self._take(buffer, end, chunks):
+            if self._trail.last >= 0 and self._jump(chunks):
+                end = os.fstat(self._fd).st_size
+            elif not self._take(buffer, end, chunks):
                 return
 
     def _begin(self, end: int) -> bool:
@@ -192,7 +279,7 @@ class JournalReader:
             offset, body = start + at, at + FRAME_SIZE
             after = body + length
             if mark != MARK:
-                return mark != 0 and self._look_again(offset, f"the mark of a frame is {mark:#010x}")
+                return mark not in _TORN_MARKS and self._look_again(offset, f"the mark of a frame is {mark:#010x}")
             if length > LARGEST_PAYLOAD:
                 return self._look_again(offset, f"a frame claims a payload of {length} bytes")
             if start + after > end:
@@ -209,7 +296,12 @@ class JournalReader:
                 buffer[at + 4 : at + 12], buffer[at + 16 : body], payload
             ):
                 return self._look_again(offset, f"the check of a frame of type {type_} is wrong")
-            if type_ != OUTPUT:
+            if type_ == OUTPUT_GAP:
+                self._trail.add(offset, self.passed)
+                self.position = start + after
+                if self._jump(chunks):
+                    return True
+            elif type_ != OUTPUT:
                 if not self._take_fact(type_, at_ns, offset, payload):
                     return False
             elif name := STREAMS.get(stream):
@@ -217,11 +309,13 @@ class JournalReader:
                     self._remember(name, flags & LATE, start + body, length)
                 else:
                     data = buffer[body:after] if after <= size else os.pread(self._fd, length, start + body)
+                    if after > size and self._trail.last >= 0 and self._jump(chunks):
+                        return True
                     if len(data) < length:
                         return False
                     chunks.append(Chunk(name, data, flags & LATE != 0, at_ns, offset))
                     self._room -= length
-                self._count(name, flags & LATE, length)
+                self.passed[_FIRST_KIND[name] + (flags & LATE)] += length
             at = after
             self.position = start + at
             if self._room <= 0:
@@ -252,13 +346,36 @@ class JournalReader:
                 self._ranges[name] = _no_ranges()
             self._ranges[name].extend((offset, length))
 
-    def _count(self, name: str, late: int, length: int) -> None:
-        if name == "stdout":
-            self.stdout_bytes += length
-        else:
-            self.stderr_bytes += length
-        if late:
-            self.late_bytes += length
+            if len(self._ranges[name]) >= self._most_ranges and self._trail.last >= 0:
+                self._forget_gone()
+                self._most_ranges = max(_MOST_RANGES, 2 * len(self._ranges[name]))
+
+    def _jump(self, chunks: list[Chunk] | None) -> bool:
+        """Go on behind the gap, if the output at the position is gone; True when it is."""
+        if self._fd != self._file:
+            return False  # nothing is taken out of the rest in memory
+        gap = read_gap(self._fd, self._trail.last)
+        if gap is None or gap.resume_at <= self.position:
+            return False
+        for kind, (passed, before) in enumerate(zip(gap.passed, self.passed, strict=True)):
+            if passed > before and chunks is not None:
+                stream, late = _KINDS[kind]
+                chunks.append(Chunk(stream, b"", late, self._latest_ns, self.position, passed - before))
+        self.passed = list(map(max, gap.passed, self.passed))
+        self.position = gap.resume_at
+        return True
+
+    def _forget_gone(self) -> None:
+        """Forget the places of output that was taken out since they were remembered."""
+        holes = self._trail.holes(self._file)
+        ends = [end for _, end in holes]
+        for stream, ranges in self._ranges.items():
+            kept = _no_ranges()
+            for offset, length in zip(ranges[::2], ranges[1::2], strict=True):
+                hole = bisect_right(ends, offset)
+                if hole == len(holes) or offset < holes[hole][0]:
+                    kept.extend((offset, length))
+            self._ranges[stream] = kept
 
     def _look_again(self, offset: int, what: str) -> bool:
         """Read a wrong frame again; True when it is whole now, because the guard was just writing it.

@@ -48,9 +48,9 @@ def signalled(number: int) -> Ending:
     return Ending("stop_asked", {"cause": "user", "signal": number, "by_pid": 0, "by_uid": 0, "reason": None})
 
 
-def not_started(error: int) -> Ending:
-    """The ending of a run that could not be started; the last attempt failed with this errno."""
-    return Ending("spawn_failed", {"step": "setup", "error": error})
+def not_started(error: int, step: str = "setup") -> Ending:
+    """The ending of a run that could not be started; the last attempt failed in this step, with this errno."""
+    return Ending("spawn_failed", {"step": step, "error": error})
 
 
 def facts_of(ending: Ending) -> tuple[Fact, ...]:

@@ -79,3 +79,19 @@ class ListAnswer(BaseModel):
 
     runs: list[RunLine]
     cursor: str | None = Field(description="pass it to get the next page; null on the last one")
+
+
+class ChangedRun(RunLine):
+    """A run that is live, or ended since the last look."""
+
+    reason: str | None = Field(description="the cause as a sentence")
+    output: str = Field(description="the end of its output, both streams together")
+    truncated: bool = Field(description="whether there is output before `output`")
+
+
+class ChangesAnswer(BaseModel):
+    """The changes of a session since its last look, newest first."""
+
+    since: str | None = Field(description="when the session last looked; null: never before")
+    runs: list[ChangedRun]
+    left_out: int = Field(description="how many more runs changed; `list` shows them")

@@ -8,8 +8,9 @@ import anyio
 from mcp_types import CallToolResult, TextContent
 
 from ..projections.mcp import mcp_result
-from .answer_models import ListAnswer, OutputAnswer, RunAnswer, RunLine
-from .output_pages import read_page, read_tail
+from ..sessions.words import runs_in_words
+from ..state.output_pages import read_page, read_tail
+from .answer_models import ChangedRun, ChangesAnswer, ListAnswer, OutputAnswer, RunAnswer, RunLine
 
 if TYPE_CHECKING:
     from typing import Any
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from ..runs.supervisor import Run
+    from ..sessions.changes import RunChange, SessionChanges
     from ..state.directory import StateDirectory
     from .runs import McpRuns
 
@@ -75,6 +77,21 @@ def list_answer(reports: list[dict[str, Any]], cursor: str | None) -> CallToolRe
     lines = [RunLine.model_validate({name: report.get(name) for name in RunLine.model_fields}) for report in reports]
     text = "\n".join(f"{line.run_id} {line.status or line.state}: {' '.join(line.argv or ['?'])}" for line in lines)
     return tool_result(ListAnswer(runs=lines, cursor=cursor), text or "no runs")
+
+
+def changes_answer(changes: SessionChanges) -> CallToolResult:
+    """The changes of a session."""
+    runs = [_changed_run(change) for change in changes.runs]
+    answer = ChangesAnswer(since=changes.since, runs=runs, left_out=changes.left_out)
+    return tool_result(answer, runs_in_words(changes) or "nothing has changed")
+
+
+def _changed_run(change: RunChange) -> ChangedRun:
+    named = {name: change.report.get(name) for name in (*RunLine.model_fields, "reason")}
+    tail = change.tail
+    return ChangedRun.model_validate(
+        {**named, "output": tail.text if tail else "", "truncated": bool(tail and tail.offset)}
+    )
 
 
 def tool_result(answer: BaseModel, text: str, *, is_error: bool = False) -> CallToolResult:

@@ -20,7 +20,7 @@ from ..values.errors import HoldfastError
 from ..web.access_checks import AccessChecks, TokenPolicy
 from ..web.connection_pool import ConnectionPool
 from ..web.problems import ProblemError, ProblemKind, respond
-from ..web.server import BACKLOG, WebServer
+from ..web.server import BACKLOG, ListeningSocket, WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +57,7 @@ class HttpTransport:
         pool = ConnectionPool(_MOST_CONNECTIONS, name=self.url, number_bound=self._reserve.stranger_bound)
         web = WebServer(
             AccessChecks(answers, self._policy),
-            [(self._listener, pool)],
+            [ListeningSocket(self._listener, pool)],
             last_answers_s=2 * _LAST_ANSWERS_S,
             lifespan="on",
         )

@@ -14,6 +14,7 @@ from weakref import WeakSet
 
 import anyio
 
+from ..sessions.changes import look
 from ..state.index.index import Index
 from ..state.index.summary import Filters
 from ..state.record import RunRecord
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..runs.supervisor import Run, Supervisor
+    from ..sessions.changes import SessionChanges
     from ..state.directory import StateDirectory
     from ..values.options import SpecOptions
     from .limits import ServerLimits
@@ -150,6 +152,10 @@ class McpRuns:
         SpecError: the cursor is malformed.
         """
         return await anyio.to_thread.run_sync(self._page, live, limit, cursor)
+
+    async def look(self) -> SessionChanges:
+        """The changes of this session since the last look, which this look replaces."""
+        return await anyio.to_thread.run_sync(look, self.state, self._filters)
 
     def _page(self, live: bool, limit: int, cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
         filters = self._filters

@@ -30,7 +30,8 @@ _LAST_ANSWERS_S = 2.0
 _INSTRUCTIONS = """\
 Runs commands as processes that always end: on time, with everything they started, and with one true outcome.
 `exec` answers with the result when the command ends within wait_s, else with a run_id while it goes on: use `wait`,
-`poll`, `output`, `send_input` and `cancel` with it. `list` shows what is running.
+`poll`, `output`, `send_input` and `cancel` with it. `list` shows what is running, and
+`changes` what has changed since you last asked.
 Read `status` (succeeded, failed, timed_out, cancelled, lost) and `cause`, not only the exit code."""
 
 

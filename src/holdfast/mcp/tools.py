@@ -1,4 +1,4 @@
-"""MCP tools: exec, poll, output, wait, cancel, send_input, list. A failure is one line that a model can act on."""
+"""MCP tools: exec, poll, output, wait, cancel, send_input, list, changes. A failure is one line for a model."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pydantic import Field
 from ..projections.mcp import mcp_result
 from ..values.errors import HoldfastError, RequestError, SpecError
 from . import limits
-from .answer_models import InputAnswer, ListAnswer, OutputAnswer, RunAnswer
-from .answers import list_answer, output_answer, run_answer, tool_result
+from .answer_models import ChangesAnswer, InputAnswer, ListAnswer, OutputAnswer, RunAnswer
+from .answers import changes_answer, list_answer, output_answer, run_answer, tool_result
 from .strict_tool import StrictTool
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ MaxBytes = Annotated[
 _INPUT_S = 10.0
 _OPEN_WORLD = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True)
 _READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+_LOOKS = ToolAnnotations(read_only_hint=True, idempotent_hint=False, open_world_hint=False)
 _CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=True)
 _ENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 
@@ -66,6 +67,7 @@ class McpTools:
             StrictTool.of(self.cancel, _ENDS, "End a run"),
             StrictTool.of(self.send_input, _CHANGES, "Write to a run's stdin"),
             StrictTool.of(self.list_runs, _READS, "List runs", name="list"),
+            StrictTool.of(self.changes, _LOOKS, "What changed since the last look"),
         ]
 
     async def exec(
@@ -194,6 +196,13 @@ class McpTools:
         """List runs, newest first; also runs of calls that were interrupted before their answer had the run_id."""
         with told_to_the_model():
             return list_answer(*await self._runs.page(live=which == "live", limit=limit, cursor=cursor))
+
+    async def changes(self) -> Annotated[CallToolResult, ChangesAnswer]:
+        """Report the changes since the last call: the runs of this session that ended, each with its outcome and the
+        end of its output, and those that are still running. An end is told once.
+        """
+        with told_to_the_model():
+            return changes_answer(await self._runs.look())
 
     async def _feed(self, run: Run, data: bytes, *, eof: bool) -> bool:
         """Write to the run's stdin; False when it is closed. HoldfastError: it is full, and the command does not read.

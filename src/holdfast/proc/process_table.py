@@ -39,7 +39,8 @@ def with_ancestors(pid: int) -> list[int]:
 
 def _status_number(pid: int, field: bytes) -> int:
     """A number from `/proc/PID/status`; -1 when it is not there."""
-    for line in read_proc(f"{pid}/status").splitlines():
+    # At line feeds only: the program chooses its name, in the first line, and the kernel escapes nothing else there.
+    for line in read_proc(f"{pid}/status").split(b"\n"):
         if line.startswith(field):
             return int(line.split()[1])
     return -1

@@ -14,6 +14,8 @@ from ..values.timestamps import format_timestamp
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from ..journal.reader import JournalReader
+
 
 class OutputSeen(NamedTuple):
     """How many bytes of output a reader has seen so far, late ones included. A report uses this before DRAINED."""
@@ -21,6 +23,14 @@ class OutputSeen(NamedTuple):
     stdout_bytes: int
     stderr_bytes: int
     late_bytes: int
+    dropped_bytes: int | None = None
+
+
+def output_seen(reader: JournalReader) -> OutputSeen:
+    """How much of the output up to the reader's position the journal still has."""
+    missing = reader.missing()
+    out, late_out, err, late_err = (passed - gone for passed, gone in zip(reader.passed, missing, strict=True))
+    return OutputSeen(out + late_out, err + late_err, late_out + late_err, sum(missing) or None)
 
 
 _NO_OUTPUT = dict.fromkeys(("stdout_bytes", "stderr_bytes", "late_bytes", "dropped_bytes", "complete"))
@@ -75,6 +85,8 @@ def report(
         "signal": outcome.signal,
         "limit": limit_of(outcome),
         "pid": started.detail["pid"] if started else None,
+        "host": (journal_header or {}).get("host"),
+        "ports": None,  # a reader that can see the processes of a live run fills this in
         "queued_at": asked.get("queued_at"),
         "started_at": clock.wall(started),
         "verdict_at": clock.wall(outcome.decided_by),
@@ -86,7 +98,7 @@ def report(
         "tree": outcome.tree.detail["how"] if outcome.tree else "unknown",
         "survivors": _survivors(outcome),
         "stragglers": _stragglers(outcome.stragglers, counted),
-        "output": dict(_NO_OUTPUT) if is_foreign else _output(outcome, ordered, seen),
+        "output": dict(_NO_OUTPUT) if is_foreign else {**_output(outcome, ordered, seen), **_uncaptured(asked)},
         "usage": _usage(counted or (None if is_foreign else outcome.exited)),
         "evidence": [_evidence(fact, clock) for fact in ordered],
     }
@@ -101,7 +113,7 @@ def limit_of(outcome: Outcome) -> str | None:
     decided_by = outcome.decided_by
     if decided_by is None or outcome.cause not in ("oom", "limit"):
         return None
-    return "memory" if decided_by.kind == "oom" else str(decided_by.detail["what"])
+    return "memory" if decided_by.kind == "oom" else str(decided_by.detail["what"]).removeprefix("session_")
 
 
 def outcome_of(reported: Mapping[str, Any]) -> Outcome:
@@ -172,9 +184,16 @@ def _output(outcome: Outcome, ordered: Sequence[Fact], seen: OutputSeen | None) 
     return counts
 
 
+def _uncaptured(asked: Mapping[str, Any]) -> dict[str, None]:
+    """The counts that nobody knows: the command has the caller's own descriptor, and the guard reads nothing there."""
+    stdout, stderr = asked.get("stdout"), asked.get("stdout" if asked.get("merge") else "stderr")
+    given = [name for name, source in (("stdout", stdout), ("stderr", stderr)) if source == "inherit"]
+    return dict.fromkeys(f"{name}_bytes" for name in given)
+
+
 def _usage(fact: Fact | None) -> dict[str, Any]:
-    """The usage of the whole tree when the run has ended, of the command alone before that."""
-    if fact is None:
+    """The usage of the whole tree when the run has ended, of the command alone before that; None: nobody saw it."""
+    if fact is None or not fact.detail["max_rss_kib"]:  # no process has no memory
         return {"cpu_user_s": None, "cpu_system_s": None, "max_rss_bytes": None}
     return {
         "cpu_user_s": fact.detail["user_us"] / 1e6,

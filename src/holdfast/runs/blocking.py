@@ -12,6 +12,7 @@ from ..values.errors import JournalError, RequestError, SpecError
 from ..values.fast_imports import signal
 from ..values.spec_cache import new_spec
 from .ephemeral import start_ephemeral
+from .guard_watch import ms_until, watch
 from .live import CHUNKS_BYTES
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from .live import LiveRun
     from .result import Result
 
-_KILLED_S = 5.0
 _FIRST_LOOK_MS = 20
 _NEXT_LOOK_MS = 4
 _BUFFER_BYTES = 256 << 10
@@ -106,14 +106,19 @@ class _Waiting:
     def serve(self, more: bool) -> None:
         """Wait until the guard sends something or stdin has room. With `more` to deliver, look without waiting."""
         live, control = self.live, self.live.control.fileno()
-        events = self.poll.poll(0 if more else None if self.output else self.look_ms)
+        events = self.poll.poll(0 if more else self.wait_ms())
         for fd, _ in events:
             if fd != control:
                 self.feed(fd)
                 continue
             live.hear_guard()
+        watch(live)
         if not events and self.output is None:
             self.look()
+
+    def wait_ms(self) -> float:
+        watch_ms = ms_until(self.live.watchdog.next_at)
+        return watch_ms if self.output is not None else min(self.look_ms, watch_ms)
 
     def look(self) -> None:
         """Take output over while the command still runs, once there is much of it.
@@ -122,7 +127,8 @@ class _Waiting:
         """
         live = self.live
         live.refresh()
-        if self.gathered is None and live.reader.stdout_bytes + live.reader.stderr_bytes >= CHUNKS_BYTES:
+        much = live.reader.stdout_bytes + live.reader.stderr_bytes >= CHUNKS_BYTES
+        if self.gathered is None and much and live.spec.on_max_output != "roll":  # or some of it is taken out again
             self.gathered = _Gathered(live)
         flows = self.gathered is not None and self.gathered.take()
         self.look_ms = _NEXT_LOOK_MS if flows else min(self.look_ms * 2, _LAST_LOOK_MS)
@@ -224,13 +230,15 @@ def _end_within(live: LiveRun, number: int, *, now: bool) -> None:
         live.ask_stop("user", "the caller was interrupted", now=now, signal=number)
     except RequestError:
         pass  # the guard is gone, or stopped: the wait below tells
-    if not _wait_gone(live, live.settle_bound_s()):
-        live.kill_guard()
-        _wait_gone(live, _KILLED_S)
+    try:
+        while not _wait_gone(live, ms_until(live.watchdog.next_at)) and not watch(live):
+            pass
+    except JournalError:
+        live.kill_guard()  # perhaps this is the error that the caller gets
 
 
-def _wait_gone(live: LiveRun, within_s: float) -> bool:
+def _wait_gone(live: LiveRun, within_ms: float) -> bool:
     """Wait until the guard has closed its end of the socket, which it does when it exits."""
     poll = select.poll()
     poll.register(live.control.fileno(), 0)  # hang-up only: what the guard says does not matter any more
-    return bool(poll.poll(within_s * 1000))
+    return bool(poll.poll(within_ms))

@@ -56,7 +56,7 @@ class IdleGuards:
             guard.end()
             return
         self._exiting[guard.pidfd] = guard
-        guard.control.close()
+        guard.dismiss()
 
     def _on_exit(self, guard: PooledGuard) -> None:
         self._poller.unwatch(guard.pidfd)

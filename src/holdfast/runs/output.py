@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from anyio.lowlevel import checkpoint
 
-from ..journal.reader import JournalReader
 from .live import CHUNKS_BYTES
 
 if TYPE_CHECKING:
@@ -15,7 +14,11 @@ if TYPE_CHECKING:
 
 
 class RunOutput:
-    """The chunks of one run in the order in which they were recorded. There is nothing to close."""
+    """The chunks of one run in the order in which they were recorded.
+
+    Output that rolls stays in the journal until this has read it. If this is not read to its end, drop it, or close it:
+    the command waits for a reader that is behind by the whole tail.
+    """
 
     __slots__ = ("_late", "_live", "_reader", "_ready", "_watched")
 
@@ -23,7 +26,7 @@ class RunOutput:
         self._watched = watched
         self._live = live = watched.live
         self._late = late
-        self._reader = JournalReader(live.journal, trusted=live.trusted, run_id=live.spec.run_id)
+        self._reader = live.output_reader()
         self._ready: list[Chunk] = []  # reversed: the next chunk is the last item
 
     def __aiter__(self) -> RunOutput:
@@ -36,6 +39,15 @@ class RunOutput:
                 raise StopAsyncIteration
         return self._ready.pop()
 
+    async def aclose(self) -> None:
+        """Read no more."""
+        self._live.forget_reader(self._reader)
+        await checkpoint()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_reader"):
+            self._live.forget_reader(self._reader)
+
     async def _fill(self) -> bool:
         """Read on; False at the end."""
         await checkpoint()
@@ -44,10 +56,10 @@ class RunOutput:
         if not self._take():
             if ended:
                 return False
-            live.arm_output(self._reader.position, release=live.windowed)
+            live.arm_output(self._reader.position, release=live.windowed or live.rolls)
             if not self._take():  # once more after arming: there may be output already
                 await self._watched.changed()
-        elif live.windowed and not ended:
+        elif (live.windowed or live.rolls) and not ended:
             live.arm_output(self._reader.position, release=True)
         return True
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from ..values.errors import ResourceError
+from .alarm import Alarm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,18 +22,29 @@ if TYPE_CHECKING:
 class Poller:
     """Calls a handler whenever its descriptor has something to read. Handlers do not raise and do not wait."""
 
-    __slots__ = ("_done", "_epoll", "_handlers", "_idle", "_scope")
+    __slots__ = ("_alarm", "_done", "_epoll", "_handlers", "_idle", "_on_alarm", "_scope")
 
-    def __init__(self) -> None:
-        """Make the epoll set. ResourceError: there is no descriptor left for it."""
+    def __init__(self, on_alarm: Callable[[], None]) -> None:
+        """Make the epoll set; call `on_alarm` when the alarm rings. ResourceError: there is no descriptor left."""
+        self._on_alarm = on_alarm
         try:
             self._epoll = select.epoll(flags=select.EPOLL_CLOEXEC)
         except OSError as error:
             raise ResourceError.from_os_error(error, doing="open an epoll set") from None
+        try:
+            self._alarm = Alarm()
+        except OSError as error:
+            self._epoll.close()
+            raise ResourceError.from_os_error(error, doing="open a timer") from None
+        self._epoll.register(self._alarm.fd, select.EPOLLIN)
         self._handlers: dict[int, Callable[[], None]] = {}
         self._scope = anyio.CancelScope(shield=True)  # only `stop` ends the poller, not the cancellation of the caller
         self._done = anyio.Event()
         self._idle: anyio.Event | None = None
+
+    def ring_by(self, at: float) -> None:
+        """Let the alarm ring at this time (CLOCK_MONOTONIC), or earlier if that was asked for before."""
+        self._alarm.ring_by(at)
 
     def watch(self, fd: int, handler: Callable[[], None]) -> None:
         """Call `handler` whenever `fd` is readable. OSError: the kernel has no room (fs.epoll.max_user_watches)."""
@@ -100,8 +112,11 @@ class Poller:
     def _handle(self) -> None:
         handlers = self._handlers
         for ready, _ in self._epoll.poll(0):
+            if ready == self._alarm.fd:
+                self._alarm.quiet()
+                self._on_alarm()
             # There is no handler if the handler of an earlier event of this batch removed it.
-            if (handler := handlers.get(ready)) is not None:
+            elif (handler := handlers.get(ready)) is not None:
                 handler()
 
     async def stop(self) -> None:
@@ -109,3 +124,4 @@ class Poller:
         self._scope.cancel()
         await self._done.wait()
         self._epoll.close()
+        self._alarm.close()

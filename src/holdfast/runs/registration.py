@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..values.errors import SpecError
 from ..values.fields import printable
 from ..values.identity import is_alive, read_identity
+from ..values.process_memory import command_line
 from ..values.spec_cache import new_spec
 
 if TYPE_CHECKING:
@@ -69,15 +70,14 @@ def _ancestors() -> list[int]:
 
 def _command_line(pid: int) -> list[str]:
     """The command line for people: what the process shows now, or its name where it shows none."""
-    for name in ("cmdline", "comm"):
+    words = command_line(pid).rstrip(b"\0").split(b"\0")
+    if words == [b""]:
         try:
-            with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:
-                words = file.read(1 << 16).rstrip(b"\0\n").split(b"\0")
+            with open(f"/proc/{pid}/comm", "rb", buffering=0) as file:
+                words = [file.read(1 << 16).rstrip(b"\n") or b"?"]
         except OSError:
-            continue
-        if words != [b""]:
-            return [printable(os.fsdecode(word)) for word in words]
-    return ["?"]
+            words = [b"?"]
+    return [printable(os.fsdecode(word)) for word in words]
 
 
 def _refused(message: str, remedy: str) -> SpecError:

@@ -38,6 +38,11 @@ class Result:
         self._report: dict[str, Any] | None = None
 
     @property
+    def ok(self) -> bool:
+        """Whether the run succeeded."""
+        return self.status == "succeeded"
+
+    @property
     def status(self) -> str:
         """`succeeded`, `failed`, `timed_out`, `cancelled` or `lost`."""
         return self.outcome.status or "lost"
@@ -89,12 +94,34 @@ class Result:
         return f"<Result {self.run_id} {self.status}/{self.cause} exit_code={self.exit_code}>"
 
 
+class TextResult(Result):
+    """A settled run whose `stdout` and `stderr` are text; bytes that are no text became `\\ufffd`."""
+
+    __slots__ = ()
+
+    stdout: str  # type: ignore[assignment]
+    stderr: str  # type: ignore[assignment]
+
+    def __init__(self, result: Result, encoding: str) -> None:
+        output = result.stdout.decode(encoding, "replace"), result.stderr.decode(encoding, "replace")
+        reader = result._reader  # noqa: SLF001 - of the class above
+        super().__init__(result.run_id, result.outcome, output, result.facts, reader)  # type: ignore[arg-type]
+
+    def check(self) -> TextResult:
+        """Return this result if the run succeeded. RunError otherwise, as for a result with bytes."""
+        super().check()
+        return self
+
+    def lines(self) -> list[str]:
+        """The lines of stdout, without line ends."""
+        return self.stdout.splitlines()
+
+
 def report_of(reader: JournalReader, facts: tuple[Fact, ...]) -> dict[str, Any]:
     """Make the report from these facts and from what a reader has seen."""
-    from ..projections.report import OutputSeen, report  # here, because nobody asks for the report of most runs
+    from ..projections.report import output_seen, report  # here, because nobody asks for the report of most runs
 
-    seen = OutputSeen(reader.stdout_bytes, reader.stderr_bytes, reader.late_bytes)
-    return report(reader.header, reader.spec, facts, seen)
+    return report(reader.header, reader.spec, facts, output_seen(reader))
 
 
 def _in_words(result: Result) -> str:

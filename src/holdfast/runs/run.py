@@ -10,23 +10,28 @@ from anyio.lowlevel import checkpoint
 
 from ..guard.conversation import extension_refused
 from ..proc.input_wait import Stdin
+from ..values.durations import parse_duration
 from ..values.errors import HoldfastError, RequestError, SpecError
 from ..values.signals import parse_signal
 from .live import CHUNKS_BYTES
 from .output import RunOutput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine
     from typing import Any
 
     from ..journal.facts import Fact
     from ..outcome import Outcome
+    from ..proc.run_tree import RunTree
     from ..values.fields import Duration
     from .live import LiveRun
+    from .progress import Progress
     from .result import Result
     from .watched_run import WatchedRun
 
 _END_OF_FILE = b"\x04"
+_FIRST_PAUSE_S = 0.002
+_LAST_PAUSE_S = 0.1
 
 
 class Run:
@@ -106,6 +111,16 @@ class Run:
         return self.input.is_waited_for()
 
     @property
+    def ports(self) -> list[int] | None:
+        """The TCP ports on which the run listens now; None when it is not live, or they cannot be known."""
+        return self.tree.ports()
+
+    @property
+    def tree(self) -> RunTree:
+        """The live processes of the run."""
+        return self._up_to_date().tree
+
+    @property
     def takes_input(self) -> bool:
         """Whether the run was started with a pty or a stdin pipe. This does not read the journal."""
         return self._live.spec.pty or self._live.spec.stdin == "pipe"
@@ -143,8 +158,23 @@ class Run:
     async def started(self) -> None:
         """Wait until the command was started, or never will be. JournalError as `settled`."""
         await checkpoint()
-        while self._live.outcome.started is None and self._live.outcome.status is None and not self._live.ended:
-            await self._watched.changed()
+        pause_s = _FIRST_PAUSE_S
+        while self._up_to_date().outcome.started is None and self._live.outcome.status is None and not self._live.ended:
+            # A guard does not wake the owner of an ephemeral run for its start, so we look again by ourselves.
+            with anyio.move_on_after(pause_s):
+                await self._watched.changed()
+            pause_s = min(2 * pause_s, _LAST_PAUSE_S)
+
+    async def ready(self, timeout: Duration | None = None) -> None:  # noqa: ASYNC109 - as `AsyncClient.wait`
+        """Wait until all conditions hold that the run was started with (`ready=`).
+
+        NotReadyError: the run ended before, or `timeout` has passed, and the run goes on; or it has no condition.
+        JournalError as `settled`.
+        """
+        from .ready_wait import wait_ready
+
+        within_s = None if timeout is None else parse_duration(timeout, field="timeout")
+        await wait_ready(self._live, self._watched, within_s)
 
     async def more_output(self, seen: int) -> bool:
         """Wait until the journal may hold more than `seen` bytes, or anything else changed; False at the end.
@@ -173,6 +203,18 @@ class Run:
             raise HoldfastError("the output has a consumer already", run_id=self.run_id, remedy=remedy)
         self._is_streamed = True
         return RunOutput(self._watched, late=late)
+
+    def lines(self, stream: str = "stdout", *, encoding: str = "utf-8") -> AsyncIterator[str]:
+        """The lines of one stream as text, as they come, without line ends. Fails as `output` does."""
+        from .lines import lines_of
+
+        return lines_of(self.output(), stream, encoding)
+
+    def progress(self, every: Duration = 1.0) -> AsyncIterator[Progress]:
+        """What the run has done so far: now, after each interval, and when it is settled."""
+        from .progress import progress_of
+
+        return progress_of(self, every)
 
     # Asking.
 

@@ -8,19 +8,24 @@ here is urgent: a blocked event loop learns of a verdict late, it does not delay
 from __future__ import annotations
 
 import array  # noqa: F401 - for the reader: loading it later may fail for want of a descriptor
+import errno
+import os
+import time
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from ..values.disk_floor import floor_of, floor_of_variable
 from ..values.durations import parse_duration
-from ..values.errors import HoldfastError, RunExistsError, SpecError
+from ..values.errors import HoldfastError, RequestError, RunExistsError, SpecError
 from ..values.spec_cache import new_spec
 from .ephemeral import start_ephemeral
 from .idle_guards import IdleGuards
 from .output import RunOutput
 from .poller import Poller
 from .run import Run
+from .shell_line import shell_argv
 from .watched_run import WatchedRun
 
 if TYPE_CHECKING:
@@ -40,6 +45,7 @@ __all__ = ["Run", "RunOutput", "Supervisor"]
 
 _FORCED_END_S = 10.0
 _IN_ORDER_S = 2.0
+_EXIT_S = 1.0  # from the end of a run to the exit of its sentinel
 
 
 class Supervisor:
@@ -58,12 +64,16 @@ class Supervisor:
         state_dir: Text | None = None,
         reuse_guards: bool = True,
         shutdown_grace: Duration | None = None,
+        disk_floor: str | None = None,
     ) -> None:
         """Open the state directory, if one is given. StateError: it cannot be used. SpecError: an argument is wrong.
 
         With `reuse_guards=False`, every run gets a new guard. With `shutdown_grace`, runs that are still alive when the
-        block ends are killed after that time at the latest, also when their own grace is longer.
+        block ends are killed after that time at the latest, also when their own grace is longer. `disk_floor` is the
+        free space on the disk of the state directory below which no run starts: `1G`, `5%`, both, or `none`. The
+        default is HOLDFAST_DISK_FLOOR, else `5%,1G`.
         """
+        self._disk_floor = floor_of(disk_floor) if disk_floor else floor_of_variable(os.environ)
         self._shutdown_grace_s = (
             None if shutdown_grace is None else parse_duration(shutdown_grace, field="shutdown_grace")
         )
@@ -72,6 +82,7 @@ class Supervisor:
         self._idle: IdleGuards | None = None
         self._runs: dict[WatchedRun, Run] = {}  # the runs that are not settled, oldest first
         self._run_ids: set[str] = set()  # of these runs
+        self._exiting: dict[WatchedRun, float] = {}  # runs that are over, and until when their sentinels may exit
         self._poller: Poller | None = None
         self._group: TaskGroup | None = None
         self._is_closing = False
@@ -82,7 +93,7 @@ class Supervisor:
         """Start the supervisor's own tasks. ResourceError: there is no descriptor left."""
         if self._group is not None:
             raise HoldfastError("this supervisor was used before", remedy="make a new one for each `async with`")
-        self._poller = Poller()
+        self._poller = Poller(self._look_at_guards)
         self._group = await anyio.create_task_group().__aenter__()
         self._group.start_soon(self._poller.run, name="holdfast poller")
         if self._reuses_guards:
@@ -113,6 +124,8 @@ class Supervisor:
             self._sweeping.cancel()
             with anyio.CancelScope(shield=True):
                 await self._poller.stop()
+            # A run knows its supervisor. Without this, its journal would stay open until the garbage collector comes.
+            self._exiting.clear()
         # The group holds only our own tasks, so the caller's exception must not come out wrapped in a group.
         await self._group.__aexit__(None, None, None)
 
@@ -129,17 +142,22 @@ class Supervisor:
         self,
         argv: Sequence[Text],
         *,
+        shell: bool = False,
         keep_output: bool = True,
         window_size: tuple[int, int] | None = None,
         **options: Unpack[SpecOptions],
     ) -> Run:
         """Start a run. The options are those of `make_spec`; `window_size` is (rows, columns) of a pty.
 
+        With `shell`, `argv` is a line of shell.
+
         With `keep_output=False` the output has one consumer, is forgotten as it is consumed, and the command waits
         when the consumer falls behind. So memory stays bounded, but the caller has to read the output.
 
         SpecError: the options are wrong. ResourceError, GuardError: the run was not started, and nothing is left of it.
         """
+        if shell:
+            argv = shell_argv(argv)
         return await self.start_spec(new_spec(argv, options), keep_output=keep_output, window_size=window_size)
 
     async def register(self, pid: int, **options: Unpack[SpecOptions]) -> Run:
@@ -175,9 +193,12 @@ class Supervisor:
 
     def _launch(self, spec: RunSpec, *, keep_output: bool, window_size: tuple[int, int] | None) -> LiveRun:
         if self._state is not None:
-            from .durable import start_durable  # here, because a supervisor without a directory needs none of it
+            # Here, because a supervisor without a directory needs none of it.
+            from ..state.disk_reserve import check_floor
+            from .durable import start_durable
 
-            return start_durable(self._state, spec, window_size=window_size)
+            check_floor(self._state.path, self._disk_floor, spec.run_id)
+            return start_durable(self._state, spec, held=not keep_output, window_size=window_size)
         pool = None if self._idle is None else self._idle.pool
         live = start_ephemeral(spec, windowed=not keep_output, window_size=window_size, pool=pool)
         if self._idle is not None and live.pool is not None:
@@ -192,6 +213,9 @@ class Supervisor:
         """
         if self._poller is None or self._group is None or self._is_closing or self._state is None:
             raise HoldfastError("this supervisor cannot adopt", remedy="open it with a state_dir")
+        if self._state.is_elsewhere(run_id):
+            remedy = "ask the daemon that placed it (holdfast serve --engine ray)"
+            raise RequestError("the run is on another host", errno=errno.EREMOTE, run_id=run_id, remedy=remedy)
         from .durable import adopt
 
         live = await anyio.to_thread.run_sync(adopt, self._state, run_id)
@@ -206,7 +230,21 @@ class Supervisor:
         self._runs[watched] = run
         self._run_ids.add(run.run_id)
         watched.begin()
+        poller.ring_by(live.watchdog.next_at)
         return run
+
+    def _look_at_guards(self) -> None:
+        now = time.monotonic()
+        for watched in tuple(self._runs):
+            watched.look_at_guard(now)
+        self._exiting = {watched: until for watched, until in self._exiting.items() if watched.awaits_exit}
+        for watched, until in self._exiting.items():
+            watched.hurry_exit(kill=now >= until)
+        again = [watched.live.watchdog.next_at for watched in self._runs]
+        if self._exiting:
+            again.append(now + _EXIT_S)
+        if self._poller is not None and again:
+            self._poller.ring_by(min(again))
 
     async def _sweep(self, state: StateDirectory) -> None:
         """Look after the whole state directory while we live: finish what other processes left behind."""
@@ -218,6 +256,9 @@ class Supervisor:
 
     def _forget(self, watched: WatchedRun) -> None:
         self._runs.pop(watched, None)
+        if watched.awaits_exit and self._poller is not None:
+            until = self._exiting[watched] = time.monotonic() + _EXIT_S
+            self._poller.ring_by(until)
         self._run_ids.discard(watched.live.spec.run_id)
         if self._idle is not None:
             self._idle.thin_out()

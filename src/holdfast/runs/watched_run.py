@@ -8,12 +8,16 @@ between the look and the wait. So it misses no change. Cancelling the task ends 
 from __future__ import annotations
 
 import errno
+import os
 from typing import TYPE_CHECKING
 
 import anyio
 
 from ..guard.conversation import ANSWER_S
+from ..guard.processes import continue_one
 from ..values.errors import HoldfastError, RequestError, ResourceError
+from .guard_watch import OVER, act, look
+from .watchdog import ABANDON
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
 class WatchedRun:
     """One live run of a supervisor, from its start until its guard is reaped."""
 
-    __slots__ = ("_change", "_error", "_forget", "_poller", "group", "live")
+    __slots__ = ("_change", "_error", "_forget", "_is_forcing", "_poller", "group", "live")
 
     def __init__(self, live: LiveRun, poller: Poller, group: TaskGroup, forget: Callable[[WatchedRun], None]) -> None:
         self.live = live
@@ -36,6 +40,7 @@ class WatchedRun:
         self._forget = forget  # called when the supervisor has no more to do with the run
         self._error: Exception | None = None  # why nothing more will be known of it
         self._change: anyio.Event | None = None
+        self._is_forcing = False  # a step of the watchdog is under way
 
     def begin(self) -> None:
         """Let the poller watch this run. ResourceError when the kernel refuses; the run is ended then."""
@@ -110,11 +115,14 @@ class WatchedRun:
             self._announce()
             return
         if live.guard_lost:
-            self._poller.silence(live.control.fileno())
-            self.group.start_soon(self._clean_up, name=f"holdfast clean-up {live.spec.run_id}")
+            self._begin_clean_up()
         elif live.ended:
             self._leave()
         self._announce()
+
+    def _begin_clean_up(self) -> None:
+        self._poller.silence(self.live.control.fileno())
+        self.group.start_soon(self._clean_up, name=f"holdfast clean-up {self.live.spec.run_id}")
 
     async def _clean_up(self) -> None:
         """End what a dead guard left. This uses a thread, because it walks /proc or waits for a cgroup."""
@@ -150,6 +158,50 @@ class WatchedRun:
     def _on_guard_exit(self) -> None:
         self._poller.unwatch(self.live.pidfd)
         self.live.reap(wait=True)
+
+    # When the guard says nothing.
+
+    def look_at_guard(self, now: float) -> None:
+        """Continue a guard that was stopped. Past the run's bound, end the run by force, in a thread."""
+        live = self.live
+        if now < live.watchdog.next_at or live.ended or live.guard_lost or self._is_forcing:
+            return
+        try:
+            step = look(live, now)
+        except Exception as error:  # noqa: BLE001 - as in `_on_control`
+            self._fail(error)
+            self._announce()
+            return
+        if step == OVER:
+            self._on_control()
+        elif step is not None:
+            self._is_forcing = True
+            pidfd = _duplicate(live.pidfd)  # here, because we close the other one in this thread
+            self.group.start_soon(self._force, step, pidfd, name=f"holdfast watchdog {live.spec.run_id}")
+
+    async def _force(self, step: str, pidfd: int) -> None:
+        try:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(act, self.live, step, pidfd)
+        finally:
+            if pidfd >= 0:
+                os.close(pidfd)
+        self._is_forcing = False
+        if step == ABANDON and not self.live.ended and not self.live.guard_lost:
+            self.live.guard_lost = True
+            self._begin_clean_up()
+
+    @property
+    def awaits_exit(self) -> bool:
+        """Whether the run is over, and its sentinel has not been reaped yet."""
+        return self.live.ended and self.live.pidfd >= 0
+
+    def hurry_exit(self, *, kill: bool) -> None:
+        """Continue, or kill, a sentinel and a guard that do not exit although the run is over."""
+        if kill:
+            self.live.kill_guard(within_s=0)
+        else:
+            continue_one(self.live.pidfd)
 
     # When the supervisor is left.
 
@@ -195,3 +247,11 @@ class WatchedRun:
             # A task that waits for room is told before the number can become another file's.
             anyio.notify_closing(self.live.input)
             self.live.close_input()
+
+
+def _duplicate(pidfd: int) -> int:
+    """A descriptor of the same process; -1 when there is none, or no number is left: it is found by its PID then."""
+    try:
+        return os.dup(pidfd) if pidfd >= 0 else -1
+    except OSError:
+        return -1

@@ -121,7 +121,8 @@ class SidecarMethods:
         return await self._runs[params["run_id"]].run.settled()
 
     async def report(self, params: Params) -> Params:
-        return self._runs[params["run_id"]].run.report
+        run = self._runs[params["run_id"]].run
+        return {**run.report, "ports": run.ports}
 
     async def cancel(self, params: Params) -> Params:
         run = self._runs[params["run_id"]].run

@@ -4,7 +4,8 @@
     STATE/runs/RUN_ID/       one run: `journal`, and `guard.sock` as long as its guard lives
     STATE/live/RUN_ID        the mark of a run about which the index may be wrong: the run has not ended, or is being
                              removed. A mark is a second name (hard link) of `format`
-    STATE/sessions/NAME      a closed session
+    STATE/elsewhere/RUN_ID   the note of a run that is on another host (elsewhere.py)
+    STATE/sessions/NAME      a closed session; `NAME.budget`: what a session may use (session_budget.py)
     STATE/index.sqlite       history, made from the journals
     STATE/reserve            room for `prune` and lists on a full disk (disk_reserve.py)
     STATE/holdfast.sock      where a daemon listens; `owner` (owner_lock.py) says who that is
@@ -46,6 +47,17 @@ def default_path() -> str:
         return named
     base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return os.path.join(base, "holdfast")
+
+
+def is_unused(path: str) -> bool:
+    """Whether no run was ever kept there: the path does not exist, or is an empty directory."""
+    try:
+        with os.scandir(path) as entries:
+            return next(entries, None) is None
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
 
 
 class StateDirectory:
@@ -107,6 +119,14 @@ class StateDirectory:
         """Whether a run of exactly this id exists. False for text that is not a plain file name: it is no run id."""
         is_name = run_id == os.path.basename(run_id) and run_id[:1] not in ("", ".") and "\0" not in run_id
         return is_name and os.path.isdir(self.run_path(run_id))
+
+    def elsewhere_path(self, run_id: str) -> str:
+        """The path of the note that says on which other host this run is, whether or not it exists."""
+        return os.path.join(self.path, "elsewhere", run_id)
+
+    def is_elsewhere(self, run_id: str) -> bool:
+        """Whether this run is on another host, or may be, and has no end on record here."""
+        return os.path.lexists(self.elsewhere_path(run_id))
 
     def live_ids(self) -> list[str]:
         """The ids of all marked runs: their end is not in the index. Oldest first."""

@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import os
 
+from ..values.durations import format_size
+from ..values.errors import StateError
+from ..values.fast_imports import TYPE_CHECKING
 from .owned_files import create
+
+if TYPE_CHECKING:
+    from ..values.disk_floor import DiskFloor
 
 NAME = "reserve"
 RESERVE_BYTES = 512 << 10
+_LOW = "free space, remove old runs (holdfast prune), or set HOLDFAST_DISK_FLOOR to less, or to none"
 _PLENTY = 16  # times the size of the reserve must be free before it is made
 _FULL_BYTES = 256 << 10  # with less, a file system counts as full: SQLite alone needs a good part of this
 
@@ -28,6 +35,24 @@ def is_full(path: str) -> bool:
         return free_bytes(path) < _FULL_BYTES
     except OSError:
         return False
+
+
+def check_floor(state_path: str, floor: DiskFloor | None, run_id: str) -> None:
+    """Refuse a run whose record would go to a disk with less free space than its floor: StateError.
+
+    A full disk harms every program on the host. Runs that are alive go on.
+    """
+    if floor is None:
+        return
+    try:
+        found = os.statvfs(state_path)
+    except OSError:
+        return  # the start finds out by itself
+    least, free = floor.of(found.f_blocks * found.f_frsize), found.f_bavail * found.f_frsize
+    if free < least:
+        left, wanted = format_size(free >> 10 << 10), format_size(least >> 10 << 10)
+        message = f"the disk of {state_path} has {left} left, less than its floor of {wanted}"
+        raise StateError(message, run_id=run_id, remedy=_LOW)
 
 
 def keep(state_path: str) -> None:

@@ -25,20 +25,41 @@ def enclosing_run_is_ending() -> bool:
     return any(_is_ending(f"/proc/{pid}/fd/{_JOURNAL_FD}") for pid in with_ancestors(os.getppid()))
 
 
+def enclosing_sessions(state_path: str) -> set[str]:
+    """The sessions of the runs of this state directory that enclose this process."""
+    journals = [f"/proc/{pid}/fd/{_JOURNAL_FD}" for pid in with_ancestors(os.getppid())]
+    within = os.path.join(os.path.realpath(state_path), "")
+    found = [_read(path) for path in journals if _target(path).startswith(within)]
+    return {reader.spec["session"] for reader in found if reader is not None and reader.spec and reader.spec["session"]}
+
+
 def _is_ending(path: str) -> bool:
+    reader = _read(path)
+    return reader is not None and decide(reader.facts).status is not None
+
+
+def _target(path: str) -> str:
     try:
-        if os.path.basename(os.readlink(path).removesuffix(" (deleted)")) not in _JOURNAL_NAMES:
-            return False  # not a guard; to open a pipe, or a file on a file system that hangs, might wait
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def _read(path: str) -> JournalReader | None:
+    """The journal that a guard has open there, read to its end; None: this is not a guard, or it cannot be read."""
+    if os.path.basename(_target(path).removesuffix(" (deleted)")) not in _JOURNAL_NAMES:
+        return None  # not a guard; to open a pipe, or a file on a file system that hangs, might wait
+    try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return False
+        return None
     try:
         if os.pread(fd, len(PREAMBLE), 0) != PREAMBLE:
-            return False
+            return None
         reader = JournalReader(fd)
         reader.scan()
-        return decide(reader.facts).status is not None
     except (HoldfastError, OSError):
-        return False  # its beginning was released already, or it is damaged
+        return None  # its beginning was released already, or it is damaged
     finally:
         os.close(fd)
+    return reader

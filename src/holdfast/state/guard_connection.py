@@ -8,6 +8,7 @@ Rejected: a signal to the guard's process. It would need no socket, but tells ne
 
 from __future__ import annotations
 
+import errno
 import select
 import time
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from ..values.errors import JournalDamagedError, RequestError
 from ..values.spec import spec_on_record
 from . import recovery, run_directory
 from .directory import StateDirectory, state_error
+from .forced_end import continue_guard
 from .record import RunRecord
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 STARTING_S = 10.0
+CONTINUE_S = 1.0  # how long a guard may be silent before we continue it: perhaps it is stopped
 RETRY_S = 0.05  # how soon we try again to connect to a guard that has no room for us
 
 
@@ -58,6 +61,11 @@ class GuardConnection:
             self.record.read()
         return "live" if self.record.guard != "gone" else "over"
 
+    def elsewhere(self) -> RequestError:
+        """The error for a run that is on another host."""
+        message = "the run is on another host, and only the daemon that placed it reaches it"
+        return RequestError(message, errno=errno.EREMOTE, run_id=self.run_id, remedy="start the daemon, or try again")
+
     def connect(self) -> bool:
         """Connect to the guard. False when that fails; `problem` then says why."""
         try:
@@ -90,6 +98,8 @@ class GuardConnection:
         """Send one request and wait for the answer. RequestError: refused, the run is over, or no answer in time."""
         end = time.monotonic() + within_s
         while self.look() == "live":
+            if self.record.guard == "elsewhere":
+                raise self.elsewhere()
             if self.connect() and self._is_done(make, end):
                 return
             self.disconnect()  # the guard closed without an answer: it has no room for us, or the run is over
@@ -105,8 +115,10 @@ class GuardConnection:
             self.send(make)
         except RequestError:
             return False
-        if not self.conversation.wait(self._ticket, end):
-            return False
+        while not self.conversation.wait(self._ticket, min(end, time.monotonic() + CONTINUE_S)):
+            if time.monotonic() >= end or not self.conversation.take_in():
+                return False
+            continue_guard(self.record)
         self.conversation.conclude(self._ticket)
         return True
 

@@ -1,7 +1,8 @@
 """Stopping many runs side by side: ask each guard, then wait for all of them together.
 
 We first ask every run to end, in the order given, and only then wait. So the ladders run side by side. The ladder in
-the run's journal bounds each wait. When the bound passes, the result is `unknown`, because no process saw the end.
+the run's journal bounds each wait. A guard that is stopped is continued once a second. A run that has not ended shortly
+before the bound is ended by force. If the bound passes all the same, the result is `unknown`: no process saw the end.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..guard import packets
 from ..values.errors import HoldfastError, RequestError, RunNotFoundError
-from .guard_connection import RETRY_S, GuardConnection
+from .forced_end import continue_guard, end_by_force
+from .guard_connection import CONTINUE_S, RETRY_S, GuardConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 _IN_ORDER_S = 0.1  # how long we wait for a guard to take its request before we ask the next one
 _AT_ONCE = 200  # runs that are stopped side by side: each takes two descriptors
+_FORCE_S = 2.0  # so long before the bound of the wait a run is ended by force
 HOW_FROM_TREE = {"gone": "confirmed", "survivors": "survivors"}
 
 
@@ -66,6 +69,7 @@ class _ParallelStop:
         self.request = request
         self.now = now
         self.poll = select.poll()
+        self.continue_at = time.monotonic() + CONTINUE_S
         self.waiting: dict[GuardConnection, float] = {}  # the end of each wait; 0.0: not known yet
         self.by_fd: dict[int, GuardConnection] = {}
 
@@ -100,11 +104,18 @@ class _ParallelStop:
     def _turn(self) -> list[StopResult]:
         """Wait until a guard sends something or a bound passes; then step the runs concerned."""
         lost = [connection for connection in self.waiting if not connection.is_connected]
-        wait_s = RETRY_S if lost else max(0.0, min(self.waiting.values()) - time.monotonic())
+        wait_s = RETRY_S if lost else min(CONTINUE_S, max(0.0, min(self.waiting.values()) - time.monotonic()))
         ready = [self.by_fd[fd] for fd, _ in self.poll.poll(wait_s * 1000 + 1)]
+        self._continue_guards()
         late = [connection for connection, end in self.waiting.items() if time.monotonic() >= end]
         done = (self._step(connection) for connection in dict.fromkeys([*lost, *ready, *late]))
         return [stopped for stopped in done if stopped is not None]
+
+    def _continue_guards(self) -> None:
+        if time.monotonic() >= self.continue_at:
+            self.continue_at = time.monotonic() + CONTINUE_S
+            for connection in self.waiting:
+                continue_guard(connection.record)
 
     def _step(self, connection: GuardConnection) -> StopResult | None:
         """Do the next step for one run; returns its result when the run is over, or its bound has passed."""
@@ -113,9 +124,14 @@ class _ParallelStop:
                 self._leave(connection)
             if connection.look() == "over":
                 return self._finish(connection)
-            end = self.waiting[connection] or time.monotonic() + connection.bound_s(now=self.now)
+            if connection.record.guard == "elsewhere":
+                raise connection.elsewhere()
+            end = self.waiting[connection] or time.monotonic() + connection.bound_s(now=self.now) - _FORCE_S
             self.waiting[connection] = end
             if time.monotonic() >= end:
+                end_by_force(connection.record)
+                if connection.look() == "over":
+                    return self._finish(connection)
                 connection.problem = connection.problem or "it did not end within its bound; is its guard stopped?"
                 return self._finish(connection)
             if not connection.is_connected:

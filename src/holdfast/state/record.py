@@ -1,4 +1,4 @@
-"""The record of one run: its journal, its outcome, and whether its guard is alive."""
+"""The record of one run: its journal, its outcome, and whether its guard is alive, or on another host."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from .. import outcome as outcomes
 from ..journal.reader import JournalReader
-from ..proc.input_wait import Stdin
-from ..projections.report import OutputSeen, report
-from ..values.errors import AmbiguousRunError, JournalError, RunNotFoundError
+from ..proc.input_wait import NO_STDIN, Stdin
+from ..proc.run_tree import NO_TREE, RunTree
+from ..projections.report import output_seen, report
+from ..values.errors import JournalError, RunNotFoundError
 from . import run_directory
 
 if TYPE_CHECKING:
@@ -23,10 +24,11 @@ class RunRecord:
     RunNotFoundError: the run directory does not exist, or holds no journal. JournalError: from `read`.
     """
 
-    __slots__ = ("fd", "guard", "path", "reader", "run_id")
+    __slots__ = ("_state", "fd", "guard", "path", "reader", "run_id")
 
     def __init__(self, state: StateDirectory, run_id: str) -> None:
         self.run_id = run_id
+        self._state = state
         self.path = state.run_path(run_id)
         try:
             self.fd = run_directory.open_journal(self.path)
@@ -44,6 +46,8 @@ class RunRecord:
             self.guard = run_directory.guard_state(self.fd, has_facts=bool(self.reader.facts))
             if self.guard == "gone":
                 self.reader.scan()  # again: the guard may have written facts between the scan and the check
+                if self._state.is_elsewhere(self.run_id):
+                    self.guard = "elsewhere"  # a note that goes right after the end was written changes nothing
         if self.reader.ended:
             self.guard = "gone"
         return self
@@ -71,13 +75,21 @@ class RunRecord:
     @property
     def stdin(self) -> Stdin:
         """The run's stdin, which tells whether the run waits for input. JournalDamagedError as `report`."""
+        if self.guard == "elsewhere":
+            return NO_STDIN
         return Stdin.of(self.reader.header, self.reader.spec, self.outcome)
+
+    @property
+    def tree(self) -> RunTree:
+        """The live processes of the run, and the ports on which they listen."""
+        if self.guard == "elsewhere":
+            return NO_TREE
+        return RunTree.of(self.run_id, self.reader.header, self.outcome)
 
     def report(self) -> dict[str, Any]:
         """The run's report. JournalDamagedError: the beginning of the journal, with the spec, cannot be read."""
         reader = self.reader
-        seen = OutputSeen(reader.stdout_bytes, reader.stderr_bytes, reader.late_bytes)
-        return report(reader.header, reader.spec, reader.facts, seen)
+        return report(reader.header, reader.spec, reader.facts, output_seen(reader))
 
     def close(self) -> None:
         """Close the journal."""
@@ -90,19 +102,3 @@ class RunRecord:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def resolve(state: StateDirectory, text: str, history: list[str]) -> str:
-    """The id of the only run whose id begins with `text`. `history` holds the ids of ended runs that do.
-
-    RunNotFoundError: no run matches. AmbiguousRunError: several runs do.
-    """
-    if state.has(text):
-        return text
-    found = sorted({*history, *(run_id for run_id in state.live_ids() if run_id.startswith(text))}) if text else []
-    if not found:
-        raise RunNotFoundError(f"there is no run {text!r}", remedy=f"holdfast ps --all lists those in {state.path}")
-    if len(found) > 1:
-        shown = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
-        raise AmbiguousRunError(f"{text!r} begins {len(found)} runs: {shown}", remedy="give more characters of the id")
-    return found[0]

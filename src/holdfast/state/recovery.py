@@ -19,17 +19,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import outcome as outcomes
 from ..guard.leaves import find_leaves
 from ..guard.leftovers import TreeEnd, clean_up, remove_leaf
+from ..guard.processes import has_guard
 from ..journal.codec import encode_fact, journal_preamble
 from ..journal.reader import JournalReader
 from ..values.errors import HoldfastError, JournalDamagedError
 from ..values.identity import boot_id, read_identity
+from ..values.spec import mark_on_record
 from . import run_directory
 
 if TYPE_CHECKING:
     from .directory import StateDirectory
 
 DAMAGED = "journal.damaged"  # the unreadable journal, kept beside the one that replaced it
-_NO_USAGE = {"user_us": 0, "system_us": 0, "max_rss_kib": 0}
+NO_USAGE = {"user_us": 0, "system_us": 0, "max_rss_kib": 0}
 
 
 class RecoveredRun(NamedTuple):
@@ -46,6 +48,8 @@ def finish(state: StateDirectory, run_id: str) -> RecoveredRun | None:
 
     OSError: the journal cannot be written. JournalVersionError: another Holdfast wrote it, in a format we do not know.
     """
+    if state.is_elsewhere(run_id):
+        return None  # its guard is on another host
     path = state.run_path(run_id)
     try:
         fd = run_directory.open_journal(path, write=True)
@@ -97,9 +101,14 @@ def _clean(run_id: str, reader: JournalReader | None) -> tuple[str, TreeEnd]:
         return "host", TreeEnd("gone")  # no process outlives a reboot
     started = outcomes.decide(reader.facts).started if reader is not None else None
     # A guard makes its cgroups before it records them. If it died in between, the journal does not name them.
-    made = [leaf.path for leaf in find_leaves() if leaf.run_id == run_id]
+    # The processes of a successor carry id and mark of the run that left them.
+    spec = (reader.spec or {}) if reader is not None else {}
+    first_run = str(spec.get("left_by") or run_id)
+    # Our guard is dead. So a live guard that shows this id, and the cgroups, are another state directory's.
+    made = [] if has_guard(first_run) else [leaf.path for leaf in find_leaves() if leaf.run_id == first_run]
     unsaid = next((path for path in made if os.path.exists(f"{path}/cgroup.kill")), None)
-    tree = clean_up(run_id, unsaid if started is None else started.detail["cgroup"])
+    cgroup = unsaid if started is None else started.detail["cgroup"]
+    tree = clean_up(first_run, cgroup, mark=mark_on_record(spec), has_run=started is not None)
     for path in made:
         remove_leaf(path)  # the cgroups of its budgets, which are empty now
     return "guard", tree
@@ -125,7 +134,7 @@ def _ending(run_id: str, reader: JournalReader | None, why: str, tree: TreeEnd) 
         survivors = tuple(_survivor(pid) for pid in tree.survivors)
         detail = {"how": tree.how, "count": len(survivors), "survivors": survivors}
         parts.insert(0, encode_fact("tree", detail, at_ns=now))
-    parts.append(encode_fact("end", _NO_USAGE, at_ns=now))
+    parts.append(encode_fact("end", NO_USAGE, at_ns=now))
     return beginning + b"".join(parts)
 
 

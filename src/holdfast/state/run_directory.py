@@ -23,7 +23,6 @@ from .owned_files import create_in, open_directory
 
 if TYPE_CHECKING:
     from ..values.errors import HoldfastError
-    from ..values.spec import RunSpec
 
 JOURNAL = "journal"
 SOCKET = "guard.sock"
@@ -46,13 +45,12 @@ class PreparedDirectory(NamedTuple):
         os.close(self.directory)
 
 
-def prepare(state: StateDirectory, spec: RunSpec, beginning: bytes) -> PreparedDirectory:
+def prepare(state: StateDirectory, run_id: str, beginning: bytes) -> PreparedDirectory:
     """Make the directory of a run that is about to start.
 
     RunExistsError: the id is taken. StateError: the directory cannot be written. After an error nothing is left of the
     run, or the error names what could not be removed.
     """
-    run_id = spec.run_id
     path, hidden = state.run_path(run_id), state.hidden_path(run_id, "new")
     opened: list[int] = []
     listener = None
@@ -82,6 +80,17 @@ def prepare(state: StateDirectory, spec: RunSpec, beginning: bytes) -> PreparedD
             take_back(state, run_id, hidden, taken, unmark=False)  # the mark belongs to the run that has the id
         raise taken from None
     return PreparedDirectory(path, journal, listener, directory)
+
+
+def prepare_copy(state: StateDirectory, run_id: str, data: bytes) -> None:
+    """Make the directory of a run whose guard is on another host, with the beginning of its journal. As `prepare`."""
+    prepared = prepare(state, run_id, data)
+    try:
+        os.unlink(SOCKET, dir_fd=prepared.directory)  # no guard will ever listen there
+    except OSError as error:
+        raise state_error(error, prepared.path, run_id) from None
+    finally:
+        prepared.close()
 
 
 def _make_directory(path: str) -> int:

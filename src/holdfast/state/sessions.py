@@ -12,18 +12,15 @@ import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..values.errors import HoldfastError, SessionClosedError, SpecError
+from ..values.errors import HoldfastError, SessionClosedError
 from .directory import StateDirectory, state_error
 from .owned_files import write_atomically
+from .session_names import BUDGET_ENDING, file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .parallel_stop import StopResult
-
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
-_LONGEST = 200  # a file name has 255 bytes, and a temporary one needs room for its ending
-_KEPT = 150
 
 
 class ClosedSession(NamedTuple):
@@ -46,25 +43,14 @@ class SessionClosing(NamedTuple):
         return [run.run_id for run in self.runs if run.how == how]
 
 
-def file_name(session: str) -> str:
-    """The file name of the session's mark: percent-encoded, and when that is too long, shortened with a digest."""
-    # Dots and tildes are encoded, too: so no mark is a hidden file, and `~` can separate the digest.
-    encoded = "".join(
-        character if character in _PLAIN else "".join(f"%{byte:02X}" for byte in character.encode())
-        for character in session
-    )
-    if not encoded:
-        raise SpecError("the session has no name", field="session", remedy="give the name it was started with")
-    if len(encoded) <= _LONGEST:
-        return encoded
-    from hashlib import sha256
-
-    return f"{encoded[:_KEPT]}~{sha256(session.encode()).hexdigest()[:32]}"
-
-
 def is_closed(state: StateDirectory, session: str) -> bool:
     """Whether the session takes no more runs."""
     return os.path.exists(os.path.join(state.sessions_path, file_name(session)))
+
+
+def has_budget(state: StateDirectory, session: str) -> bool:
+    """Whether the session has a budget (session_budget.py)."""
+    return os.path.exists(os.path.join(state.sessions_path, file_name(session) + BUDGET_ENDING))
 
 
 def check_open(state: StateDirectory, session: str | None, run_id: str) -> None:
@@ -84,7 +70,7 @@ def list_closed(state: StateDirectory) -> list[ClosedSession]:
     """All closed sessions, the latest first. If a mark cannot be read, its file name stands for the session's name."""
     try:
         # `.new`: a mark that is being written, or whose writer died.
-        names = [name for name in os.listdir(state.sessions_path) if not name.endswith(".new")]
+        names = [name for name in os.listdir(state.sessions_path) if not name.endswith((".new", BUDGET_ENDING))]
     except OSError as error:
         raise state_error(error, state.sessions_path) from None
     found = [_read_mark(os.path.join(state.sessions_path, name), name) for name in names]
@@ -116,6 +102,9 @@ def close(
     mark_closed(state, session, reason)
     run_ids, problems = live_runs(state, session)
     runs = stop_all(state, run_ids, cause="session", reason=reason, now=now, grace_s=grace_s)
+    from .session_budget import forget_table
+
+    forget_table(state, session)
     return SessionClosing(session, tuple(runs), tuple(problems))
 
 

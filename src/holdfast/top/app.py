@@ -47,7 +47,7 @@ c  cancel: ask the run to end        C  cancel now: kill the run
 x  move its deadline
 
 /   filter: words, or status:failed,lost cause:user state:running
-    session:NAME name:NAME label:NAME=VALUE; escape removes it
+    session:NAME name:NAME label:NAME=VALUE port:3000; escape removes it
 s   sort by the next of: newest, oldest, state, time, output, name
 t   show nested runs below the run that started them, or not
 a   show ended runs, or not

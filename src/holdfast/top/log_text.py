@@ -8,13 +8,13 @@ strings without an end, and the eight-bit forms of all these never reach the ter
 from __future__ import annotations
 
 import re
-from itertools import takewhile
 
 from rich.ansi import AnsiDecoder
 from rich.text import Text
 
 from ..values.utf8_cut import start_of_first
 from ..wording.plain import plain
+from ..wording.terminal_output import colour_sequence
 
 MOST_LINES = 1000
 _LONGEST_LINE = 4000
@@ -24,8 +24,6 @@ _SEQUENCE = re.compile(
     r"|(?:\x1b\[|\x9b)(?P<parameters>[0-?]*)(?P<between>[ -/]*)(?P<final>[@-~]?)"
     r"|\x1b[ -/]*[0-~]?"
 )
-_COLOURS = re.compile(r"[0-9;:]{0,64}")
-_HIDING = {"5", "6", "8"}  # blinking and concealed text: all text must be readable
 
 
 def log_text(data: bytes, *, cut: bool = False) -> Text:
@@ -57,11 +55,5 @@ def _printable(text: str) -> str:
 
 
 def _colour(found: re.Match[str]) -> str:
-    parameters = found["parameters"]
-    if found["final"] != "m" or found["between"] or parameters is None or not _COLOURS.fullmatch(parameters):
-        return ""
-    words = parameters.replace(":", ";").split(";")
-    # The numbers after 38 and 48 describe a colour, so none of them hides text.
-    plain_words = list(takewhile(lambda word: word not in ("38", "48"), words))
-    kept = [word for word in plain_words if word.lstrip("0") not in _HIDING] + words[len(plain_words) :]
-    return f"\x1b[{';'.join(kept)}m" if kept else ""
+    is_colour = found["final"] == "m" and not found["between"] and found["parameters"] is not None
+    return colour_sequence(found["parameters"]) if is_colour else ""

@@ -46,6 +46,7 @@ def fields(report: Report) -> Text:
     lines = [("command", command_line(report.get("argv")))]
     lines += [("labels", ", ".join(f"{plain(k)}={plain(v)}" for k, v in (report.get("labels") or {}).items()))]
     lines += [(name.replace("_", " "), plain(report[name])) for name in _FIELDS if report.get(name) is not None]
+    lines += [("ports", ", ".join(map(str, report.get("ports") or ())))]
     output = report.get("output") or {}
     lines += [(f"{name} output", size(output.get(f"{name}_bytes"))) for name in ("stdout", "stderr", "late")]
     return Text("".join(f"{name:<14}{value}\n" for name, value in lines if value))

@@ -7,16 +7,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..wording.plain import command_line, plain, size, span
-from ..wording.rows import WAITING, Cell, nested, state_cell
+from ..wording.rows import WAITING, Cell, nested, ports_text, state_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from .run_source import Report
 
-COLUMNS = ("STATE", "TIME", "OUTPUT", "SESSION", "RUN")
+COLUMNS = ("STATE", "TIME", "OUTPUT", "PORTS", "SESSION", "RUN")
 SORTS = ("newest", "oldest", "state", "time", "output", "name")
-_FIELDS = ("status", "cause", "state", "session", "name", "label")
+_FIELDS = ("status", "cause", "state", "session", "name", "label", "port")
 _ORDER = {"running": 0, "stopping": 1, "starting": 2, "queued": 3, "settled": 4}
 
 
@@ -86,6 +86,8 @@ def _matches(report: Report, word: str) -> bool:
 def _values(report: Report, field: str) -> list[str]:
     if field == "label":
         return [f"{name}={value}".lower() for name, value in (report.get("labels") or {}).items()]
+    if field == "port":
+        return [str(port) for port in report.get("ports") or ()]
     found = [str(report.get(field) or "").lower()]
     if field in ("state", "status") and report.get("waiting_for_input"):
         found.append("waiting")
@@ -119,6 +121,7 @@ def _cells(report: Report, indent: str, now_s: float) -> tuple[Cell, ...]:
         state_cell(report),
         Cell(span(elapsed_s(report, now_s))),
         Cell(size(_written(report))),
+        Cell(ports_text(report.get("ports"))),
         Cell(plain(report.get("session") or "-")),
         Cell(indent + (f"{plain(name)}: {command}" if name else command)),
     )

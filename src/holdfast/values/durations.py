@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them: `250ms`, `1.5s`, `10m`; `64K`, `2G` (powers of 1024).
+"""Durations and sizes as people write them: `250ms`, `1.5s`, `10m`, `1h30m`; `64K`, `2G` (powers of 1024).
 
 Parsing uses whole-number arithmetic and keeps nanoseconds, the unit of the guard. So a duration above zero stays above
 zero in the guard, and `parse_*` reads back exactly what `format_*` writes.
@@ -22,8 +22,9 @@ _DURATION_UNITS = {
     "h": 3_600 * _SECOND_NS,
     "d": 86_400 * _SECOND_NS,
 }
+_LARGER_THAN_ALL = 1 << 62
 _SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
-_DURATION_FORMS = "write seconds as a number, or text such as 250ms, 1.5s, 10m, 2h, 1d"
+_DURATION_FORMS = "write seconds as a number, or text such as 250ms, 1.5s, 10m, 1h30m, 1d"
 _SIZE_FORMS = "write bytes as a whole number, or text such as 64K, 10M, 2G"
 _LONGEST_NUMBER = 40  # characters; int() refuses thousands of digits with an error of its own
 
@@ -110,13 +111,23 @@ def _float_or_infinity(number: int | float) -> float:
 
 
 def _duration_text(text: str, field: str) -> int:
-    number, unit = _split(text)
-    factor = _DURATION_UNITS.get(unit or "s")
-    scaled = None if factor is None else _scale(number, factor)
-    if scaled is None:
-        raise SpecError(f"{field} {_shown(text)} is not a duration", field=field, remedy=_DURATION_FORMS)
-    whole, _ = scaled
-    return whole
+    total, larger = 0, _LARGER_THAN_ALL
+    parts = _parts(text)
+    for part in parts:
+        number, unit = _split(part)
+        factor = _DURATION_UNITS.get(unit or ("s" if len(parts) == 1 else ""), _LARGER_THAN_ALL)
+        scaled = _scale(number, factor) if factor < larger else None
+        if scaled is None:
+            raise SpecError(f"{field} {_shown(text)} is not a duration", field=field, remedy=_DURATION_FORMS)
+        total, larger = total + scaled[0], factor
+    return total
+
+
+def _parts(text: str) -> list[str]:
+    """`1h30m` in parts, `1h` and `30m`: a part begins with a digit after a letter, or after a letter and a space."""
+    digits = (at for at in range(1, len(text)) if text[at] in "0123456789")
+    begins = [at for at in digits if text[max(0, at - 2) : at].rstrip()[-1:].isalpha()]
+    return [text[begin:end] for begin, end in zip([0, *begins], [*begins, len(text)], strict=True)]
 
 
 def _size_text(text: str, field: str, of: Measure) -> int:

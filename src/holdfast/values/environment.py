@@ -3,15 +3,17 @@
 An agent leaves marks in the environment of everything it starts. A second agent that inherits them believes that it
 runs inside the first: it refuses to start, saves no transcript, or talks to the first agent's editor. A supervised run
 is not part of another agent, so Holdfast strips the marks. Credentials and the choice of provider are not marks: they
-stay.
+stay. A service manager gives variables to the process that it started, which is Holdfast. A command that has them
+speaks to the manager in the name of the daemon, or reads the daemon's credentials. Holdfast strips them, too.
 
 The order of precedence, strongest first:
 
-1. Holdfast's own HOLDFAST_RUN_ID and HOLDFAST_HEARTBEAT, which always name this run and never an outer one;
+1. Holdfast's own HOLDFAST_RUN_ID, HOLDFAST_RUN_MARK and HOLDFAST_HEARTBEAT, which are always those of this run and
+   never of an outer one;
 2. variables that the caller sets (`extra`);
 3. `drop` patterns;
 4. `keep` patterns;
-5. the list: STRIPPED, without the exceptions in KEPT;
+5. the lists: STRIPPED, without the exceptions in KEPT, and SERVICE;
 6. every other variable is inherited.
 
 A pattern is a name in which `*` stands for any characters. Names are text as in `os.environ`, so bytes that are not
@@ -27,11 +29,15 @@ from .fast_imports import Iterable, Mapping, NamedTuple
 from .run_id import check_run_id
 
 RUN_ID = "HOLDFAST_RUN_ID"
+RUN_MARK = "HOLDFAST_RUN_MARK"
 HEARTBEAT = "HOLDFAST_HEARTBEAT"
 STATE_DIR = "HOLDFAST_STATE_DIR"
 GUARD = "HOLDFAST_GUARD"
 START = "HOLDFAST_START"
-_OWN = frozenset((RUN_ID, HEARTBEAT))
+SESSION = "HOLDFAST_SESSION"
+SHELL = "HOLDFAST_SHELL"
+SH_OPTIONS = "HOLDFAST_SH_OPTIONS"
+_OWN = frozenset((RUN_ID, RUN_MARK, HEARTBEAT))
 _MOST_REMEMBERED = 4096
 _remembered: dict[str, str | None] = {}
 
@@ -71,8 +77,20 @@ STRIPPED: dict[str, str] = {
     "ROO_ACTIVE": "says that Roo Code runs the command",
 }
 
-# Exceptions from the patterns above: without them a child cannot log in, calls another provider than the user chose,
-# or loses a protection the user switched on.
+# Whole names, no patterns: LISTEN_PORT and WATCHDOG_INTERVAL are settings of many programs.
+SERVICE: dict[str, str] = {
+    "NOTIFY_SOCKET": "a command could report the daemon ready, failed or stopping",
+    "WATCHDOG_USEC": "a command could feed the watchdog of a daemon that hangs",
+    "WATCHDOG_PID": "names the process whose watchdog it is",
+    "LISTEN_FDS": "counts descriptors that the command does not have",
+    "LISTEN_FDNAMES": "names descriptors that the command does not have",
+    "LISTEN_PID": "names the process that has the descriptors",
+    "LISTEN_PIDFDID": "names the process that has the descriptors",
+    "CREDENTIALS_DIRECTORY": "credentials of the daemon, not of its runs",
+}
+
+# Exceptions from the patterns of STRIPPED: without them a child cannot log in, calls another provider than the user
+# chose, or loses a protection the user switched on.
 KEPT: dict[str, str] = {
     "CLAUDE_CODE_OAUTH_TOKEN": "credential",
     "CLAUDE_CODE_OAUTH_REFRESH_TOKEN": "credential",
@@ -94,7 +112,7 @@ KEPT: dict[str, str] = {
 
 
 class EnvironmentFinding(NamedTuple):
-    """A variable that the list strips, and the reason."""
+    """A mark of an outer agent, and why Holdfast strips it."""
 
     name: str
     reason: str
@@ -108,14 +126,29 @@ def child_environment(
     keep: Iterable[str] = (),
     drop: Iterable[str] = (),
 ) -> dict[str, str]:
-    """The whole environment of a child of run `run_id`, but for its heartbeat file, which the guard's frames add."""
+    """The environment of a child of run `run_id`, but for its mark and heartbeat file, which the guard's frames add."""
     keep, drop = tuple(keep), tuple(drop)
     child = {name: value for name, value in base.items() if _is_inherited(name, keep, drop)}
     if extra:
         child.update(extra)
         child.pop(HEARTBEAT, None)
+        child.pop(RUN_MARK, None)
     child[RUN_ID] = run_id
     return child
+
+
+def own_variables(run_id: str, mark: str | None) -> dict[str, str]:
+    """The variables that say to which run a process belongs."""
+    return {RUN_ID: run_id} if mark is None else {RUN_ID: run_id, RUN_MARK: mark}
+
+
+def token(run_id: str, mark: str | None) -> str:
+    """The variable, with its value, by which the processes of a run are found when its guard is gone.
+
+    An id that the caller chose is unique only in its state directory: there may be a run `build` in each of several.
+    Such a run has a mark, which is unique. An id that Holdfast made is unique by itself.
+    """
+    return f"{RUN_ID}={run_id}" if mark is None else f"{RUN_MARK}={mark}"
 
 
 def environment_block(environ: Mapping[str, str]) -> bytes:
@@ -124,8 +157,8 @@ def environment_block(environ: Mapping[str, str]) -> bytes:
 
 
 def findings(environ: Iterable[str]) -> list[EnvironmentFinding]:
-    """The variables of `environ` that the list strips, each with its reason; empty for a clean environment."""
-    found = ((name, _reason(name)) for name in sorted(environ))
+    """The marks of an outer agent in `environ`, each with its reason; empty for a clean environment."""
+    found = ((name, _reason(name)) for name in sorted(environ) if name not in SERVICE)
     return [EnvironmentFinding(name, reason) for name, reason in found if reason is not None]
 
 
@@ -139,20 +172,20 @@ def parent_run_id(environ: Mapping[str, str]) -> str | None:
 
 
 def _is_inherited(name: str, keep: tuple[str, ...], drop: tuple[str, ...]) -> bool:
-    if name in _OWN or (drop and any(_matches(name, pattern) for pattern in drop)):
+    if name in _OWN or (drop and any(matches(name, pattern) for pattern in drop)):
         return False
-    return _reason(name) is None or any(_matches(name, pattern) for pattern in keep)
+    return _reason(name) is None or any(matches(name, pattern) for pattern in keep)
 
 
 def _reason(name: str) -> str | None:
-    """Why the list strips this name; None when it does not."""
+    """Why a list strips this name; None when none does."""
     # Remembered: every run of a process looks up the same names.
     try:
         return _remembered[name]
     except KeyError:
         if len(_remembered) >= _MOST_REMEMBERED:
             _remembered.clear()
-    reason = _look_up(name, STRIPPED, _STRIPPED_PATTERNS)
+    reason = SERVICE.get(name) or _look_up(name, STRIPPED, _STRIPPED_PATTERNS)
     if reason is not None and _look_up(name, KEPT, _KEPT_PATTERNS) is not None:
         reason = None
     _remembered[name] = reason
@@ -162,10 +195,11 @@ def _reason(name: str) -> str | None:
 def _look_up(name: str, table: dict[str, str], patterns: tuple[str, ...]) -> str | None:
     if name in table:
         return table[name]
-    return next((table[pattern] for pattern in patterns if _matches(name, pattern)), None)
+    return next((table[pattern] for pattern in patterns if matches(name, pattern)), None)
 
 
-def _matches(name: str, pattern: str) -> bool:
+def matches(name: str, pattern: str) -> bool:
+    """Whether a name is one that the pattern describes."""
     # fnmatch would compile a regular expression for each pattern: milliseconds at start-up, only to match stars.
     head, *parts = pattern.split("*")
     if not parts:

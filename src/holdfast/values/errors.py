@@ -45,13 +45,23 @@ class HoldfastError(Exception):
 
 
 class SpecError(HoldfastError, ValueError):
-    """Bad input, found before anything was started; `field` names the option that is wrong."""
+    """Bad input, found before anything was started; `field` names the option that is wrong.
+
+    `errno` is the answer of the system, if the system was asked, such as for a file that is not there.
+    """
 
     def __init__(
-        self, message: str, *, field: str | None = None, run_id: str | None = None, remedy: str | None = None
+        self,
+        message: str,
+        *,
+        field: str | None = None,
+        errno: int | None = None,
+        run_id: str | None = None,
+        remedy: str | None = None,
     ) -> None:
         super().__init__(message, run_id=run_id, remedy=remedy)
         self.field = field
+        self.errno = errno
 
 
 class _SystemCallError(HoldfastError):
@@ -125,6 +135,10 @@ class RunError(HoldfastError):
         self.result = result
 
 
+class NotReadyError(HoldfastError):
+    """A run is not ready: it ended before it was, the time to wait is over, or it has no condition."""
+
+
 class RequestError(_SystemCallError):
     """A live run refused a request: the request came too late, exceeds a ceiling, or does not apply to the run."""
 
@@ -174,6 +188,14 @@ class QueueFullError(HoldfastError):
 
 class IdempotencyConflictError(HoldfastError):
     """The idempotency key was used before, for another spec; `run_id` is the run of that spec."""
+
+
+class PolicyError(HoldfastError):
+    """The policy of the daemon refuses the run; `rule` is the name of the rule."""
+
+    def __init__(self, message: str, *, rule: str = "", run_id: str | None = None, remedy: str | None = None) -> None:
+        super().__init__(message, run_id=run_id, remedy=remedy)
+        self.rule = rule
 
 
 class DaemonError(HoldfastError):

@@ -21,6 +21,8 @@ Duration = str | int | float
 IDLE_COUNTS = ("output", "cpu", "heartbeat")
 RUNTIMES = ("podman", "docker")
 STDIN_WORDS = ("null", "inherit", "pipe")
+CAPTURE = "capture"  # the guard reads the stream and records it
+OUTPUT_WORDS = (CAPTURE, "inherit")
 MOST_PIDS = 1 << 22  # the kernel's own bound on process ids
 MOST_LABELS = 64
 # exec refuses a single string of this length, whatever the limits are: 32 pages.
@@ -62,6 +64,8 @@ def _variable(key: object, value: object) -> tuple[str, str]:
 
 def check_text(value: object, field: str, what: str, *, room: int = 0) -> str:
     """Check text for the kernel. The error says what is wrong and never shows the text, which may be secret."""
+    if value.__class__ is str and value.isascii() and "\0" not in value and len(value) + room < LONGEST_STRING:
+        return value  # nearly every text is like this, and its bytes need not be made
     if not isinstance(value, (str, bytes, os.PathLike)):
         remedy = "use text, bytes or a path; str(...) makes text of a number"
         raise SpecError(f"{what} is of type {type(value).__name__}", field=field, remedy=remedy)
@@ -84,16 +88,34 @@ def check_path(value: Text, field: str) -> str:
     return path
 
 
-def check_stdin(value: Text | None, *, pty: bool) -> str:
+def check_stdin(value: Text | int | None, *, pty: bool) -> str | int:
     if pty:
         if value is not None and value != "pipe":
             raise SpecError("stdin is the terminal when pty is set", field="stdin", remedy="leave stdin out, or pty")
         return "pipe"
     if value is None:
         return "null"
+    if isinstance(value, int):
+        return check_descriptor(value, "stdin")
     path = check_path(value, "stdin")
     # Path("null") is a file; only a plain str can be one of the words.
     return f"./{path}" if path in STDIN_WORDS and not isinstance(value, str) else path
+
+
+def check_output(value: str | int, field: str) -> str | int:
+    if isinstance(value, int):
+        return check_descriptor(value, field)
+    if value not in OUTPUT_WORDS:
+        remedy = f"use {' or '.join(map(repr, OUTPUT_WORDS))}, or the number of an open descriptor"
+        raise SpecError(f"{field} cannot be {short(value)}", field=field, remedy=remedy)
+    return value
+
+
+def check_descriptor(value: int, field: str) -> int:
+    if isinstance(value, bool) or not 0 <= value < 1 << 30:
+        remedy = "pass the number of an open descriptor, such as file.fileno()"
+        raise SpecError(f"{field} is {value!r}, which is no descriptor", field=field, remedy=remedy)
+    return value
 
 
 def check_limit(value: Duration | None, field: str) -> float | None:
@@ -202,6 +224,14 @@ def check_foreign(value: Sequence[int]) -> tuple[int, int]:
     if len(value) != 2 or not all(type(number) is int and number > 0 for number in value) or value[0] >= 1 << 31:
         remedy = "use Supervisor.register, which finds them out"
         raise SpecError("foreign is a pair of a PID and a start time", field="foreign", remedy=remedy)
+    return value[0], value[1]
+
+
+def check_starter(value: Sequence[int]) -> tuple[int, int]:
+    """PID and start time of the process with which a run ends; 0 for what is not known."""
+    if len(value) != 2 or not all(type(number) is int and number >= 0 for number in value) or value[0] >= 1 << 31:
+        remedy = "use --with-parent of the command line, which finds them out"
+        raise SpecError("starter is a pair of a PID and a start time", field="starter", remedy=remedy)
     return value[0], value[1]
 
 

@@ -8,7 +8,7 @@ value is always valid input of `make_spec`, so there is one way back from JSON, 
 from __future__ import annotations
 
 from .fast_imports import TYPE_CHECKING, Iterable, Mapping, NamedTuple, Sequence
-from .fields import IDLE_COUNTS
+from .fields import IDLE_COUNTS, printable
 from .ladder import format_ladder
 from .signals import signal_name
 
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
         env: Mapping[str, str] | None
         env_keep: str | Iterable[str]
         env_drop: str | Iterable[str]
-        stdin: Text | None
+        stdin: Text | int | None
+        stdout: str | int
+        stderr: str | int
         pty: bool
         merge: bool
         timeout: Duration | None
@@ -44,18 +46,22 @@ if TYPE_CHECKING:
         memory: str | int | None
         pids: str | int | None
         max_output: str | int | None
-        on_max_output: str
+        on_max_output: str | None
         cpu_time: Duration | None
         session: str | None
         labels: Mapping[str, str] | None
         name: str | None
         run_id: str | None
+        mark: str | None
         lifetime: str
         parent: str | None
         queued_at: str | None
         in_container: str | None
         container_runtime: str | None
         foreign: Sequence[int] | None
+        starter: Sequence[int] | None
+        left_by: str | None
+        ready: str | Iterable[str]
 
 
 # Surfaces that set options by their JSON names. JOURNAL: an owner that adopts a run reads the option back.
@@ -85,8 +91,13 @@ def _kinds_in_order(kinds: Iterable[str]) -> list[str]:
     return [kind for kind in IDLE_COUNTS if kind in kinds]
 
 
-def _pair(foreign: Sequence[int] | None) -> list[int] | None:
-    return None if foreign is None else list(foreign)
+def _stream_word(source: str | int) -> str:
+    """Where a stream comes from or goes to. A number means nothing to a reader: it is a descriptor of the caller."""
+    return "inherit" if isinstance(source, int) else printable(source)
+
+
+def _pair(process: Sequence[int] | None) -> list[int] | None:
+    return None if process is None else list(process)
 
 
 _JSON = (HTTP, SIDECAR, JOURNAL)
@@ -96,7 +107,9 @@ OPTIONS = (
     RunOption("env", "env", "--env", (HTTP, SIDECAR, MCP), dict),  # a journal has the names, never the values
     RunOption("env_keep", "env_keep", "--env-keep", _JSON, list),
     RunOption("env_drop", "env_drop", "--env-drop", _JSON, list),
-    RunOption("stdin", "stdin", "--stdin", _JSON),
+    RunOption("stdin", "stdin", "--stdin", _JSON, _stream_word),
+    RunOption("stdout", "stdout", None, (JOURNAL,), _stream_word),  # a descriptor cannot travel as JSON
+    RunOption("stderr", "stderr", None, (JOURNAL,), _stream_word),
     RunOption("pty", "pty", "--pty", (*_JSON, MCP)),
     RunOption("merge", "merge", "--merge", _JSON),
     RunOption("timeout", "timeout_s", "--timeout", (*_JSON, MCP, ACP)),
@@ -120,10 +133,14 @@ OPTIONS = (
     RunOption("labels", "labels", "--label", _JSON, dict),
     RunOption("name", "name", "--name", (*_JSON, MCP)),
     RunOption("run_id", "run_id", "--id", _JSON),
+    RunOption("mark", "mark", None, (JOURNAL,)),  # `make_spec` makes it; a successor has that of the first run
     RunOption("lifetime", "lifetime", "--lifetime", (SIDECAR, JOURNAL)),  # the daemon's runs are always detached
     RunOption("parent", "parent", None, _JSON),  # `holdfast run` finds it in its own environment
     RunOption("queued_at", "queued_at", None, (JOURNAL,)),  # the daemon sets it
     RunOption("in_container", "in_container", "--in-container", _JSON),
     RunOption("container_runtime", "container_runtime", "--runtime", _JSON),
     RunOption("foreign", "foreign", None, (JOURNAL,), _pair),  # `register` sets it
+    RunOption("starter", "starter", None, (JOURNAL,), _pair),  # `--with-parent` sets it
+    RunOption("left_by", "left_by", None, (JOURNAL,)),  # the owner of a run with `stragglers="session"` sets it
+    RunOption("ready", "ready", "--ready", _JSON, list),
 )

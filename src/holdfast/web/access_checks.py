@@ -24,7 +24,7 @@ from starlette.requests import Request
 from .problems import CLOSE, FORBIDDEN, TOO_MANY, UNAUTHORIZED, ProblemError, retry_after
 from .problems import respond as respond_with
 from .request_body import leave_unread
-from .request_connection import ADMIT, CROWDED
+from .request_connection import ADMIT, CLIENT, CROWDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+_OWNER = "the token"  # of a policy that does not name its clients
 _HOST_REMEDY = "use an address, localhost, or the name given to --listen"
 _ORIGIN_REMEDY = "ask from a program, or from the dashboard"
 _TOKEN_REMEDY = "send Authorization: Bearer TOKEN, with the content of the file `token` in the state directory"
@@ -82,9 +83,7 @@ class TokenPolicy(NamedTuple):
             given.strip().encode("utf-8", "surrogateescape"), self.token.encode()
         )
         if scheme.lower() != "bearer" or not same:
-            what = "the token is wrong" if authorization else "there is no token"
-            challenge = {"WWW-Authenticate": 'Bearer realm="holdfast"'}
-            raise ProblemError(UNAUTHORIZED, what, remedy=_TOKEN_REMEDY, headers=challenge)
+            raise unauthorized("the token is wrong" if authorization else "there is no token")
 
     def _is_ours(self, host: str) -> bool:
         name = _host_name(host)
@@ -114,14 +113,33 @@ class AccessChecks:
         try:
             if (is_crowded := scope.get("state", {}).get(CROWDED)) and is_crowded():
                 raise ProblemError(TOO_MANY, "this connection is one too many", headers=retry_after(TOO_MANY))
-            if self._policy.check(scope, Headers(scope=scope)) and (admit := scope.get("state", {}).get(ADMIT)):
-                admit()
+            self._check(scope)
         except ProblemError as error:
             await leave_unread(Request(scope, receive))
             error.headers |= CLOSE
             await self._respond(scope, error)(scope, receive, send)
             return
         await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        try:
+            is_known = self._policy.check(scope, Headers(scope=scope))
+        except ProblemError:
+            _admit(scope, scope.get("state", {}).get(CLIENT))  # refusals count, too: a token cannot be guessed
+            raise
+        _admit(scope, scope.get("state", {}).get(CLIENT, _OWNER if is_known else None))
+
+
+def unauthorized(what: str) -> ProblemError:
+    """The 401 that asks for a token."""
+    challenge = {"WWW-Authenticate": 'Bearer realm="holdfast"'}
+    return ProblemError(UNAUTHORIZED, what, remedy=_TOKEN_REMEDY, headers=challenge)
+
+
+def _admit(scope: Scope, client: str | None) -> None:
+    """Count the request. ProblemError 429: the client is beyond one of its limits."""
+    if (admit := scope.get("state", {}).get(ADMIT)) is not None:
+        admit(client)
 
 
 def _host_name(host: str) -> str | None:

@@ -1,11 +1,11 @@
 """HTTP connection: uvicorn's protocol class with limits on the head of a request and a check of the peer.
 
 It adds to uvicorn: a check of the user at the other end of a Unix socket; a place in the pool of its listener, which
-bounds connections and the bytes of unknown clients; a limit on the size of a request's head and on the time until it is
-complete; and refusals as problem JSON. uvicorn has no such time limit: a client that sends a
-byte a minute keeps its descriptor for ever. uvicorn's parser keeps an incomplete head or trailer however large it is,
-and takes an offer to upgrade for the end of HTTP on this connection. The limits of the body are in `request_body.py`,
-because the route knows how much it accepts.
+bounds connections and the bytes of unknown clients; an account for the limits of its client; a limit on the size of a
+request's head and on the time until it is complete; and refusals as problem JSON. uvicorn has no such time limit: a
+client that sends a byte a minute keeps its descriptor for ever. uvicorn's parser keeps an incomplete head or trailer
+however large it is, and takes an offer to upgrade for the end of HTTP on this connection. The limits of the body are in
+`request_body.py`, because the route knows how much it accepts.
 
 Several requests may arrive at once; they are answered one after the other. When the client disconnects, all of them
 are told, not only the last one.
@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from .client_limits import address_account
 from .connection_pool import ConnectionPool
-from .problems import MALFORMED, TOO_MANY, TOO_SLOW, raw_response
-from .request_connection import ABORT, ADMIT, CROWDED, PEER_UID
+from .problems import CLIENT_LIMIT, MALFORMED, TOO_MANY, TOO_SLOW, ProblemError, raw_response, retry_after
+from .request_connection import ABORT, ADMIT, CROWDED, PEER_PID, PEER_SOCKET, PEER_UID, UNLIMITED
 
 if TYPE_CHECKING:
     import asyncio
@@ -43,6 +44,7 @@ LONGEST_HEAD = 64 << 10  # bytes, or a little more: data that arrives in one pie
 _PEER = struct.Struct("iII")
 _FIRST_LINE = "begin with a line like `GET /v1/runs HTTP/1.1`, the method in capitals, without TLS and HTTP/2"
 _WHOLE = f"send HTTP/1.1, with one Host header and a head of at most {LONGEST_HEAD} bytes"
+_LESS = "wait for answers, or send less"
 _OFFER = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
 
 
@@ -50,6 +52,10 @@ class Connection(HttpToolsProtocol):
     """The protocol class for uvicorn: pass it as `http=Connection`."""
 
     charged = 0  # bytes that count in the pool
+    _client = ""  # whose account the connection counts in
+    _is_known = False  # a request of this connection has passed the access checks
+    _waiting_bytes = 0  # that count in that account
+    is_open = False  # the connection has begun: with TLS, its handshake is over
     _has_place = True  # in the pool
     _head_timer: asyncio.TimerHandle | None = None
     _pending = 0  # bytes received since the last complete head, piece of a body, or request
@@ -74,18 +80,24 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Close the connection at once when the peer is another user than ours or root."""
         super().connection_made(transport)
+        self.is_open = True
         self._pool.begin(self)
         connected: socket.socket | None = transport.get_extra_info("socket")
         if connected is not None and connected.family != socket.AF_UNIX:
             # asyncio does this only for sockets that were made with an explicit protocol number. Without it, the second
             # write of every answer waits for the client's delayed acknowledgement of the first: 44 ms instead of one.
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        uid = peer_uid(connected)
+        pid, uid = peer_of(connected)
+        self._client = address_account(self.client[0]) if uid is None and self.client else f"user {uid}"
+        if uid is None:
+            self._pool.clients.enter_stranger(self._client, self)
         self.app_state = {
             **self.app_state,
             ABORT: transport.abort,
             ADMIT: self._admit,
             CROWDED: self._is_one_too_many,
+            PEER_PID: pid,
+            PEER_SOCKET: connected,
             PEER_UID: uid,
         }
         if uid is not None and uid not in (os.geteuid(), 0):
@@ -98,6 +110,7 @@ class Connection(HttpToolsProtocol):
         """Parse what arrives. Between two requests, a head must be complete in time; the route bounds the body."""
         if not self._is_refused:
             self._pool.charge(self, len(data))  # this may close this connection or another one
+            self._charge_client(len(data))
         if self._is_refused:
             return
         if self._head_timer is None and (self.cycle is None or self.cycle.response_complete):
@@ -145,6 +158,7 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
         if not self._unanswered():
             self._pool.release(self)
+            self._release_client()
 
     @property
     def gives_way(self) -> bool:
@@ -153,12 +167,20 @@ class Connection(HttpToolsProtocol):
 
     def evict(self, detail: str) -> None:
         """Close the connection, because others need its room; with a `detail`, after a refusal that says so."""
-        self._is_refused = True
         self._give_place_back()  # now: the end of the connection comes a little later
+        if detail:
+            self._refuse_now(TOO_MANY, detail, "send Authorization, or send less")
+        else:
+            self._is_refused = True
+            self.transport.abort()
+
+    def _refuse_now(self, kind: ProblemKind, detail: str, remedy: str) -> None:
+        """Refuse what is under way and close, without waiting for the client."""
+        self._is_refused = True
         unanswered = self._unanswered()
-        if detail and (not unanswered or not unanswered[0].response_started):
-            self._write_problem(TOO_MANY, detail, "send Authorization, or send less")
-        self.transport.abort() if self.transport.get_write_buffer_size() or not detail else self.transport.close()
+        if not unanswered or not unanswered[0].response_started:
+            self._write_problem(kind, detail, remedy)
+        self.transport.abort() if self.transport.get_write_buffer_size() else self.transport.close()
 
     def _is_one_too_many(self) -> bool:
         """Whether this connection came when there were too many, and there still are too many."""
@@ -170,9 +192,39 @@ class Connection(HttpToolsProtocol):
             self._has_place = False
             self._pool.leave()
 
-    def _admit(self) -> None:
-        """Note that a request of this connection has passed the access checks: its client is known."""
+    def _admit(self, client: str | None) -> None:
+        """Count a request of this client; None: nobody knows the client. ProblemError 429: it is beyond a limit."""
+        clients = self._pool.clients
+        if client is None:
+            clients.take(self._client, is_known=False)
+        elif client != UNLIMITED:
+            if not self._is_known or client != self._client:
+                self._move_to(client)
+            clients.take(client, is_known=True)
+
+    def _move_to(self, client: str) -> None:
+        """Count the connection in the account of a client that is known now. ProblemError 429: it has too many."""
+        clients, size = self._pool.clients, self._waiting_bytes
+        clients.enter(client, self)
+        if client != self._client:
+            self._release_client()
+            clients.leave(self._client, self)
+        self._client, self._is_known, self._waiting_bytes = client, True, size
         self._pool.end(self)
+        if (told := clients.charge(client, size)) is not None:
+            raise ProblemError(CLIENT_LIMIT, told, remedy=_LESS, headers=retry_after(CLIENT_LIMIT))
+
+    def _charge_client(self, size: int) -> None:
+        self._waiting_bytes += size
+        if self._is_known and not self._is_refused:
+            told = self._pool.clients.charge(self._client, size)
+            if told is not None:
+                self._refuse_now(CLIENT_LIMIT, told, _LESS)
+
+    def _release_client(self) -> None:
+        if self._is_known:
+            self._pool.clients.release(self._client, self._waiting_bytes)
+        self._waiting_bytes = 0
 
     def shutdown(self) -> None:
         """Close the connection after the answers that are under way."""
@@ -184,6 +236,8 @@ class Connection(HttpToolsProtocol):
         """Tell every unanswered request that its client is gone."""
         self._disarm()
         self._pool.end(self)
+        self._release_client()
+        self._pool.clients.leave(self._client, self)
         self._give_place_back()
         for cycle in self._unanswered():
             cycle.disconnected = True
@@ -213,9 +267,7 @@ class Connection(HttpToolsProtocol):
 
     @property
     def _head_s(self) -> float:
-        # The application is the only object of ours that uvicorn passes on to its connections.
-        within_s: float = getattr(getattr(self.app, "state", None), "head_s", HEAD_S)
-        return min(within_s, _CROWDED_S) if self._is_crowded else within_s
+        return head_bound_s(self.app, is_crowded=self._is_crowded)
 
     def _arm(self) -> None:
         self._head_timer = self.loop.call_later(self._head_s, self._too_slow)
@@ -240,6 +292,13 @@ class Connection(HttpToolsProtocol):
         self.transport.abort()  # the client does not read, and a normal close would wait until it does
 
 
+def head_bound_s(app: object, *, is_crowded: bool) -> float:
+    """How long a client may take for the head of a request, and for its TLS handshake."""
+    # The application is the only object of ours that uvicorn passes on to its connections.
+    within_s: float = getattr(getattr(app, "state", None), "head_s", HEAD_S)
+    return min(within_s, _CROWDED_S) if is_crowded else within_s
+
+
 def _what_is_wrong(error: BaseException | None) -> tuple[str, str] | None:
     """Detail and remedy for the parser error that is being handled; None when it is no error of the parser."""
     match error:
@@ -253,10 +312,9 @@ def _what_is_wrong(error: BaseException | None) -> tuple[str, str] | None:
             return None
 
 
-def peer_uid(connected: socket.socket | None) -> int | None:
-    """The user id of the peer of a Unix socket, as the kernel reports it; None for other sockets."""
+def peer_of(connected: socket.socket | None) -> tuple[int | None, int | None]:
+    """The process that connected to a Unix socket and its user, as the kernel reports them; None for other sockets."""
     if connected is None or connected.family != socket.AF_UNIX:
-        return None
-    raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    uid: int = _PEER.unpack(raw)[1]
-    return uid
+        return None, None
+    pid, uid, _ = _PEER.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    return pid, uid

@@ -13,34 +13,33 @@ of an unknown client costs its listener little, and gives way:
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
+
+from .client_limits import ClientLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from .pool_member import Member
+
 CROWD = 32  # connections beyond the most: they stay only until they have been told
 UNKNOWN_BYTES = 16 << 20
-
-
-class Member(Protocol):
-    """A connection, as its pool sees it."""
-
-    charged: int
-
-    @property
-    def gives_way(self) -> bool:
-        """Whether the client is unknown and has no request under way."""
-
-    def evict(self, detail: str) -> None:
-        """Close the connection, because others need the room."""
 
 
 class ConnectionPool:
     """The connections of one listener. `enter` and `leave` count; everything happens on the event loop's thread."""
 
     def __init__(
-        self, most: int, *, name: str = "", number_bound: int = sys.maxsize, knows_peers: bool = False
+        self,
+        most: int,
+        *,
+        name: str = "",
+        number_bound: int = sys.maxsize,
+        knows_peers: bool = False,
+        clients: ClientLimits | None = None,
     ) -> None:
+        """`clients` has the limits of each client; the pools of a server share it."""
+        self.clients = clients or ClientLimits()
         self.most = most
         self.name = name
         self.knows_peers = knows_peers

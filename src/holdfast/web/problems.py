@@ -36,6 +36,8 @@ class Problem(msgspec.Struct, omit_defaults=True):
     remedy: str | None = None
     run_id: str | None = None
     field: str | None = None
+    role: str | None = None
+    rule: str | None = None
 
 
 class ProblemKind(NamedTuple):
@@ -57,22 +59,27 @@ class ProblemError(Exception):
         remedy: str | None = None,
         run_id: str | None = None,
         field: str | None = None,
+        role: str | None = None,
+        rule: str | None = None,
         headers: Mapping[str, str] | None = None,
         unread: bool = False,
     ) -> None:
         super().__init__(detail or kind.title)
         self.unread = unread  # the rest of the request was not read
         self.headers = {**(CLOSE if unread else {}), **(headers or {})}
-        self.problem = Problem(PREFIX + kind.word, kind.title, kind.status, detail, remedy, run_id, field)
+        self.problem = Problem(PREFIX + kind.word, kind.title, kind.status, detail, remedy, run_id, field, role, rule)
 
 
 MALFORMED = ProblemKind(400, "malformed", "The request cannot be read")
 UNAUTHORIZED = ProblemKind(401, "unauthorized", "The token is missing or wrong")
 FORBIDDEN = ProblemKind(403, "forbidden", "The request is forbidden")
+ROLE_NEEDED = ProblemKind(403, "role-needed", "The token may not do this")
+POLICY = ProblemKind(403, "policy", "The policy of the daemon refuses this")
 NOT_FOUND = ProblemKind(404, "not-found", "There is no such path")
 NO_RUN = ProblemKind(404, "run-not-found", "There is no such run")
 NO_METHOD = ProblemKind(405, "method-not-allowed", "This path does not have that method")
 TOO_SLOW = ProblemKind(408, "too-slow", "The request took too long to arrive")
+TOKEN_EXISTS = ProblemKind(409, "token-exists", "A token with this name exists already")
 CONFLICT = ProblemKind(409, "idempotency-conflict", "This key was used for another run")
 RUN_EXISTS = ProblemKind(409, "run-exists", "A run with this id exists already")
 SESSION_CLOSED = ProblemKind(409, "session-closed", "The session is closed")
@@ -82,9 +89,11 @@ WRONG_TYPE = ProblemKind(415, "unsupported-media-type", "The media type of the b
 OUT_OF_RANGE = ProblemKind(416, "out-of-range", "The offset is beyond the end of the output")
 INVALID = ProblemKind(422, "invalid", "The request is not valid")
 QUEUE_FULL = ProblemKind(429, "queue-full", "The queue is full")
+CLIENT_LIMIT = ProblemKind(429, "client-limit", "The client is beyond one of its limits")
 INTERNAL = ProblemKind(500, "internal", "The daemon failed")
 UNREADABLE = ProblemKind(500, "journal-unreadable", "The record of this run cannot be read")
 DRAINING = ProblemKind(503, "draining", "The daemon is shutting down")
+NOT_READY = ProblemKind(503, "not-ready", "The daemon starts no new runs now")
 UNAVAILABLE = ProblemKind(503, "unavailable", "The daemon cannot do this now")
 TOO_MANY = ProblemKind(503, "too-many-connections", "There are too many connections")
 NO_ANSWER = ProblemKind(504, "no-answer", "The run did not answer in time")
@@ -95,6 +104,7 @@ _KINDS: tuple[tuple[type[errors.HoldfastError], ProblemKind], ...] = (
     (errors.QueueFullError, QUEUE_FULL),
     (errors.IdempotencyConflictError, CONFLICT),
     (errors.SpecError, INVALID),
+    (errors.PolicyError, POLICY),
     (errors.RunNotFoundError, NO_RUN),
     (errors.AmbiguousRunError, NO_RUN),
     (errors.RunExistsError, RUN_EXISTS),
@@ -118,6 +128,7 @@ def problem_of(error: errors.HoldfastError) -> ProblemError:
         remedy=error.remedy,
         run_id=error.run_id,
         field=getattr(error, "field", None),
+        rule=getattr(error, "rule", None),
         headers=retry_after(kind, getattr(error, "retry_after_s", RETRY_S)),
     )
 

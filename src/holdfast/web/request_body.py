@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 JSON = "application/json"
 BYTES = "application/octet-stream"
 _UNREAD_BYTES = 1 << 20
+_LARGEST_INTEGER = 2.0**63
 _UNREAD_S = 0.5
 
 
@@ -91,17 +92,32 @@ def check_media_type(request: Request, taken: tuple[str, ...]) -> None:
 
 
 def decode(data: bytes, wanted: type[Any]) -> Any:
-    """Decode JSON; an empty body is an empty object. ProblemError: 400 not JSON, 422 not of this type."""
+    """Decode JSON; an empty body is an empty object. ProblemError: 400 not JSON, 422 not of this type.
+
+    An integer may be written as 1.0 or 1e3: JSON Schema, in which we describe our types, makes no difference.
+    """
     try:
         return msgspec.json.decode(data or b"{}", type=wanted)
     except msgspec.ValidationError as error:
-        raise invalid(error) from None
+        try:
+            return msgspec.convert(_with_integers(msgspec.json.decode(data)), wanted)
+        except (msgspec.MsgspecError, RecursionError):
+            raise invalid(error) from None
     except msgspec.DecodeError as error:
         raise ProblemError(MALFORMED, f"the body is not JSON: {error}", remedy="send one JSON object") from None
     except UnicodeDecodeError:
         raise ProblemError(MALFORMED, "the body is not UTF-8", remedy="send one JSON object in UTF-8") from None
     except RecursionError:
         raise ProblemError(MALFORMED, "the body is nested too deeply", remedy="use at most two levels") from None
+
+
+def _with_integers(value: Any) -> Any:
+    """The value with an integer in the place of each number that is one."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST_INTEGER:
+        return int(value)
+    if isinstance(value, dict):
+        return {name: _with_integers(item) for name, item in value.items()}
+    return [_with_integers(item) for item in value] if isinstance(value, list) else value
 
 
 def invalid(error: msgspec.ValidationError, remedy: str = "see /openapi.json for the types") -> ProblemError:

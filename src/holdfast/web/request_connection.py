@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 ABORT = "holdfast.abort"  # in `scope["state"]`: a function that cuts the connection and drops unsent data
-ADMIT = "holdfast.admit"  # in `scope["state"]`: a function that says that the client is known
+ADMIT = "holdfast.admit"  # in `scope["state"]`: a function that counts a request of the client that it is given
+CLIENT = "holdfast.client"  # in `scope["state"]`: the client for its limits, set by the access checks; None: a stranger
+UNLIMITED = ""  # as a client: the request counts for nobody
 PEER_UID = "holdfast.peer_uid"  # in `scope["state"]`: the user at the other end of a Unix socket; None for TCP
+PEER_PID = "holdfast.peer_pid"  # in `scope["state"]`: the process that connected to a Unix socket; None for TCP
+PEER_SOCKET = "holdfast.peer_socket"  # in `scope["state"]`: the connected socket, for questions about its peer
 CROWDED = "holdfast.crowded"  # in `scope["state"]`: a function that says whether this connection is one too many
 
 

@@ -3,17 +3,18 @@
 uvicorn speaks HTTP; accepting connections is ours. uvicorn accepts every connection there is, from all listeners alike,
 until no descriptor is left. Here a connection gets a place in the pool of its listener first, or is closed at once. A
 listener that gets no descriptor pauses for a moment: its socket stays readable, and asking again at once would keep the
-event loop busy. uvicorn's handling of signals is not used: the caller decides when to close.
+event loop busy. Until its TLS handshake is over, a connection gives way as one of a client that nobody knows, and has
+as long as the head of a request. uvicorn's handling of signals is not used: the caller decides when to close.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import uvicorn
 
-from .connection import Connection
+from .connection import Connection, head_bound_s
 from .problems import TOO_MANY, raw_response
 
 if TYPE_CHECKING:
@@ -23,10 +24,21 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from .connection_pool import ConnectionPool
+    from .tls import ServerTls
 
 BACKLOG = 2048
 _AT_ONCE = 64  # connections that one turn of the event loop accepts from one listener
 _PAUSE_S = 0.1
+_FAREWELL_S = 2.0  # for the client's part of the end of a TLS connection
+_MOST_HANDSHAKES = 512  # of one listener at once: OpenSSL takes up to 130 KiB for each
+
+
+class ListeningSocket(NamedTuple):
+    """A bound socket that listens, the pool of its connections, and its TLS (None: plain TCP, or a Unix socket)."""
+
+    socket: socket.socket
+    pool: ConnectionPool
+    tls: ServerTls | None = None
 
 
 class WebServer:
@@ -35,7 +47,7 @@ class WebServer:
     def __init__(
         self,
         app: ASGIApp,
-        listeners: Sequence[tuple[socket.socket, ConnectionPool]],
+        listeners: Sequence[ListeningSocket],
         *,
         last_answers_s: int,
         lifespan: Literal["on", "off"] = "off",
@@ -63,7 +75,7 @@ class WebServer:
         """Begin to answer requests."""
         await self._server.startup(sockets=[])
         self._ticking = asyncio.create_task(self._server.main_loop(), name="uvicorn")
-        self._acceptors = [_Acceptor(self._server, *listener) for listener in self._listeners]
+        self._acceptors = [_Acceptor(self._server, listener) for listener in self._listeners]
 
     async def close(self) -> None:
         """Take no more requests; answers that have begun get a moment to end."""
@@ -74,21 +86,53 @@ class WebServer:
             self._ticking.cancel()  # it would see should_exit by itself, a tenth of a second later
             await asyncio.gather(self._ticking, return_exceptions=True)
             await self._server.shutdown(sockets=[])
-        for bound, _ in self._listeners:
-            bound.close()
+        for listener in self._listeners:
+            listener.socket.close()
+
+
+class _Beginning:
+    """A connection that is accepted and not open yet: its TLS handshake may be under way. A member of the pool."""
+
+    charged = 0
+    connection: Connection | None = None
+    task: asyncio.Task[None]
+
+    def __init__(self, pool: ConnectionPool, connected: socket.socket) -> None:
+        self.connected = connected
+        self._pool = pool
+        self._has_place = True
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether the connection is not open yet; from then on it is a member itself."""
+        return self._has_place and (self.connection is None or not self.connection.is_open)
+
+    def evict(self, _detail: str) -> None:
+        """End the connection, because others need its room."""
+        self._has_place = False
+        self._pool.leave()
+        self.task.cancel()
+
+    def end(self) -> None:
+        """Give everything back that an open connection does not need, or does not have."""
+        self._pool.end(self)
+        if self.connection is None:
+            self.connected.close()  # otherwise its transport closes it
+        if self.gives_way:
+            self._has_place = False
+            self._pool.leave()
 
 
 class _Acceptor:
     """Accepts the connections of one listener."""
 
-    def __init__(self, server: uvicorn.Server, listening: socket.socket, pool: ConnectionPool) -> None:
+    def __init__(self, server: uvicorn.Server, listener: ListeningSocket) -> None:
         self._server = server
-        self._listening = listening
-        self._pool = pool
+        self._listening, self._pool, self._tls = listener
         self._loop = asyncio.get_running_loop()
         self._pausing: asyncio.TimerHandle | None = None
-        self._beginning: set[asyncio.Task[None]] = set()
-        listening.setblocking(False)
+        self._beginning: dict[_Beginning, None] = {}  # the oldest first
+        self._listening.setblocking(False)
         self._resume()
 
     def close(self) -> None:
@@ -96,8 +140,8 @@ class _Acceptor:
         self._loop.remove_reader(self._listening)
         if self._pausing is not None:
             self._pausing.cancel()
-        for task in self._beginning:
-            task.cancel()
+        for beginning in self._beginning:
+            beginning.task.cancel()
 
     def _resume(self) -> None:
         self._pausing = None
@@ -115,29 +159,52 @@ class _Acceptor:
                 self._pausing = self._loop.call_later(_PAUSE_S, self._resume)
                 return
             if self._pool.enter(connected.fileno()):
-                task = self._loop.create_task(self._begin(connected))
-                self._beginning.add(task)
-                task.add_done_callback(self._beginning.discard)
-            else:
+                self._begin(connected)
+            elif self._tls is None:
                 _refuse(connected)
+            else:
+                connected.close()  # without a handshake nothing can be said
 
-    async def _begin(self, connected: socket.socket) -> None:
-        server, made = self._server, False
+    def _begin(self, connected: socket.socket) -> None:
+        # A member at once, and not when its task begins: many connections may be accepted before that.
+        beginning = _Beginning(self._pool, connected)
+        beginning.task = self._loop.create_task(self._open(beginning))
+        beginning.task.add_done_callback(lambda _: self._end(beginning))
+        self._beginning[beginning] = None
+        self._pool.begin(beginning)
+        if self._tls is not None and len(self._beginning) > _MOST_HANDSHAKES:
+            oldest = next(iter(self._beginning))
+            del self._beginning[oldest]
+            if oldest.gives_way:
+                oldest.evict("")
 
+    def _end(self, beginning: _Beginning) -> None:
+        self._beginning.pop(beginning, None)
+        beginning.end()
+
+    async def _open(self, beginning: _Beginning) -> None:
         def make() -> Connection:
-            nonlocal made
-            made = True
-            return Connection(server.config, server.server_state, server.lifespan.state, pool=self._pool)
+            server = self._server
+            beginning.connection = Connection(
+                server.config, server.server_state, server.lifespan.state, pool=self._pool
+            )
+            return beginning.connection
 
-        connected.setblocking(False)
+        beginning.connected.setblocking(False)
         try:
-            await self._loop.connect_accepted_socket(make, connected)
+            await self._loop.connect_accepted_socket(make, beginning.connected, **self._tls_options())
         except OSError:
-            pass  # the client is gone already
-        finally:
-            if not made:
-                connected.close()
-                self._pool.leave()
+            pass  # the client is gone already, or speaks no TLS, or has no certificate
+
+    def _tls_options(self) -> dict[str, Any]:
+        if self._tls is None:
+            return {}
+        app = self._server.config.loaded_app
+        return {
+            "ssl": self._tls.context(),
+            "ssl_handshake_timeout": head_bound_s(app, is_crowded=self._pool.is_crowded()),
+            "ssl_shutdown_timeout": _FAREWELL_S,
+        }
 
 
 def _refuse(connected: socket.socket) -> None:

@@ -47,6 +47,17 @@ def span(seconds: float | None) -> str:
     return f"{seconds:.0f}s"
 
 
+def ago(wall_ns: int | None, now_ns: int) -> str:
+    """How long ago a time was, in its largest unit: `5s ago`, `3h ago`, `2d ago`; `-` when it is not known."""
+    if wall_ns is None:
+        return "-"
+    seconds = max(0, now_ns - wall_ns) // 1_000_000_000
+    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= unit:
+            return f"{seconds // unit}{name} ago"
+    return f"{seconds}s ago"
+
+
 def size(count: int | None) -> str:
     """A number of bytes: `512B`, `1.5K`, `20M`; `-` when it is not known."""
     if count is None:
@@ -60,7 +71,7 @@ def size(count: int | None) -> str:
 
 
 def local_time(wall_ns: int | None) -> str:
-    """A time in the local time zone of the reader; `-` when it is not known."""
+    """A time in the local time zone of the reader, which is named; `-` when it is not known."""
     if wall_ns is None:
         return "-"
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall_ns // 1_000_000_000))
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(wall_ns // 1_000_000_000))

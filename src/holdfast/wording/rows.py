@@ -1,8 +1,10 @@
-"""A run as one row of a table: the cell of its state, and its place below the run that started it."""
+"""A run as one row of a table: the cell of its state, its ports, and its place below the run that started it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from ..values.signals import signal_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -27,6 +29,18 @@ def state_cell(report: Mapping[str, Any]) -> Cell:
         return Cell(WAITING if report.get("waiting_for_input") else report["state"], "busy")
     text = f"{report['status']}/{report['cause']}"
     return Cell(text if report["state"] == "settled" else f"{report['state']} ({text})", _TONES[report["status"]])
+
+
+def exit_text(report: Mapping[str, Any]) -> str:
+    """How the command itself ended: its exit code, or the signal it died of; `-` when it did neither, or is unknown."""
+    if report.get("exit_code") is not None:
+        return str(report["exit_code"])
+    return "-" if report.get("signal") is None else signal_name(report["signal"])
+
+
+def ports_text(ports: Iterable[int] | None) -> str:
+    """The ports on which a run listens; `-` when there are none, or they are not known."""
+    return ",".join(map(str, ports or ())) or "-"
 
 
 def nested(runs: Iterable[T], report_of: Callable[[T], Mapping[str, Any]]) -> list[tuple[T, str]]:

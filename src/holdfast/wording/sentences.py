@@ -5,6 +5,9 @@ from __future__ import annotations
 from ..values.fast_imports import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from ..outcome import LostOutput, Outcome
     from ..values.spec import RunSpec
 
@@ -36,8 +39,15 @@ def _survivors(outcome: Outcome) -> str | None:
     if outcome.tree is None or outcome.tree.detail["how"] != "survivors":
         return None
     pids = [str(survivor["pid"]) for survivor in outcome.tree.detail["survivors"]]
-    left = outcome.stragglers is not None and outcome.stragglers.detail["policy"] == "leave"
-    return f"{'left alone' if left else 'could not be ended'}: process {', '.join(pids)}"
+    policy = None if outcome.stragglers is None else outcome.stragglers.detail["policy"]
+    how = {"leave": "left alone", "session": "going on with the session"}.get(str(policy), "could not be ended")
+    return f"{how}: process {', '.join(pids)}"
+
+
+def rolled(missing: Mapping[str, Any]) -> str:
+    """How much of each stream is missing between the head and the tail of an output that rolled."""
+    streams = [(missing[f"{stream}_bytes"], stream) for stream in ("stdout", "stderr")]
+    return " and ".join(f"{count} bytes of {stream}" for count, stream in streams if count)
 
 
 def output_lost(lost: LostOutput) -> str:

@@ -9,6 +9,7 @@ from ..outcome import exit_of, order
 from ..values.durations import format_duration, format_size
 from ..values.signals import signal_name
 from .plain import plain, size, span
+from .sentences import rolled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -93,7 +94,11 @@ def words(fact: Fact, around: Mapping[str, Fact] | None = None) -> str:
     around = around or {}
     if fact.kind == "end" and "recording_failed" in around:
         tell = _used_without_record
-    if fact.kind == "tree" and "stragglers" in around and around["stragglers"].detail["policy"] == "leave":
+    if fact.kind == "started" and _was_held(around):
+        tell = _held
+    if fact.kind == "tree" and "kept_on" in around:
+        tell = _kept_tree
+    elif fact.kind == "tree" and "stragglers" in around and around["stragglers"].detail["policy"] == "leave":
         tell = _left_tree
     if fact.kind in _OF_A_PARENT and "started" in around and around["started"].detail["containment"] == "none":
         return _OF_A_PARENT[fact.kind]
@@ -113,6 +118,22 @@ def _started(detail: Mapping[str, Any]) -> str:
         return f"{watched}; nothing contains it, and its children are known only as far as /proc shows them"
     where = f"contained by a {detail['containment']}"
     return f"started as process {detail['pid']}, guarded by process {detail['guard_pid']}, {where}"
+
+
+def _held(detail: Mapping[str, Any]) -> str:
+    held = f"process {detail['pid']} was held by guard process {detail['guard_pid']} until its start was on record"
+    return f"{held}; the end came first, and the command never ran"
+
+
+def _was_held(around: Mapping[str, Fact]) -> bool:
+    """Whether the command was ended before the guard let it run.
+
+    The guard holds the command until storage has taken its start. A guard that ends a command which runs records a
+    signal or an exit, and a record that is not whole says so.
+    """
+    is_whole = "end" in around and "tree" in around and around["tree"].detail["how"] == "gone"
+    contained = "started" in around and around["started"].detail["containment"] in ("cgroup", "subreaper")
+    return is_whole and contained and "stop_asked" in around and not around.keys() & _OF_A_COMMAND_THAT_RAN
 
 
 def _stop(detail: Mapping[str, Any]) -> str:
@@ -140,6 +161,9 @@ def _repeated(detail: Mapping[str, Any]) -> str:
         "owner_came": "connected to",
         "signalled": "signalled on request",
         "stop_asked": "asked to stop",
+        "extended": "its deadline was moved",
+        "warned": "warned",
+        "grace_shortened": "its grace was shortened",
     }.get(detail["of"], detail["of"])
     return f"{what} {_count(detail['count'], 'more time')}: after a thousand times the guard only counts"
 
@@ -153,6 +177,12 @@ def _exited(detail: Mapping[str, Any]) -> str:
 
 
 def _limit(detail: Mapping[str, Any]) -> str:
+    if detail["what"] == "session_processes":
+        there = f"its runs had {detail['seen']}, and this run most of them"
+        return f"the session went over its limit of {_count(detail['limit'])}: {there}"
+    if detail["what"] == "session_memory":
+        there = f"its runs were at {size(detail['seen'])}, and this run used most"
+        return f"the session went over its limit of {format_size(detail['limit'])} of memory: {there}"
     if detail["what"] == "processes":
         return f"went over its limit of {_count(detail['limit'])}: there were {detail['seen']}"
     if detail["what"] == "cpu":
@@ -165,9 +195,10 @@ def _limit(detail: Mapping[str, Any]) -> str:
 
 def _drained(detail: Mapping[str, Any]) -> str:
     how = {
-        "eof": "output was read to its end" if detail["dropped_bytes"] else "all output was read to its end",
+        "eof": "output was read to its end" if detail["dropped_bytes"] else "all captured output was read to its end",
         "idle": "output was still open, but nothing more came: reading ended",
         "absolute": "output was still coming when the time for it was over: reading ended",
+        "interrupted": "the guard died while it was reading output: up to 256 KiB may be missing",
     }.get(detail["how"], f"reading ended ({detail['how']})")
     dropped = f"; {size(detail['dropped_bytes'])} were not kept" if detail["dropped_bytes"] else ""
     return f"{how}; {size(detail['stdout_bytes'])} stdout, {size(detail['stderr_bytes'])} stderr{dropped}"
@@ -186,12 +217,23 @@ def _left_tree(detail: Mapping[str, Any]) -> str:
     return _tree(detail, "left alone")
 
 
+def _kept_tree(detail: Mapping[str, Any]) -> str:
+    return _tree(detail, "going on")
+
+
 def _stragglers(detail: Mapping[str, Any]) -> str:
-    what = {"kill": "they are ended", "wait": "they are waited for", "leave": "they are left alone"}
+    what = {
+        "kill": "they are ended",
+        "wait": "they are waited for",
+        "leave": "they are left alone",
+        "session": "they go on",
+    }
     return f"{_count(detail['count'])} of the run still there; {what.get(detail['policy'], detail['policy'])}"
 
 
 def _used(detail: Mapping[str, Any], record: str = "the record is complete") -> str:
+    if not detail["max_rss_kib"]:  # no process has no memory: nobody saw what it used
+        return f"settled: {record}; what it used is not known"
     cpu = span((detail["user_us"] + detail["system_us"]) / 1e6)
     return f"settled: {record}; {cpu} of cpu, {size(detail['max_rss_kib'] * 1024)} of memory at most"
 
@@ -212,15 +254,23 @@ def _guard_lost(detail: Mapping[str, Any]) -> str:
         code, signal = exit_of(detail["wait_status"])
         how = f"exited with code {code}" if signal is None else f"was ended by {signal_name(signal)}"
     elif detail["why"] == "stopped":
-        how = f"was stopped {detail['stops']} times within a second"
+        how = f"was stopped {detail['stops']} times"
+    elif detail["why"] == "unseen":
+        how = "died after its sentinel"
     else:
         how = "did not go on in time"
-    return f"{which} {how}: its sentinel ends the run"
+    ended_by = "the sentinel's stand-in" if detail["why"] == "unseen" else "its sentinel"
+    return f"{which} {how}: {ended_by} ends the run"
 
 
 def _span(detail: Mapping[str, Any]) -> str:
     return format_duration(detail["limit_ns"] / 1e9)
 
+
+# Each of these says that the command ran, or that what it did may not be on record.
+_OF_A_COMMAND_THAT_RAN = frozenset(
+    ("signalled", "exited", "stragglers", "spawn_failed", "guard_lost", "lost", "recording_failed")
+)
 
 _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "started": _started,
@@ -243,9 +293,16 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "stopped": lambda d: f"stopped by {signal_name(d['signal'])}",
     "continued": lambda _: "continued",
     "repeated": _repeated,
+    "output_rolling": lambda d: (
+        f"more output than {size(d['limit'] - d['tail'])}: of what follows, about the last {size(d['tail'])} are kept"
+    ),
+    "output_rolled": lambda d: f"{rolled(d)} were not kept, between the head and the tail of the output",
     "owner_gone": lambda d: f"its owner, process {d['pid']}, went away",
     "owner_came": lambda d: f"process {d['pid']} of user {d['uid']} connected",
     "recording_failed": lambda d: f"the journal could not be written: {os.strerror(d['error'])}",
+    "recording_stalled": lambda d: (
+        f"the disk of this record did not answer for {format_duration(round(d['for_ns'] / 1e9, 1))}"
+    ),
     "entered": lambda d: (
         f"in container {d['container']} it is process {d['pid']}, kept there by process {d['agent_pid']}"
     ),
@@ -255,6 +312,7 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     ),
     "vanished": lambda _: "the process has ended; only its parent could see how",
     "guard_lost": _guard_lost,
+    "kept_on": lambda d: f"they go on in the session as run {d['run_id']}",
     "sentinel_lost": lambda d: f"the sentinel, process {d['pid']}, died: the guard goes on without it",
     "lost": lambda d: (
         "the host went down before an end was recorded" if d["why"] == "host" else "the guard was found dead"

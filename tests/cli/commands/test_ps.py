@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -28,10 +30,15 @@ def ids(*options: str) -> list[str]:
 def test_nothing_yet(state_directory: Path) -> None:
     done = holdfast("ps")
     assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.split() == b"RUN STATE BEGUN TIME SESSION NAME COMMAND".split()
+    assert done.stdout.split() == b"RUN STATE EXIT BEGUN TIME PORTS SESSION NAME COMMAND".split()
     assert ids("--all") == []
     assert not state_directory.exists()  # looking makes nothing
     assert "start a run to make it" in one_line(holdfast("ps", "--state-dir", str(state_directory)))
+    state_directory.mkdir()
+    for words in ([], ["--state-dir", str(state_directory)]):
+        assert ids("--all", *words) == [], "an empty directory holds no runs"
+    told = as_json(holdfast("doctor", "--json"))
+    assert not [one for one in told["findings"] if one["topic"] == "state" and one["level"] != "ok"]
 
 
 def test_live_ones_and_all(runs: Runs) -> None:
@@ -128,12 +135,13 @@ def test_what_others_wrote_cannot_do_anything_to_the_terminal(runs: Runs) -> Non
         assert "\u202e".encode() not in done.stdout
 
 
-def test_on_a_terminal_the_ids_are_whole_and_no_color_is_respected(runs: Runs) -> None:
+def test_on_a_terminal_the_ids_are_short_and_no_color_is_respected(runs: Runs) -> None:
     run_id = runs.ended("false", "y" * 300)
     for variables, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         with Console(*HOLDFAST, "ps", "--all", size=(24, 100), environment=variables) as console:
             assert console.wait() == 0
-            assert run_id.encode() in console.rest
+            assert run_id[-6:].encode() in console.rest
+            assert run_id.encode() not in console.rest
             assert (b"\x1b[31m" in console.rest) == coloured
             assert all(len(line) <= 100 or "\x1b" in line for line in console.rest.decode().splitlines())
 
@@ -141,10 +149,10 @@ def test_on_a_terminal_the_ids_are_whole_and_no_color_is_respected(runs: Runs) -
 def test_watch_redraws_until_ctrl_c(runs: Runs) -> None:
     run_id = runs.sleeper()
     with Console(*HOLDFAST, "ps", "--watch", "--interval", "100ms", size=(24, 120)) as console:
-        console.until(run_id.encode())
-        console.until(run_id.encode())  # drawn again
+        console.until(run_id[-6:].encode())
+        console.until(run_id[-6:].encode())  # drawn again
         another = runs.sleeper()
-        console.until(another.encode())
+        console.until(another[-6:].encode())
         console.type(b"\x03")
         assert console.wait() == 0
 
@@ -176,3 +184,48 @@ def test_a_run_that_waits_for_input_is_shown_as_such(runs: Runs) -> None:
     assert b"running, waiting for input: no verdict yet" in holdfast("show", waits).stdout
     holdfast("cancel", "--now", waits)
     assert runs.report(waits)["waiting_for_input"] is None
+
+
+def test_only_ids_formats_and_since(runs: Runs) -> None:
+    failed = runs.ended("sh", "-c", "exit 3", options=("--name", "one"))
+    killed = runs.ended("sh", "-c", "kill -9 $$")
+    assert holdfast("ps", "-aq").stdout.decode().split() == [killed, failed]
+    assert holdfast("ps", "-a", "-n1", "-q").stdout.decode().split() == [killed]
+    assert ids("-a", "--since", "1h") == [killed, failed]
+    assert ids("-a", "--since", "2100-01-01") == []
+    form = "{run_id:>22}\\t{name} {exit_code} {output.stdout_bytes} {argv}"
+    lines = holdfast("ps", "-a", "--format", form).stdout.decode().splitlines()
+    assert lines == [f"  {killed}\t- - 0 sh,-c,kill -9 $$", f"  {failed}\tone 3 0 sh,-c,exit 3"]
+    assert [json.loads(line)["run_id"] for line in holdfast("ps", "-a", "--format", "jsonl").stdout.splitlines()] == [
+        killed,
+        failed,
+    ]
+    exits = [line.split()[2] for line in holdfast("ps", "-a").stdout.decode().splitlines()[1:]]
+    assert exits == ["SIGKILL", "3"]
+
+
+@pytest.mark.parametrize(
+    ("form", "line"),
+    [
+        ("{nothing}", "--format: a report has no 'nothing': it has argv, "),
+        ("{run_id", "--format is no template: expected '}' before end of string: write fields as {run_id}"),
+        ("{status:d}", "--format cannot show status as 'd': after the colon write a width, as in {status:<12}"),
+    ],
+)
+def test_a_format_that_cannot_be_filled(runs: Runs, form: str, line: str) -> None:
+    runs.ended("true")
+    assert line in one_line(holdfast("ps", "-a", "--format", form))
+
+
+@pytest.mark.parametrize("columns", [30, 80, 200])
+def test_no_row_is_wider_than_the_terminal(runs: Runs, columns: int) -> None:
+    run_id = runs.ended("echo", "x" * 100, options=("--name", "nightly-build", "--session", "s" * 30))
+    with Console(*HOLDFAST, "ps", "--all", size=(24, columns)) as console:
+        assert console.wait() == 0
+        text = re.sub(r"\x1b\[[0-9;]*m", "", console.rest.decode())
+    lines = text.splitlines()
+    assert len(lines) == 2, text
+    assert all(len(line) <= columns for line in lines)
+    assert lines[1].startswith(f"{run_id[-6:]}  succeeded/exit")
+    assert ("nightly-build" in text) == (columns > 60)
+    assert holdfast("show", lines[1].split()[0]).returncode == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -77,5 +78,23 @@ def test_a_stop_is_a_success(manager: Manager) -> None:
 
 
 def test_only_the_outermost_run_speaks(manager: Manager) -> None:
-    assert holdfast("run", "--id", "outer", *HOLDFAST, "run", "--id", "inner", "true").returncode == 0
+    assert (
+        holdfast(
+            "run", "--id", "outer", "--env-keep", "NOTIFY_SOCKET", *HOLDFAST, "run", "--id", "inner", "true"
+        ).returncode
+        == 0
+    )
     assert {told["STATUS"].split()[-1] for told in manager.told()} == {"outer"}
+
+
+# A command that sends what it would send as a service of its own.
+_SPEAKS = (
+    "import os, socket; address = os.environ.get('NOTIFY_SOCKET'); "
+    "address and socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'STOPPING=1', address)"
+)
+
+
+@pytest.mark.parametrize(("options", "speaks"), [([], False), (["--env-keep", "NOTIFY_SOCKET"], True)])
+def test_a_command_does_not_speak_for_the_service(manager: Manager, options: list[str], speaks: bool) -> None:
+    assert holdfast("run", *options, sys.executable, "-c", _SPEAKS).returncode == 0
+    assert ({"STOPPING": "1"} in manager.told()) is speaks  # the control: with the variable, it does speak

@@ -81,12 +81,12 @@ def test_the_stop_limit_follows_the_drain(state_directory: Path) -> None:
 
 
 def test_flags_become_flags_of_the_daemon(tmp_path: Path) -> None:
-    start = service(unit("--max-runs=3", "--listen", "[::1]:1", "--listen", "127.0.0.1:2", "--allow-remote"))[
+    start = service(unit("--max-runs=3", "--listen", "[::1]:1", "--listen", "127.0.0.1:2", "--insecure-plain-tcp"))[
         "ExecStart"
     ]
     program, _, rest = start.partition(" ")
     assert os.path.isabs(program)
-    assert rest.endswith("serve --max-runs 3 --listen [::1]:1 --listen 127.0.0.1:2 --allow-remote")
+    assert rest.endswith("serve --max-runs 3 --listen [::1]:1 --listen 127.0.0.1:2 --insecure-plain-tcp")
     odd = tmp_path / 'a b%$"\\'
     odd.mkdir()
     start = service(unit("--state-dir", str(odd)))["ExecStart"]

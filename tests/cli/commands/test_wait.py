@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ...support.evidence import BUSY_S
 from ..console import holdfast, read_until, start
 from ..kept_runs import as_json, one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ...support.children import Children
     from ..kept_runs import Runs
 
 
@@ -42,6 +45,20 @@ def test_it_waits_for_the_end(runs: Runs, tmp_path: Path) -> None:
         assert waiter.wait(30) == 5
         assert waiter.stdout is not None
         assert waiter.stdout.read().decode() == f"{run_id}  failed/exit  exited with code 5\n"
+
+
+@pytest.mark.parametrize("how", ["once", "loop"])
+def test_a_run_without_an_owner_whose_guard_and_sentinel_are_stopped(how: str, child: Children, runs: Runs) -> None:
+    short = ("--timeout", "1s", "--grace", "200ms", "--kill-wait", "1s", "--drain", "300ms")
+    run_id = runs.start(*child("stops_guard", how), options=short)
+    begin = time.monotonic()
+    assert holdfast("wait", run_id).returncode in {124, 125}
+    assert time.monotonic() - begin < 1.0 + 1.5 + 2.0 + BUSY_S
+    assert runs.report(run_id)["tree"] == "gone"
+
+
+def test_the_exit_of_a_run_without_an_owner_whose_guard_and_sentinel_are_stopped(child: Children, runs: Runs) -> None:
+    assert holdfast("wait", runs.start(*child("stops_guard", "exits"))).returncode == 7
 
 
 def test_of_many_the_worst(runs: Runs) -> None:

@@ -85,8 +85,9 @@ def test_show_and_why_of_a_queued_run(busy: Busy) -> None:
 
 def test_the_beginning_of_an_id(busy: Busy) -> None:
     common = next(n for n in range(20, 0, -1) if busy.first[:n] == busy.second[:n])
-    assert "begins 2 runs" in one_line(holdfast("show", busy.second[:common]))
-    assert as_json(holdfast("show", "--json", busy.second[: common + 1]))["run_id"] == busy.second
+    assert "is a part of the ids of 2 runs" in one_line(holdfast("show", busy.second[:common]))
+    for text in (busy.second[: common + 1], busy.second[-6:], "second", "@last"):
+        assert as_json(holdfast("show", "--json", text))["run_id"] == busy.second
 
 
 def test_wait_for_a_queued_run(busy: Busy) -> None:

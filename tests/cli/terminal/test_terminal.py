@@ -234,10 +234,10 @@ def test_last_words_of_a_terminal_program_arrive() -> None:
         "signal.signal(signal.SIGTERM, leave)\nprint('ready', flush=True)\n"
         "while True: signal.pause()"
     )
-    with at_terminal("--timeout", "500ms", sys.executable, "-c", script) as console:
+    with at_terminal("--timeout", "3s", sys.executable, "-c", script) as console:
         console.until(b"last words")
         assert console.wait() == 124
-        assert b"holdfast: timed out: deadline of 500ms passed" in console.rest
+        assert b"holdfast: timed out: deadline of 3s passed" in console.rest
 
 
 def test_ctrl_c_without_a_pty_asks_once_and_kills_the_second_time(child: Children) -> None:
@@ -281,7 +281,7 @@ def test_ctrl_z_without_a_pty_stops_the_tree(child: Children) -> None:
 
 def wait_for_state(pid: int, state: str) -> None:
     """Wait until /proc shows this state: no event tells of a stop."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while (now := Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]) != state:
         assert time.monotonic() < end, f"it is {now}, not {state}"
         os.sched_yield()

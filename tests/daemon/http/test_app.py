@@ -147,6 +147,48 @@ def test_what_is_wrong_is_named_and_nothing_is_started(running: Daemon, body: An
     assert running.request("GET", "/v1/runs?limit=1").body == before
 
 
+@pytest.mark.parametrize("number", ["1.0", "1e0", "10e-1", "1"])
+def test_an_integer_may_be_written_as_json_schema_allows(running: Daemon, number: str) -> None:
+    body = b'{"argv": ["true"], "priority": %s, "pids": 5e1, "timeout_s": 9}' % number.encode()
+    answer = fetch(running, "/v1/runs", method="POST", body=body, headers={**JSON, "Idempotency-Key": "integers"})
+    assert answer.status in (200, 201), answer.body  # all of them are the same run
+    running.wait(answer.json["run_id"])
+    assert running.request("GET", f"/v1/runs/{answer.json['run_id']}/spec").body["spec"]["pids"] == 50
+
+
+@pytest.mark.parametrize("number", ["1.5", "1e300", '"1"', "true", "[1.0]"])
+def test_control_a_number_that_is_no_integer_is_refused(running: Daemon, number: str) -> None:
+    body = b'{"argv": ["true"], "priority": %s}' % number.encode()
+    answer = fetch(running, "/v1/runs", method="POST", body=body, headers=JSON)
+    assert (answer.status, answer.json["field"]) == (422, "priority")
+
+
+def test_the_document_says_that_the_programs_name_is_not_empty(running: Daemon) -> None:
+    argv = running.request("GET", "/openapi.json").body["components"]["schemas"]["Submission"]["properties"]["argv"]
+    assert argv["prefixItems"] == [{"type": "string", "minLength": 1}]
+    assert running.request("POST", "/v1/runs", {"argv": ["", "x"]}).status == 422
+    running.wait(running.submit(["true", ""])["run_id"])
+
+
+@pytest.mark.parametrize(
+    ("posted", "limit", "beyond"),
+    [
+        ({}, 1 << 30, "roll"),
+        ({"max_output_bytes": 5000}, 5000, "stop"),
+        ({"max_output_bytes": 5000, "on_max_output": "roll"}, 5000, "roll"),
+        ({"on_max_output": "stop"}, None, "stop"),
+    ],
+)
+def test_a_posted_run_keeps_at_most_a_gibibyte(
+    running: Daemon, posted: dict[str, Any], limit: int | None, beyond: str
+) -> None:
+    run_id = running.submit(["seq", "1", "400"], **posted)["run_id"]
+    report = running.wait(run_id)
+    spec = running.request("GET", f"/v1/runs/{run_id}/spec").body["spec"]
+    assert (spec.get("max_output_bytes"), spec["on_max_output"]) == (limit, beyond)
+    assert report["output"]["complete"] is True
+
+
 def test_a_run_id_of_ones_own_is_taken_once(running: Daemon) -> None:
     assert running.submit(["true"], run_id="mine-1")["run_id"] == "mine-1"
     again = post(running, "/v1/runs", {"argv": ["true"], "run_id": "mine-1"})
@@ -158,7 +200,7 @@ def test_a_run_id_of_ones_own_is_taken_once(running: Daemon) -> None:
 
 
 def test_a_wait_answers_at_the_verdict_and_not_after_the_child(running: Daemon, child: Children) -> None:
-    run_id = running.submit(child("ignores_term"), timeout_s=0.2, grace_s=600)["run_id"]
+    run_id = running.submit(child("ignores_term"), timeout_s=1, grace_s=600)["run_id"]
     began = time.monotonic()
     at_verdict = running.request("GET", f"/v1/runs/{run_id}/wait?timeout_s=60").body
     assert time.monotonic() - began < 30

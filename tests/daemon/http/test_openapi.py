@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, given, seed, settings
+from schemathesis import GenerationMode
 
 from holdfast import outcome
 from holdfast.daemon.http import openapi
@@ -39,12 +43,14 @@ CONTRACT = {
     "/v1/sessions/{session}": {"delete"},
     "/v1/events": {"get"},
     "/v1/doctor": {"get"},
+    "/v1/hosts": {"get"},
     "/v1/health": {"get"},
     "/metrics": {"get"},
 }
 POSTED = """
 argv cwd env stdin timeout_s idle_timeout_s idle_counts grace_s ladder drain_s stragglers memory_bytes pids
 max_output_bytes session parent labels name priority queue_timeout_s concurrency_key on_verdict
+cpus gpus resources node_labels host no_wait
 """
 REPORTED = """
 run_id state name argv session parent labels status cause reason exit_code signal pid queued_at started_at
@@ -146,8 +152,13 @@ def test_the_manual_names_every_route_and_every_problem() -> None:
     assert not [kind for kind in kinds if f"`{kind.word}`" not in manual or str(kind.status) not in manual]
 
 
+OPERATION_COUNT = sum(len(methods) for methods in DOCUMENT["paths"].values())
+NEVER_ENDS = "/v1/events"  # the test of streams asks for it
+
+
 @pytest.mark.guard
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_fuzzer_finds_no_failure_and_no_breach_of_contract(tmp_path: Path) -> None:
     # A schema cannot describe everything (a ladder, a path, a cursor): a request that it allows may get a 422.
     with daemon(tmp_path / "state", "--listen", "127.0.0.1:0", "--queue-limit", "50") as running:
@@ -158,23 +169,81 @@ def test_a_fuzzer_finds_no_failure_and_no_breach_of_contract(tmp_path: Path) -> 
         running.wait(running.submit(["sh", "-c", "echo out; echo err >&2; exit 3"], run_id="over")["run_id"])
         running.submit(["sleep", "600"], run_id="live", stdin="pipe", timeout_s=900)
         (tmp_path / "schemathesis.toml").write_text(RUNS_TO_ASK)
+        (tmp_path / "document.json").write_bytes(served.body)
         command = [
             sys.executable,
             "-m",
             "schemathesis.cli",
             "run",
-            f"http://127.0.0.1:{port}/openapi.json",
+            "document.json",  # from its URL, the operation that serves it would be left out
+            f"--url=http://127.0.0.1:{port}",
             f"--header=Authorization: Bearer {token}",
             "--max-examples=5",
-            "--exclude-path=/v1/events",  # never ends
-            "--exclude-path=/v1/doctor",  # takes a second each
+            f"--exclude-path={NEVER_ENDS}",
             "--exclude-checks=positive_data_acceptance",
             "--suppress-health-check=all",
             "--request-timeout=30",
             "--no-color",
             "--seed=1",
         ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, cwd=tmp_path)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=tmp_path)
         assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+        assert f"Tested: {OPERATION_COUNT - 1}\n" in done.stdout
         assert fetch(running, "/v1/health").json["status"] == "ok"
         assert not [line for line in running.lines if "Traceback" in line or "failed" in line]
+
+
+# Operations that a fuzzer would wait for: what it sends, and what is set for all of its requests.
+STREAMS: tuple[tuple[str, dict[str, str], dict[str, str]], ...] = (
+    (NEVER_ENDS, {}, {}),
+    ("/v1/processes", {"Accept": "text/event-stream"}, {}),
+    ("/v1/runs/{run_id}/output", {}, {"follow": "true"}),
+    ("/v1/runs/{run_id}/wait", {}, {"timeout_s": "0.05"}),
+)
+BROKEN = "import holdfast.daemon.http.routes.events as e; e.read_query = lambda *_: 1 / 0"
+
+
+def breaches(
+    operation: Any, mode: GenerationMode, base: str, *, headers: dict[str, str], query: dict[str, str]
+) -> list[str]:
+    """Send generated requests; returns the ones whose answer is no answer of the document, or a failure."""
+    known = DOCUMENT["paths"][operation.path]["get"]["responses"]
+    run = {"run_id": "live"} if "{run_id}" in operation.path else None
+    found: list[str] = []
+
+    @seed(1)
+    @settings(max_examples=20, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(case=operation.as_strategy(generation_mode=mode, path_parameters=run))
+    def ask(case: Any) -> None:
+        asked = case.as_transport_kwargs(base_url=base)
+        asked["headers"] = {**asked["headers"], **headers}
+        asked["params"] = {**(asked.get("params") or {}), **query}
+        with requests.request(**asked, stream=True, timeout=30) as answer:
+            if answer.status_code >= 500 or str(answer.status_code) not in known:
+                found.append(f"{answer.status_code} {answer.url}")
+
+    ask()
+    return found
+
+
+@pytest.mark.guard
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("before", ["", pytest.param(BROKEN, id="control")])
+def test_a_fuzzer_finds_no_failure_in_streams_and_waits(tmp_path: Path, before: str) -> None:
+    """Each request is answered as the document says. The head of the answer is read, and of a stream no more."""
+    schema = schemathesis.openapi.from_dict(DOCUMENT)
+    with daemon(tmp_path / "state", "--listen", "127.0.0.1:0", before=before) as running:
+        base = f"http://127.0.0.1:{port_of(running)}"
+        running.submit(["sh", "-c", "echo ready; exec sleep 600"], run_id="live", timeout_s=900)
+        running.until_output("live")
+        token = {"Authorization": f"Bearer {(running.state_dir / 'token').read_text().strip()}"}
+        failed = [
+            found
+            for path, headers, query in STREAMS
+            for mode in GenerationMode
+            for found in breaches(schema[path]["GET"], mode, base, headers={**headers, **token}, query=query)
+        ]
+        assert bool(failed) is bool(before), failed[:10]
+        assert fetch(running, "/v1/health").json["status"] == "ok"
+        assert before or not [line for line in running.lines if "Traceback" in line or "failed" in line]

@@ -79,6 +79,12 @@ def test_the_socket_needs_no_token() -> None:
     assert refusal(UNIX, {"host": "localhost"}) is None
 
 
+@pytest.mark.parametrize("text", ["", "Basic x", "Bearer nonsense", "Bearer\thft_x", f"Bearer\t{TOKEN}", "hft_x"])
+def test_on_the_socket_a_token_that_is_wrong_is_refused(text: str) -> None:
+    assert refusal(UNIX, {"host": "localhost", "authorization": text}) == 401
+    assert refusal(UNIX, {"host": "localhost", **BEARER}) is None  # the owner's
+
+
 @pytest.mark.parametrize(
     "authorization",
     [

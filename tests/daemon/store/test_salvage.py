@@ -31,7 +31,8 @@ def fill(path: Path) -> None:
             insert = "INSERT INTO events (at_ms, type, run_id, session, data) VALUES (?, 'run.queued', ?, NULL, ?)"
             connection.execute(insert, (number, f"run-{number:06}", b'{"number": %06d}' % number))
         for name in ("one", "two"):
-            connection.execute(SQL["put"], {"run_id": name, "queued_ns": 1, "submission": b"{}"})
+            row = {"run_id": name, "queued_ns": 1, "submission": b"{}", "role": None, "uid": None}
+            connection.execute(SQL["put"], row)
         connection.execute(SQL["begin"], {"run_id": "three", "queued_ns": 1, "concurrency_key": None})
 
     with_store(path, lambda store: store.write(put))

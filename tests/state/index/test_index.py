@@ -325,9 +325,9 @@ class TestListing:
     def test_lookups(self, state: StateDirectory, index: Index) -> None:
         self.fill(state, index)
         assert index.get("r0") is None
-        assert index.find_prefix("r0") == [f"r0{number}" for number in range(10)]
-        assert index.find_prefix("r0", limit=2) == ["r00", "r01"]
-        assert index.find_prefix("%") == index.find_prefix("r0_") == []
+        assert index.find_part("r0") == [f"r0{number}" for number in range(10)]
+        assert index.find_part("r0", limit=2) == ["r00", "r01"]
+        assert index.find_part("%") == index.find_part("r0_") == []
         assert ids(index, Filters(session="s0")) == [f"r{number:02}" for number in reversed(range(0, 30, 3))]
         assert {name: count for name, (count, _) in index.sessions().items()} == {"s0": 10, "s1": 10, "s2": 10}
         index.forget(["r00", "r01", "not there"])

@@ -165,7 +165,7 @@ class TestFinding:
         _move(guard, leaf)
         assert of_run(inner_id) == []
         assert sorted(pids(of_run(outer_id))) == sorted([pid, guard])
-        assert clean_up(outer_id, leaf) == ("gone", ())
+        assert clean_up(outer_id, leaf, has_run=False) == ("gone", ())
         assert wait_exited(pid, 0)
         assert wait_exited(guard, 0)
         assert not os.path.exists(leaf)
@@ -278,7 +278,7 @@ class TestLeaves:
         assert leaf not in leaves.find_empty(older_than_s=-60)
         assert not leaves.remove_empty(leaf)
         assert os.path.exists(inner)
-        assert clean_up(run_id, leaf.path) == ("gone", ())
+        assert clean_up(run_id, leaf.path, has_run=False) == ("gone", ())
         assert not os.path.exists(leaf.path)
 
 

@@ -23,7 +23,17 @@ if TYPE_CHECKING:
 # an agent that is silent between two prompts is not idle.
 _NOT_HERE = (
     *("--idle-timeout", "--idle-counts", "--stdin", "--pty", "--no-pty", "--merge", "--late", "--max-output"),
-    *("--on-max-output", "--lifetime", "--detach", "--report", "--quiet", "--help"),
+    *(
+        "--on-max-output",
+        "--lifetime",
+        "--with-parent",
+        "--with-process",
+        "--ready",
+        "--ready-timeout",
+        "--detach",
+        "--report",
+    ),
+    *("--quiet", "--help"),
 )
 _TERMINALS = ("auto", "always", "never")
 OPTIONS = (
@@ -32,7 +42,7 @@ OPTIONS = (
     Option("--terminals", "|".join(_TERMINALS), "who gives the agent terminals: Holdfast when the editor does not"),
     *(option for option in OPTIONS_OF_RUN if option.flag not in _NOT_HERE),
     Option("--quiet", None, "no line about how the agent ended"),
-    Option("--help", None, "this text"),
+    Option("--help", None, "print this text", short="h"),
 )
 _MORE = """\
 A prompt that is over its time, or cancelled, is the agent's to end within --grace (session/cancel). After that the

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...projections.exit_code import exit_code
 from ...values.durations import parse_size
+from ...values.errors import RequestError
 from ..following.attached_input import parse_key
 from ..following.attachment import Attachment
 from ..following.followed_run import FollowedRun
@@ -27,6 +28,9 @@ def act(given: CommandLine) -> int:
     replay_bytes = parse_size(given.last("--replay") or "16K", field="--replay")
     state = open_state(given)
     run_id = find(state, text)
+    if state.is_elsewhere(run_id):
+        remedy = "holdfast logs -f follows it, and POST /v1/runs/ID/input of the daemon sends input"
+        raise RequestError("attach does not reach a run on another host", run_id=run_id, remedy=remedy)
     signals = SignalPipe()
     with read_record(state, run_id) as record, FollowedRun(state, run_id) as followed:
         attachment = Attachment(followed, record.fd, signals, key)

@@ -8,6 +8,7 @@ from ...projections.exit_code import OWN_FAILURE
 from ...state.guard_connection import ask_stop
 from ...state.parallel_stop import stop_all
 from ...values.errors import HoldfastError, JournalError, RequestError
+from ...values.ports import parse_port
 from ..lookup.records import read_record
 from ..lookup.selection import (
     LABEL,
@@ -16,11 +17,12 @@ from ..lookup.selection import (
     find_all,
     has_daemon,
     live_entries,
+    needs_daemon,
     queued_entries,
     selects_by_filter,
 )
 from ..parsing.command import JSON, Command, open_state, put, show_json
-from ..parsing.options import Option
+from ..parsing.options import Option, UsageError
 from ..parsing.stop_options import GRACE, grace_of
 from ..printing import messages
 from ..printing.stop_results import show_stop_results
@@ -32,16 +34,22 @@ if TYPE_CHECKING:
 
 
 def act(given: CommandLine) -> int:
-    by_filter = selects_by_filter(given, "cancel")
+    port = _port(given)
+    by_filter = port is None and selects_by_filter(given, "cancel")
     state = open_state(given)
     run_ids, complete = find_all(state, given.words)
-    if by_filter:
+    if port is not None:
+        from ..lookup.port_owner import run_on_port
+
+        run_ids = [run_on_port(state, port)]
+    elif by_filter:
         # Queued runs first, so that none begins while the others end. Then live runs, newest first: a nested run ends
         # before the run that started it.
         filters = filters_of(given)
         run_ids = [entry.run_id for entry in queued_entries(state, filters)]
         run_ids += [entry.run_id for entry in live_entries(state, filters) if entry.run_id not in run_ids]
-    queued = [run_id for run_id in run_ids if has_daemon(state) and not state.has(run_id)]
+    # Through the daemon: queued runs, and runs on other hosts.
+    queued = [run_id for run_id in run_ids if has_daemon(state) and needs_daemon(state, run_id)]
     run_ids = [run_id for run_id in run_ids if run_id not in queued]
     _finish(state, run_ids)
     if not run_ids and not queued and complete and not given.has("--json"):
@@ -56,6 +64,16 @@ def act(given: CommandLine) -> int:
         state, run_ids, cause="user", reason=reason, now=given.has("--now"), person=True, grace_s=grace_of(given)
     )
     return show_stop_results([*taken_out, *results], as_json=given.has("--json"), complete=complete)
+
+
+def _port(given: CommandLine) -> int | None:
+    """The port of --port; None when it was not given. UsageError: runs were chosen in another way, too."""
+    text = given.last("--port")
+    if text is None:
+        return None
+    if given.words or given.has("--session") or given.has("--label"):
+        raise UsageError("--port chooses the run", remedy="leave out the other runs, --session and --label")
+    return parse_port(text, field="--port")
 
 
 def _take_out(state: StateDirectory, run_ids: list[str], reason: str, given: CommandLine) -> list[StopResult]:
@@ -107,13 +125,14 @@ COMMAND = Command(
     (
         SESSION,
         LABEL,
+        Option("--port", "PORT", "end the run that listens on this TCP port, and nothing else"),
         Option("--now", None, "go to the last rung, SIGKILL, at once"),
-        GRACE,
+        GRACE._replace(short="t"),
         Option("--reason", "TEXT", "why, for the record"),
         Option("--no-wait", None, "only ask; do not wait for the end"),
         JSON,
     ),
     act,
     "Exit codes: 0 every process is confirmed gone (or there was nothing to cancel), 1 not confirmed (survivors, or\n"
-    "nobody saw the end), 125 a run was not found or could not be read.\n",
+    "nobody saw the end), 125 a run was not found or could not be read, or none listens on the port of --port.\n",
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...state.guard_connection import extend
 from ...values.durations import format_duration, parse_duration
 from ..lookup.records import read_record
-from ..lookup.selection import find
+from ..lookup.selection import find, needs_daemon
 from ..parsing.command import Command, open_state, put
 from ..parsing.options import UsageError
 
@@ -21,11 +21,20 @@ def act(given: CommandLine) -> int:
     seconds = parse_duration(given.words[1], field="DURATION")
     state = open_state(given)
     run_id = find(state, given.words[0])
-    extend(state, run_id, seconds)
+    if needs_daemon(state, run_id):
+        from ...client import calls
+        from ..lookup.daemon_request import ask
+
+        ask(state, calls.extend(run_id, seconds))
+    else:
+        extend(state, run_id, seconds)
     with read_record(state, run_id) as record:
-        limits = [fact.detail["limit_ns"] for fact in record.reader.facts if fact.kind == "extended"]
+        facts = record.reader.facts
+    limits = [fact.detail["limit_ns"] for fact in facts if fact.kind == "extended"]
+    only_counted = any(fact.kind == "repeated" and fact.detail["of"] == "extended" for fact in facts)
     if limits:
-        put(f"{run_id}  its deadline is now {format_duration(limits[-1] / 1e9)} after its start\n")
+        at_least = "at least " if only_counted else ""
+        put(f"{run_id}  its deadline is now {at_least}{format_duration(limits[-1] / 1e9)} after its start\n")
     return 0
 
 

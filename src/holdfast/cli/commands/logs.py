@@ -1,25 +1,26 @@
-"""`holdfast logs`: print the output of a run, byte for byte, while it lives and afterwards."""
+"""`holdfast logs`: print the output of a run, while it lives and afterwards; byte for byte, but on a terminal."""
 
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING
 
 from ...journal.reader import JournalReader
 from ...outcome import lost_output
 from ...projections.exit_code import OWN_FAILURE
 from ...runs.live import CHUNKS_BYTES
-from ...values.durations import parse_duration
-from ...values.errors import SpecError, StateError
+from ...values.errors import StateError
 from ...values.timestamps import format_timestamp
 from ...wording.sentences import output_lost
+from ...wording.terminal_output import TerminalFilter
 from ..following.followed_run import FollowedRun
 from ..lookup.records import damage_of, read_record
 from ..lookup.selection import find, only_run, queued_id
 from ..parsing.command import Command, die_with_reader, open_state, put
 from ..parsing.options import Option, UsageError
+from ..parsing.points_in_time import since
 from ..printing import messages
+from ..printing.last_lines import LastLines
 
 if TYPE_CHECKING:
     from ...journal.reader import Chunk
@@ -34,9 +35,9 @@ def act(given: CommandLine) -> int:
     text = only_run(given, "logs")
     if (stream := given.last("--stream")) not in (None, *_STREAMS):
         raise UsageError(f"--stream {stream!r} is unknown", remedy="use stdout or stderr")
-    since_ns = since(given.last("--since"))
+    since_ns, lines = since(given.last("--since")), _count(given.last("--tail"))
     state = open_state(given)
-    follow = given.has("-f") or given.has("--follow")
+    follow = given.has("--follow")
     die_with_reader()
     try:
         run_id = find(state, text)
@@ -51,7 +52,10 @@ def act(given: CommandLine) -> int:
         reader = JournalReader(record.fd, run_id=run_id)
         printer = LogPrinter(given, since_ns)
         printer.offset_ns = _wall_offset(record.reader.header)
-        printer.take_all(reader)
+        if lines is None:
+            printer.take_all(reader)
+        else:
+            printer.take_last(reader, lines)
         if follow:
             _follow(state, run_id, reader, printer)
         printer.end()
@@ -76,37 +80,73 @@ class LogPrinter:
         self.lines = LogLines() if given.has("--timestamps") else None
         self.offset_ns = 0  # a time of the journal plus this offset is wall-clock time
         self._late_mark = LateMark()
+        self._missing: dict[str, int] = {}  # by stream: bytes that were not kept before the next piece
+        self._filters = (
+            {}
+            if given.has("--raw")
+            else {stream: TerminalFilter() for stream in _STREAMS if os.isatty(self._descriptor(stream))}
+        )
 
     def take_all(self, reader: JournalReader) -> None:
-        """Print all output that the journal has now."""
+        """Print all output that the journal has now, and say where some is missing."""
         while chunks := reader.read(CHUNKS_BYTES):
             for chunk in chunks:
                 self._take(chunk)
+        self._tell_missing()
+
+    def take_last(self, reader: JournalReader, lines: int) -> None:
+        """Print the last lines of the output that the journal has now."""
+        last = LastLines(lines)
+        while chunks := reader.read(CHUNKS_BYTES):
+            for chunk in chunks:
+                if self._shows(chunk):
+                    last.add(chunk)
+        for chunk in last.cut():
+            self._take(chunk)
+        self._tell_missing()
+
+    def _tell_missing(self) -> None:
+        for stream, count in self._missing.items():
+            self._late_mark.say(f"{count} bytes of {stream} are missing here: the run wrote more than its limit keeps")
+        self._missing = {}
+
+    def _shows(self, chunk: Chunk) -> bool:
+        if (chunk.late and not self.late) or self.stream not in (None, chunk.stream):
+            return False
+        return self.since_ns is None or chunk.at_ns + self.offset_ns >= self.since_ns
 
     def _take(self, chunk: Chunk) -> None:
-        wall_ns = chunk.at_ns + self.offset_ns
-        if (chunk.late and not self.late) or self.stream not in (None, chunk.stream):
+        if not self._shows(chunk):
             return
-        if self.since_ns is not None and wall_ns < self.since_ns:
+        if chunk.missing_bytes:
+            self._missing[chunk.stream] = self._missing.get(chunk.stream, 0) + chunk.missing_bytes
             return
+        self._tell_missing()
+        if (terminal := self._filters.get(chunk.stream)) is not None:
+            chunk = chunk._replace(data=terminal.feed(chunk.data))
         if self.lines is not None:
-            put(self.lines.add(chunk, wall_ns))
+            put(self.lines.add(chunk, chunk.at_ns + self.offset_ns))
         else:
-            # With --stream the user asked for this stream alone, so it goes to stdout.
-            fd = 1 if self.stream else _STREAMS[chunk.stream]
+            fd = self._descriptor(chunk.stream)
             self._late_mark.before(chunk, fd)
             put(chunk.data, fd)
 
+    def _descriptor(self, stream: str) -> int:
+        # With --stream the user asked for this stream alone, so it goes to stdout.
+        return 1 if self.stream or self.lines is not None else _STREAMS[stream]
+
     def end(self) -> None:
-        """Print the unfinished lines."""
+        """Print the unfinished lines, and reset the colours that the run left on."""
         if self.lines is not None:
             put(self.lines.rest())
+        for stream, terminal in self._filters.items():
+            put(terminal.end(), self._descriptor(stream))
 
 
 class LateMark:
     """Says once for each stream, on stderr, that the bytes from here on came after the verdict.
 
-    The bytes of the run stay as they are. In particular nothing is added to stdout, where programs read them.
+    Nothing is added to stdout, where programs read them.
     """
 
     def __init__(self) -> None:
@@ -118,12 +158,16 @@ class LateMark:
         """Print the mark if this is the first late chunk of its stream. Call it before the chunk is written to `fd`."""
         if chunk.late and chunk.stream not in self._marked:
             self._marked.add(chunk.stream)
-            if self._line_open:
-                put(b"\n", 2)
-            messages.say(f"{chunk.stream} from here on is late: it came after the verdict (--no-late leaves it out)")
-            self._line_open = False
+            self.say(f"{chunk.stream} from here on is late: it came after the verdict (--no-late leaves it out)")
         if chunk.data and (fd == 2 or self._shared):
             self._line_open = not chunk.data.endswith(b"\n")
+
+    def say(self, text: str) -> None:
+        """Print a line of our own on stderr, after the end of an unfinished one."""
+        if self._line_open:
+            put(b"\n", 2)
+        messages.say(text)
+        self._line_open = False
 
 
 class LogLines:
@@ -168,24 +212,12 @@ def _follow(state: StateDirectory, run_id: str, reader: JournalReader, printer: 
             followed.wait()
 
 
-def since(text: str | None) -> int | None:
-    """The time of `--since` in wall-clock nanoseconds; None when the user did not give it.
-
-    A duration counts back from now. A time without a zone is local. UsageError: the text is neither.
-    """
-    if text is None:
+def _count(text: str | None) -> int | None:
+    if text is None or text == "all":
         return None
-    try:
-        return time.time_ns() - round(parse_duration(text, field="--since") * 1e9)
-    except SpecError:
-        pass
-    from datetime import datetime
-
-    try:
-        return round(datetime.fromisoformat(text).timestamp() * 1e9)
-    except (ValueError, OverflowError, OSError):
-        remedy = "write a duration such as 10m, or a time such as 2026-01-31T12:00:00Z"
-        raise UsageError(f"--since {text!r} is neither a duration nor a time", remedy=remedy) from None
+    if not (text.isascii() and text.isdigit()):
+        raise UsageError(f"--tail {text!r} is not a number", remedy="give how many lines to print, or all")
+    return int(text)
 
 
 def _wall_offset(header: dict[str, int] | None) -> int:
@@ -194,16 +226,18 @@ def _wall_offset(header: dict[str, int] | None) -> int:
 
 COMMAND = Command(
     "logs [OPTIONS] ID",
-    "Print the output of a live or ended run, byte for byte: its stdout to stdout, its stderr to stderr.",
+    "Print the output of a live or ended run: its stdout to stdout, its stderr to stderr.",
     (
-        Option("--follow", None, "go on until the run ends; also -f"),
-        Option("-f", None, "the same"),
+        Option("--follow", None, "go on until the run ends", short="f"),
+        Option("--tail", "LINES", "begin with the last lines of the output so far", short="n"),
         Option("--stream", "STREAM", "print only stdout, or only stderr; either goes to stdout"),
         Option("--since", "WHEN", "print only output since then: 10m (ago), or 2026-01-31T12:00:00Z"),
-        Option("--timestamps", None, "print all output as lines on stdout, each with its time and stream"),
+        Option("--timestamps", None, "print all output as lines on stdout, each with its time and stream", short="t"),
+        Option("--raw", None, "print all escape sequences also on a terminal, which obeys them"),
         Option("--no-late", None, "leave out the output that came after the verdict"),
     ),
     act,
+    "In a pipe or a file the output is there byte for byte. On a terminal colours are the only escape sequences.\n"
     "Before late output (written after the verdict) one line on stderr says so, for each stream.\n"
     "With --timestamps a line is printed when it is complete, or when the output ends.\n",
 )

@@ -32,7 +32,7 @@ def act(given: CommandLine) -> int:
 
     no_words(given, "open")
     state = open_state(given)
-    link = ask(state, ClientCall("POST", "/v1/login-links", json={}, repeats=False))
+    link = ask(state, ClientCall("POST", "/v1/login-links", json={"any_user": given.has("--any-user")}, repeats=False))
     if given.has("--json"):
         show_json(link)
         return 0
@@ -85,9 +85,14 @@ def _remove_old_pages(directory: int) -> None:
 
 
 COMMAND = Command(
-    "open [--print] [OPTIONS]",
+    "open [--print] [--any-user] [OPTIONS]",
     "Print a link to the daemon's dashboard that logs a browser in, once and within a minute, and open it.",
-    (Option("--print", None, "only print the link"), JSON),
+    (
+        Option("--print", None, "only print the link"),
+        Option("--any-user", None, "the link works for any user and address: for a proxy, or another host without ssh"),
+        JSON,
+    ),
     act,
-    "The daemon needs --listen. From another host, forward its port: ssh -L 7300:127.0.0.1:7300 HOST.\n",
+    "The link works for your user on the daemon's host only, also through ssh. The daemon needs --listen.\n"
+    "From another host, forward its port: ssh -L 7300:127.0.0.1:7300 HOST.\n",
 )

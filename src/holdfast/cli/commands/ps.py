@@ -7,17 +7,20 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...outcome import STATUSES
-from ...state.directory import default_path
+from ...state.directory import default_path, is_unused
 from ...state.index.summary import newest_first, read_live_summaries
 from ...values.durations import parse_duration
 from ...values.errors import StateError, StateVersionError
-from ...wording.plain import command_line, local_time, span
-from ...wording.rows import nested, state_cell
+from ...values.run_id import short_id
+from ...wording.plain import ago, command_line, span
+from ...wording.rows import exit_text, nested, ports_text, state_cell
 from ..lookup.selection import LABEL, SESSION, filters_of, open_index, queued_entries
-from ..parsing.command import JSON, Command, die_with_reader, no_words, open_state, put, show_json
+from ..parsing.command import JSON, Command, die_with_reader, no_words, open_state, put
 from ..parsing.options import Option, UsageError
+from ..parsing.points_in_time import since
 from ..printing import messages, table
 from ..printing.table import Column
+from ..printing.templates import FORMAT, show_as
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -31,12 +34,16 @@ _CAUSES = tuple(dict.fromkeys(cause for causes in STATUSES.values() for cause in
 _COLUMNS = (
     Column("RUN"),
     Column("STATE"),
-    Column("BEGUN"),
-    Column("TIME", right=True),
-    Column("SESSION"),
-    Column("NAME"),
-    Column("COMMAND", gives_way=True),
+    Column("EXIT", right=True, left_out=2),
+    Column("BEGUN", left_out=3),
+    Column("TIME", right=True, left_out=4),
+    Column("PORTS", left_out=6),
+    Column("SESSION", cut=True, left_out=5),
+    Column("NAME", cut=True, left_out=1),
+    Column("COMMAND", cut=True),
 )
+_HOST = Column("HOST", cut=True)  # shown if a run is on another host
+_HOST_AT = 5
 _LIMIT = 200
 _CLEAR = "\x1b[H\x1b[2J"
 
@@ -45,7 +52,8 @@ def act(given: CommandLine) -> int:
     no_words(given, "ps")
     _check_words(given, "--status", STATUSES)
     _check_words(given, "--cause", _CAUSES)
-    query = _Query(filters_of(given), _limit(given), _wants_all(given))
+    filters = filters_of(given)._replace(since_ns=since(given.last("--since")))
+    query = _Query(filters, _limit(given), _wants_all(given))
     die_with_reader()
     if given.has("--watch"):
         return _watch(given, query)
@@ -73,7 +81,7 @@ def _list(given: CommandLine, query: _Query) -> list[RunSummary]:
     if state is None:
         return []
     # Read the queue first: a run that begins between the two reads is then in both lists, and not in none.
-    queued = queued_entries(state, query.filters)
+    queued = queued_entries(state, query.filters, query.limit or None)
     found = _history(state, query) if query.ended else _live(state, query.filters)
     return newest_first([*found, *(entry for entry in queued if not state.has(entry.run_id))])
 
@@ -100,13 +108,14 @@ def _history(state: StateDirectory, query: _Query) -> list[RunSummary]:
 
 
 def _state(given: CommandLine) -> StateDirectory | None:
-    """The state directory; None when the default one does not exist, because then there are no runs.
+    """The state directory; None when it is empty, or the default one does not exist, because then there are no runs.
 
     StateError when a directory named with --state-dir does not exist.
     """
-    if given.has("--state-dir") or os.path.lexists(default_path()):
-        return open_state(given)
-    return None
+    path = given.last("--state-dir")
+    if (path is None or os.path.lexists(path)) and is_unused(path or default_path()):
+        return None
+    return open_state(given)
 
 
 def _wants_all(given: CommandLine) -> bool:
@@ -123,11 +132,20 @@ def _limit(given: CommandLine) -> int:
 
 
 def _show(given: CommandLine, entries: list[RunSummary]) -> None:
-    if given.has("--json"):
-        show_json([{**entry.shown(), "guard": entry.guard} for entry in entries])
+    if (form := "json" if given.has("--json") else given.last("--format")) is not None:
+        show_as(form, [{**entry.shown(), "guard": entry.guard} for entry in entries])
+        return
+    if given.has("--quiet"):
+        put("".join(f"{entry.run_id}\n" for entry in entries))
         return
     rows = nested(entries, lambda entry: entry.report) if given.has("--tree") else [(entry, "") for entry in entries]
-    table.show_table(_COLUMNS, [_row(entry, indent) for entry, indent in rows])
+    columns, cells = list(_COLUMNS), [_row(entry, indent) for entry, indent in rows]
+    hosts = [entry.report.get("host") for entry, _ in rows]
+    if any(host not in (None, os.uname().nodename) for host in hosts):  # otherwise the column would say nothing
+        columns.insert(_HOST_AT, _HOST)
+        for row, host in zip(cells, hosts, strict=True):
+            row.insert(_HOST_AT, host or "-")
+    table.show_table(columns, cells)
     for entry in entries:
         if entry.problem is not None:
             messages.say(f"run {entry.run_id}: {entry.problem}")
@@ -135,11 +153,14 @@ def _show(given: CommandLine, entries: list[RunSummary]) -> None:
 
 def _row(entry: RunSummary, indent: str) -> list[Cell | str]:
     report = entry.shown()
+    # A terminal has people, who type an id again; a pipe has programs, which compare it.
     return [
-        indent + entry.run_id,
+        indent + (short_id(entry.run_id) if os.isatty(1) else entry.run_id),
         state_cell(report),
-        local_time(entry.begun_ns or None),
+        exit_text(report),
+        ago(entry.begun_ns or None, time.time_ns()),
         _time(entry),
+        ports_text(report.get("ports")),
         report.get("session") or "-",
         report.get("name") or "-",
         command_line(report.get("argv")),
@@ -175,18 +196,27 @@ COMMAND = Command(
     "ps [OPTIONS]",
     "List live and queued runs, newest first; with --all, ended runs too.",
     (
-        Option("--all", None, "list ended runs too"),
+        Option("--all", None, "list ended runs too", short="a"),
+        Option("--quiet", None, "print only the ids", short="q"),
+        Option("--since", "WHEN", "only runs begun since then: 10m (ago), or 2026-01-31T12:00:00Z"),
         SESSION,
         Option("--status", "STATUS", f"only runs with this status: {', '.join(STATUSES)}", many=True),
         Option("--cause", "CAUSE", "only runs that ended for this cause: exit, deadline, user, ...", many=True),
         LABEL,
         Option("--name", "NAME", "only runs of this name"),
-        Option("--limit", "COUNT", f"list at most this many ended runs; 0 lists all (default {_LIMIT})"),
+        Option(
+            "--limit",
+            "COUNT",
+            f"list at most this many ended and queued runs; 0 lists all (default {_LIMIT})",
+            short="n",
+        ),
         Option("--tree", None, "show nested runs below the run that started them"),
         Option("--watch", None, "list again and again, until Ctrl-C"),
         Option("--interval", "DURATION", "the time between two looks of --watch (default 1s)"),
+        FORMAT,
         JSON,
     ),
     act,
-    "--status and --cause mean --all: a run has neither before its verdict.\n",
+    "--status and --cause mean --all: a run has neither before its verdict.\n"
+    "On a terminal RUN is the end of an id, which is enough to name the run; --quiet and --json have whole ids.\n",
 )

@@ -27,7 +27,8 @@ def act(given: CommandLine) -> int:
     state = open_state(given, create=True)
     reason = given.last("--reason") or ""
     closing = close(state, session, reason=reason, now=given.has("--now"), grace_s=grace_of(given))
-    runs = [*closing.runs, *_queued(state, session, given)]
+    # A run on another host is in both lists: only the daemon's answer says how it ended.
+    runs = list({run.run_id: run for run in [*closing.runs, *_queued(state, session, given)]}.values())
     code = show_stop_results(runs, closing.problems, as_json=given.has("--json"))
     if not given.has("--json"):
         number = counts(runs)

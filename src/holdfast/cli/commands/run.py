@@ -13,7 +13,7 @@ from ...values.environment import RUN_ID
 from ...values.fast_imports import TYPE_CHECKING
 from ...values.signals import STOPS
 from ...values.spec import public_spec
-from ..parsing.options import parse, usage
+from ..parsing.options import UsageError, parse, usage
 from ..parsing.run_options import OPTIONS, spec_of
 from ..starting.start import detach, start
 from ..terminal.foreground_loop import ForegroundLoop
@@ -37,8 +37,9 @@ Run a command in the foreground: its output passes through unchanged, and it alw
 usage: holdfast run [OPTIONS] [--] COMMAND [ARG]...
 
 """
-_TAIL = """
-Durations: 250ms, 1.5s, 10m, 2h; a bare number is seconds. Sizes: 64K, 10M, 2G.
+_UNRECORDED = "the disk of the state directory does not answer: the record of this run is whole only when it does again"
+TAIL = """
+Durations: 250ms, 1.5s, 10m, 1h30m; a bare number is seconds. Sizes: 64K, 10M, 2G.
 Ctrl-C once asks the run to end, twice ends it now.
 
 Exit codes: the command's own; 124 timed out; 125 Holdfast failed, or the run was lost; 126 not executable;
@@ -52,14 +53,40 @@ def run(arguments: list[str]) -> int:
     if given.has("--help"):
         from ..printing.messages import show
 
-        show(usage(_HEAD, OPTIONS, _TAIL))
+        show(usage(_HEAD, OPTIONS, TAIL))
         return 0
+    return conduct(given)
+
+
+def conduct(given: CommandLine) -> int:
+    """Run the command of a parsed command line and return the exit code. HoldfastError: it cannot be started."""
     spec = spec_of(given)
+    within_s = _ready_timeout(given)
     if given.has("--detach"):
-        return detach(given, spec)
+        code = detach(given, spec)
+        return code if within_s is None else _until_ready(given, spec, within_s)
     report = _report_file(given)
     signals = SignalPipe()
     return _ForegroundCommand(spec, given, signals, report).run()
+
+
+def _ready_timeout(given: CommandLine) -> float | None:
+    if not given.has("--ready-timeout"):
+        return None
+    if not given.has("--detach"):
+        raise UsageError("--ready-timeout is for background runs", remedy="add --detach, or leave it out")
+    from ..following.ready_start import ready_timeout
+
+    return ready_timeout(given)
+
+
+def _until_ready(given: CommandLine, spec: RunSpec, within_s: float) -> int:
+    from ...state.directory import StateDirectory
+    from ..following.ready_start import until_ready
+    from ..terminal.signal_pipe import release_signals
+
+    release_signals()  # Ctrl-C ends the waiting, and the run goes on
+    return until_ready(StateDirectory.open(given.last("--state-dir")), spec.run_id, within_s)
 
 
 def _report_file(given: CommandLine) -> ReportFile | None:
@@ -188,11 +215,15 @@ class _ForegroundCommand:
             from ...wording.sentences import output_lost
 
             _say(f"{output_lost(lost)}; run {self.spec.run_id}")
+        if live.is_unrecorded and not reader_gone:
+            _say(f"{_UNRECORDED}; run {self.spec.run_id}")
         if failures and not reader_gone:
             self._say_undelivered(failures, foreground.count_undelivered(), kept=kept)
             if broken:
                 return OWN_FAILURE
-        if not self.quiet and not reader_gone and not _is_plain_end(live.outcome):
+        # A run that never began, or was lost, is not the command's end: without a line nobody could know what happened.
+        is_told = not self.quiet or live.outcome.cause == "spawn" or live.outcome.status == "lost"
+        if is_told and not reader_gone and not _is_plain_end(live.outcome):
             self._say_end(live.outcome)
         return self._code(live.outcome, foreground, complete=not lost and not foreground.undelivered)
 

@@ -10,6 +10,9 @@ from ..lookup.selection import show_run
 from ..parsing.command import JSON, Command, put, show_json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...proc.listeners import PortListener
     from ...state.record import RunRecord
     from ..parsing.options import CommandLine
 
@@ -17,28 +20,32 @@ if TYPE_CHECKING:
 def act(given: CommandLine) -> int:
     def show(record: RunRecord) -> None:
         waiting = None if record.reader.ended else record.stdin.is_waited_for()
-        report = {**record.report(), "run_id": record.run_id, "waiting_for_input": waiting}
+        listening = None if record.reader.ended else record.tree.listening()
+        ports = None if listening is None else listening.ports
+        report = {**record.report(), "run_id": record.run_id, "waiting_for_input": waiting, "ports": ports}
         if given.has("--json"):
             damage = damage_of(record)
             show_json({**report, "guard": record.guard} | ({"problem": damage} if damage else {}))
         else:
-            put(_text(report, record))
+            put(_text(report, record, () if listening is None else listening.found))
 
     def show_queued(report: dict[str, Any]) -> None:
         if given.has("--json"):
             show_json({**report, "waiting_for_input": None, "guard": "none"})
         else:
-            put(_text(report, None))
+            put(_text(report, None, ()))
 
     return show_run(given, "show", show, show_queued)
 
 
-def _text(report: dict[str, Any], record: RunRecord | None) -> str:
-    lines = [(name, value) for name, value in _fields(report, record) if value not in (None, "", "-")]
+def _text(report: dict[str, Any], record: RunRecord | None, listeners: Sequence[PortListener]) -> str:
+    lines = [(name, value) for name, value in _fields(report, record, listeners) if value not in (None, "", "-")]
     return "".join(f"{name:<13}{value}\n" for name, value in lines)
 
 
-def _fields(report: dict[str, Any], record: RunRecord | None) -> list[tuple[str, str | None]]:
+def _fields(
+    report: dict[str, Any], record: RunRecord | None, listeners: Sequence[PortListener]
+) -> list[tuple[str, str | None]]:
     output, usage = report["output"], report["usage"]
     cpu = None if usage["cpu_user_s"] is None else usage["cpu_user_s"] + usage["cpu_system_s"]
     return [
@@ -52,7 +59,9 @@ def _fields(report: dict[str, Any], record: RunRecord | None) -> list[tuple[str,
         ("session", _plain(report["session"])),
         ("parent", _plain(report["parent"])),
         ("labels", ", ".join(f"{plain(name)}={plain(value)}" for name, value in report["labels"].items())),
+        ("host", _plain(report.get("host"))),
         ("process", _plain(report["pid"])),
+        ("listens on", ", ".join(f"{one} (process {one.pid})" for one in listeners)),
         ("queued", report["queued_at"]),
         ("begun", None if record is None else local_time(record.begun_ns)),
         ("started", report["started_at"]),
@@ -100,5 +109,5 @@ COMMAND = Command(
     "Show the report of a run.",
     (JSON,),
     act,
-    "The beginning of an id is enough when no other id begins so.\n",
+    "ID is a part of an id that no other run has, a name, @last or @failed.\n",
 )

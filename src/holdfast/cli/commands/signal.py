@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...state.guard_connection import send_signal
 from ...values.signals import parse_signal
-from ..lookup.selection import find
+from ..lookup.selection import find, needs_daemon
 from ..parsing.command import Command, open_state
 from ..parsing.options import Option, UsageError
 
@@ -19,7 +19,14 @@ def act(given: CommandLine) -> int:
         raise UsageError("signal needs a run and a signal", remedy="write holdfast signal ID USR1")
     number = parse_signal(given.words[1], field="SIGNAL")
     state = open_state(given)
-    send_signal(state, find(state, given.words[0]), number, tree=given.has("--tree"))
+    run_id, tree = find(state, given.words[0]), given.has("--tree")
+    if needs_daemon(state, run_id):
+        from ...client import calls
+        from ..lookup.daemon_request import ask
+
+        ask(state, calls.ask(run_id, "signal", {"signal": number, "tree": tree}))
+    else:
+        send_signal(state, run_id, number, tree=tree)
     return 0
 
 

@@ -10,9 +10,10 @@ from ...client.endpoint import wants_daemon
 from ...state.directory import default_path
 from ...values.environment import parent_run_id
 from ...values.errors import DaemonUnreachableError
+from ..following.ready_start import ready_timeout, until_ready
 from ..lookup.daemon_request import ask
 from ..parsing.command import JSON, STATE_DIR, PrefixCommand, open_state, put, show_json
-from ..parsing.options import CommandLine, Option, UsageError
+from ..parsing.options import CommandLine, Option, UsageError, pair
 from ..parsing.run_options import OPTIONS as OPTIONS_OF_RUN
 from ..parsing.run_options import options_of
 
@@ -22,13 +23,31 @@ if TYPE_CHECKING:
 
 _WITHIN_S = 30.0  # a slow disk or a long queue takes time; after that, we do not know whether the daemon queued the run
 # Options of `run` that `submit` does not have: they are for a caller in the foreground, or the daemon decides them.
-_NOT_HERE = ("--detach", "--lifetime", "--late", "--no-pty", "--report", "--quiet", "--state-dir", "--help")
+_NOT_HERE = (
+    "--detach",
+    "--lifetime",
+    "--with-parent",
+    "--with-process",
+    "--late",
+    "--no-pty",
+    "--stdin",
+    "--report",
+    "--quiet",
+    "--state-dir",
+    "--help",
+)
 _OWN = (
     Option("--priority", "NUMBER", "runs with a higher priority begin first: -1000 to 1000 (default 0)"),
     Option("--queue-timeout", "DURATION", "give up if it has not begun after this long"),
     Option("--concurrency-key", "KEY", "the daemon bounds the runs of this key together (default: none)"),
     Option("--on-verdict", "URL", "post the report there at the verdict"),
     Option("--idempotency-key", "KEY", "the same key with the same command gives the same run"),
+    Option("--cpus", "NUMBER", "CPUs that Ray reserves for it (serve --engine ray)"),
+    Option("--gpus", "NUMBER", "GPUs that Ray reserves for it"),
+    Option("--resource", "NAME=NUMBER", "a resource of the Ray cluster that is reserved for it", many=True),
+    Option("--node-label", "NAME=VALUE", "only on a node of the Ray cluster with this label", many=True),
+    Option("--host", "HOST", "only on this host: its name, its address, or the id of the node"),
+    Option("--no-wait", None, "do not queue it if no host can ever take it: say so, and exit with 125"),
     Option("--start", None, "start the daemon when there is none (also with HOLDFAST_START=1)"),
     Option("--wait", None, "wait until the run ends, and exit as `holdfast run` does"),
     JSON,
@@ -37,19 +56,24 @@ _QUEUE = {"--queue-timeout": "queue_timeout", "--concurrency-key": "concurrency_
 _REMEDY = "start one (--start, or holdfast serve), or run it without (holdfast run --detach)"
 OPTIONS = (
     *(option for option in OPTIONS_OF_RUN if option.flag not in _NOT_HERE),
+    Option("--stdin", "null|pipe|PATH", "the command's stdin (default null); holdfast attach writes to a pipe"),
     *_OWN,
     STATE_DIR,
-    Option("--help", None, "print this text"),
+    Option("--help", None, "print this text", short="h"),
 )
 _MORE = """\
 The command runs in your current directory (or in --cwd), with the daemon's environment and the variables of --env; it
 does not get your own environment. With --wait, Ctrl-C ends the waiting and not the run.
 
-Exit codes: 0 queued; 125 not queued. With --wait the exit codes of `holdfast run`.
+Exit codes: 0 queued; 125 not queued. With --wait the exit codes of `holdfast run`, with --ready-timeout those of
+`holdfast wait --ready`; the time counts from the post, and 124 means that the run was ended.
 """
 
 
 def act(given: CommandLine) -> int:
+    within_s = ready_timeout(given)
+    if within_s is not None and given.has("--wait"):
+        raise UsageError("--wait and --ready-timeout were both given", remedy="leave one of them out")
     call = calls.submit(given.words, submit_options(given), given.last("--idempotency-key"))
     state = _state(given)
     report = _post(state, call)
@@ -59,7 +83,7 @@ def act(given: CommandLine) -> int:
         show_json(report)
     else:
         put(f"{report['run_id']}\n")
-    return 0
+    return 0 if within_s is None else until_ready(state, report["run_id"], within_s)
 
 
 def submit_options(given: CommandLine) -> SubmitOptions:
@@ -73,7 +97,33 @@ def submit_options(given: CommandLine) -> SubmitOptions:
     options |= {name: given.last(flag) for flag, name in _QUEUE.items() if given.has(flag)}
     if (priority := given.last("--priority")) is not None:
         options["priority"] = _number(priority)
+    options |= _placement(given)
     return options  # type: ignore[return-value]
+
+
+def _placement(given: CommandLine) -> dict[str, Any]:
+    """The options that choose a host. UsageError names the wrong one."""
+    found: dict[str, Any] = {}
+    for flag, name in (("--cpus", "cpus"), ("--gpus", "gpus")):
+        if (text := given.last(flag)) is not None:
+            found[name] = _amount(text, flag)
+    if pairs := [pair(text, "--resource", "NAME=NUMBER") for text in given.all("--resource")]:
+        found["resources"] = {name: _amount(text, f"--resource {name}=") for name, text in pairs}
+    if labels := dict(pair(text, "--node-label", "NAME=VALUE") for text in given.all("--node-label")):
+        found["node_labels"] = labels
+    if (host := given.last("--host")) is not None:
+        found["host"] = host
+    return found | ({"no_wait": True} if given.has("--no-wait") else {})
+
+
+def _amount(text: str, flag: str) -> float:
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = -1.0
+    if not 0 <= amount <= 1_000_000:  # also not a number, which no comparison holds for
+        raise UsageError(f"{flag} {text!r} is no amount", remedy="give a number that is not negative")
+    return amount
 
 
 def _number(text: str) -> int:

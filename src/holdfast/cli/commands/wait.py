@@ -12,6 +12,7 @@ from ..parsing.command import JSON, Command, open_state
 from ..parsing.options import Option, UsageError
 
 if TYPE_CHECKING:
+    from ...state.directory import StateDirectory
     from ..parsing.options import CommandLine
 
 
@@ -22,8 +23,10 @@ def act(given: CommandLine) -> int:
         raise UsageError(f"--until {until!r} is unknown", remedy="use verdict or settled")
     bound_s = given.last("--timeout")
     deadline = None if bound_s is None else time.monotonic() + parse_duration(bound_s, field="--timeout")
+    if given.has("--ready") and (by_filter or given.has("--until")):
+        raise UsageError("--ready is for runs by their ids", remedy="leave out --session, --label and --until")
     state = open_state(given)
-    waiting = WaitedRuns(state, settled=until == "settled", deadline=deadline, quiet=_is_quiet(given))
+    waiting = _waiting(given, state, settled=until == "settled", deadline=deadline)
     try:
         if by_filter:
             waiting.run_matching(filters_of(given))
@@ -34,6 +37,14 @@ def act(given: CommandLine) -> int:
         return waiting.tell(as_json=given.has("--json"))
     finally:
         waiting.close()
+
+
+def _waiting(given: CommandLine, state: StateDirectory, *, settled: bool, deadline: float | None) -> WaitedRuns:
+    if not given.has("--ready"):
+        return WaitedRuns(state, settled=settled, deadline=deadline, quiet=_is_quiet(given))
+    from ..following.ready_runs import ReadyRuns
+
+    return ReadyRuns(state, deadline=deadline, quiet=_is_quiet(given))
 
 
 def _is_quiet(given: CommandLine) -> bool:
@@ -49,11 +60,14 @@ COMMAND = Command(
         Option(
             "--until", "MOMENT", "verdict (the outcome is decided) or settled (the record is complete; the default)"
         ),
+        Option("--ready", None, "wait until the runs are ready, by the conditions of run --ready"),
         Option("--timeout", "DURATION", "wait no longer than this, then exit with 125; the runs go on"),
-        Option("--quiet", None, "print no line for each run"),
+        Option("--quiet", None, "print no line for each run", short="q"),
         JSON,
     ),
     act,
     "The exit codes are those of `holdfast run`. From worst to best: lost, failed, timed out, cancelled, succeeded;\n"
-    "of equally bad runs the first one named counts. 125 also when a run is not found or the time to wait is over.\n",
+    "of equally bad runs the first one named counts. 125 also when a run is not found or the time to wait is over.\n"
+    "With --ready: 0 all are ready; 124 the time to wait is over, and the runs go on; else the exit code of a run\n"
+    "that ended before it was ready, and 1 if that was 0.\n",
 )

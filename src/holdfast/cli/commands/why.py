@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...journal.reader import JournalReader
 from ...runs.live import CHUNKS_BYTES
-from ...values.timestamps import format_timestamp
+from ...wording.next_step import next_step
 from ...wording.plain import command_line, plain
+from ...wording.story import story_of
 from ...wording.timeline import TimelineEvent, output_periods, timeline
 from ..lookup.selection import show_run
 from ..parsing.command import JSON, Command, put, show_json
+from ..printing.last_lines import LastLines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,17 +21,20 @@ if TYPE_CHECKING:
     from ...state.record import RunRecord
     from ..parsing.options import CommandLine
 
-_MARKS = {"decided": "=>", "late": " ~", "": "  "}
+_LAST_LINES = 10
+_LONGEST_LINE = 500
 
 
 def act(given: CommandLine) -> int:
     def tell_it(record: RunRecord) -> None:
         reader = record.reader
-        events = timeline(reader.header, reader.facts, record.outcome, output_periods(_output(record)))
+        last = {stream: LastLines(_LAST_LINES) for stream in ("stderr", "stdout")}
+        events = timeline(reader.header, reader.facts, record.outcome, output_periods(_output(record, last)))
+        words = _last_words(last) if record.outcome.status not in (None, "succeeded", "cancelled") else None
         if given.has("--json"):
-            _show_json(record, events)
+            _show_json(record, events, words)
         else:
-            put(_text(record, events))
+            put(story_of(record.report(), record.begun_ns, events) + _answer(record, words))
 
     def tell_queued(report: dict[str, Any]) -> None:
         """Print since when a queued run is queued. It has no facts yet."""
@@ -42,49 +47,48 @@ def act(given: CommandLine) -> int:
     return show_run(given, "why", tell_it, tell_queued)
 
 
-def _output(record: RunRecord) -> Iterator[Chunk]:
-    """Yield the output of a run piece by piece, because a journal can be larger than memory."""
+def _output(record: RunRecord, last: dict[str, LastLines]) -> Iterator[Chunk]:
+    """Yield the output of a run piece by piece, because a journal can be larger than memory; keep its last lines."""
     reader = JournalReader(record.fd, run_id=record.run_id)
     while chunks := reader.read(CHUNKS_BYTES):
-        yield from chunks
+        for chunk in chunks:
+            if not chunk.late:
+                last[chunk.stream].add(chunk)
+            yield chunk
 
 
-def _show_json(record: RunRecord, events: list[TimelineEvent]) -> None:
+def _last_words(last: dict[str, LastLines]) -> dict[str, Any] | None:
+    """The last lines of stderr, or of stdout if there are none; None if the run wrote nothing."""
+    for stream, lines in last.items():
+        data = b"".join(chunk.data for chunk in lines.cut())
+        if data.strip():
+            return {"stream": stream, "lines": data.decode("utf-8", "replace").splitlines()}
+    return None
+
+
+def _answer(record: RunRecord, words: dict[str, Any] | None) -> str:
+    """What people ask next: what the run said last, and what to try."""
+    lines = []
+    if words is not None:
+        lines += ["", f"The last lines of its {words['stream']}:"]
+        lines += [f"    {plain(line[:_LONGEST_LINE])}" for line in words["lines"]]
+    if step := next_step(record.outcome, record.run_id, record.report()["limit"]):
+        lines += ["", f"Next: {step}"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _show_json(record: RunRecord, events: list[TimelineEvent], words: dict[str, Any] | None) -> None:
     told = [
         {"at_s": event.at_s, "fact": event.fact, "words": event.words, "mark": event.mark or None} for event in events
     ]
-    show_json(_told(record.run_id, record.report(), told))
+    report = record.report()
+    step = next_step(record.outcome, record.run_id, report["limit"])
+    show_json({**_told(record.run_id, report, told), "last_output": words, "next_step": step or None})
 
 
 def _told(run_id: str, report: dict[str, Any], events: list[dict[str, Any]]) -> dict[str, Any]:
     fields = ("state", "status", "cause", "reason", "verdict_at")
     return {"run_id": run_id, **{name: report[name] for name in fields}, "timeline": events}
-
-
-def _text(record: RunRecord, events: list[TimelineEvent]) -> str:
-    report = record.report()
-    verdict = f"{report['state']}, no verdict yet"
-    if report["status"] is not None:
-        verdict = f"{report['status']}, cause {report['cause']}: {plain(report['reason'])}"
-    lines = [
-        f"run {record.run_id}: {command_line(report['argv'])}",
-        verdict,
-        f"begun {format_timestamp(record.begun_ns)}",
-        "",
-    ]
-    lines += [f"{_MARKS[event.mark]} {_at(event):>12}  {event.words}" for event in events]
-    lines.append("")
-    if report["status"] is not None:
-        lines.append("=> decided the outcome; what came after it adds detail and changes nothing.")
-    if any(event.mark == "late" for event in events):
-        lines.append(" ~ came too late to count.")
-    if report["state"] != "settled":
-        lines.append(f"The run goes on: holdfast logs -f {record.run_id} follows it.")
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _at(event: TimelineEvent) -> str:
-    return "?" if event.at_s is None else f"+{event.at_s:.3f}s"
 
 
 COMMAND = Command(

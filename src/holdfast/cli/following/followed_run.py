@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ...runs.durable import adopt
+from ...runs.guard_watch import watch
 from ...values.errors import RequestError
 from ..lookup.records import read_record
 
@@ -50,8 +51,11 @@ class FollowedRun:
 
     @property
     def timeout_s(self) -> float | None:
-        """The longest wait until the next `on_ready`; None when there is no bound."""
-        return None if self._again_at is None else max(0.0, self._again_at - time.monotonic())
+        """The longest wait until the next `on_ready`; None when the run is over."""
+        if self.ended:
+            return None
+        at = self.live.watchdog.next_at if self._again_at is None else self._again_at
+        return max(0.0, at - time.monotonic())
 
     def on_ready(self) -> None:
         """Read what is new. Reconnect after a lost connection, and finish the record when the guard is gone."""
@@ -62,8 +66,16 @@ class FollowedRun:
                 pass  # only our connection was lost: the guard has no room for one more
         elif time.monotonic() >= self._again_at:
             self._connect()
+        if not self.ended:
+            self._watch_guard()
         if self.live.guard_lost and not self.live.ended and self._again_at is None:
             self._again_at = time.monotonic() + _AGAIN_S
+
+    def _watch_guard(self) -> None:
+        try:
+            watch(self.live)
+        except RequestError:
+            pass  # as above
 
     def _connect(self) -> None:
         live = adopt(self.state, self.run_id)

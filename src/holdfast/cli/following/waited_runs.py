@@ -66,9 +66,7 @@ class WaitedRuns:
             for run in left:
                 if run.fd >= 0:
                     poll.register(run.fd, select.POLLIN)
-            bounds = [run.timeout_s for run in left if run.timeout_s is not None]
-            if self.deadline is not None:
-                bounds.append(max(0.0, self.deadline - time.monotonic()))
+            bounds = self._bounds(left)
             ready = {fd for fd, _ in poll.poll(min(bounds) * 1000 if bounds else None)}
             for run in left:
                 if run.fd in ready or run.timeout_s is not None:
@@ -77,6 +75,11 @@ class WaitedRuns:
             if self.deadline is not None and time.monotonic() >= self.deadline and len(self._done) < len(self.runs):
                 self.timed_out = True
                 return
+
+    def _bounds(self, left: list[FollowedRun | QueuedRun]) -> list[float]:
+        """The times after which there is something to do although no run has news."""
+        bounds = [bound for run in left if (bound := run.timeout_s) is not None]
+        return bounds if self.deadline is None else [*bounds, max(0.0, self.deadline - time.monotonic())]
 
     def _take(self, run: FollowedRun | QueuedRun) -> None:
         try:

@@ -6,14 +6,16 @@ and the commands use the same record. See docs/decisions/0012-cli-and-daemon.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ...client import calls
+from ...state.sessions import live_runs
 from ...values.errors import DaemonUnreachableError, HoldfastError, RunNotFoundError
 from ..printing import messages
 from .daemon_request import ask, drive
 
 if TYPE_CHECKING:
+    from ...client.calls import RunFilters
     from ...state.directory import StateDirectory
     from ...state.index.summary import Filters, RunSummary
     from ...state.parallel_stop import StopResult
@@ -31,13 +33,21 @@ def still_queued(run_id: str) -> StillQueuedError:
     return StillQueuedError("the run is still queued", run_id=run_id, remedy=remedy)
 
 
-def queued_reports(state: StateDirectory) -> dict[str, dict[str, Any]]:
-    """The reports of all queued runs, by id; empty when no daemon answers.
+def queued_reports(
+    state: StateDirectory, filters: Filters | None = None, most: int | None = None
+) -> dict[str, dict[str, Any]]:
+    """The reports of the queued runs that match, by id, at most so many; empty when no daemon answers.
 
-    A line on stderr says when a live daemon does not answer, or answers with an error.
+    A line on stderr says when a live daemon does not answer, or answers with an error, or when some are left out.
     """
+    wanted: dict[str, Any] = {"state": "queued"}
+    if filters is not None:
+        wanted |= {**filters.columns(), "label": [f"{name}={value}" for name, value in filters.labels]}
     try:
-        return {report["run_id"]: report for report in drive(state, calls.all_pages({"state": "queued"}))}
+        page = drive(state, calls.some_pages(cast("RunFilters", wanted), most))
+        if page.cursor is not None:
+            messages.say(f"only the newest {most} queued runs are shown: --limit 0 shows all")
+        return {report["run_id"]: report for report in page.runs}
     except DaemonUnreachableError:
         from ...state import owner_lock
 
@@ -50,16 +60,19 @@ def queued_reports(state: StateDirectory) -> dict[str, dict[str, Any]]:
     return {}
 
 
-def entries(state: StateDirectory, filters: Filters) -> list[RunSummary]:
-    """Summaries of the queued runs that match, oldest first."""
-    from ...state.index.summary import RunSummary
-
+def entries(state: StateDirectory, filters: Filters, most: int | None = None) -> list[RunSummary]:
+    """Summaries of the queued runs that match, oldest first; of more than `most` the newest."""
     found = [
-        RunSummary(run_id, _ns(report.get("queued_at")), report, None, 0, 0, guard="none", final=False)
-        for run_id, report in queued_reports(state).items()
-        if not state.has(run_id)
+        entry_of(report) for run_id, report in queued_reports(state, filters, most).items() if not state.has(run_id)
     ]
     return sorted((entry for entry in found if filters.matches(entry)), key=lambda entry: entry[1::-1])
+
+
+def entry_of(report: dict[str, Any]) -> RunSummary:
+    """The summary of a queued run, which has no directory yet, from its report."""
+    from ...state.index.summary import RunSummary
+
+    return RunSummary(report["run_id"], _ns(report.get("queued_at")), report, None, 0, 0, guard="none", final=False)
 
 
 def queued_report(state: StateDirectory, run_id: str) -> dict[str, Any]:
@@ -91,17 +104,18 @@ def stopped(report: dict[str, Any]) -> StopResult:
 
 
 def close_session(state: StateDirectory, session: str, reason: str, *, now: bool) -> list[StopResult]:
-    """Let the daemon end the queued runs of a closed session, and return the results.
+    """Let the daemon end the queued runs of a closed session, and those on other hosts, and return the results.
 
     A line on stderr says when the daemon does not answer.
     """
-    queued = [report for report in queued_reports(state).values() if report["session"] == session]
+    queued = [run_id for run_id, report in queued_reports(state).items() if report["session"] == session]
+    queued += [run_id for run_id in live_runs(state, session)[0] if state.is_elsewhere(run_id)]
     found = []
     try:
         if queued:
             ask(state, calls.close_session(session, reason, now=now), within_s=PATIENCE_S)
-        for report in queued:
-            ended = drive(state, calls.waiting(report["run_id"], "settled", None))
+        for run_id in queued:
+            ended = drive(state, calls.waiting(run_id, "settled", None))
             found.append(stopped(ended))
     except DaemonUnreachableError as error:
         messages.say(f"its queued runs will be refused when they are to begin: {error.message}")

@@ -1,16 +1,16 @@
-"""Select the runs that a command line names: by id, by the beginning of an id, or by filters."""
+"""Select the runs that a command line names: one by one, or by filters."""
 
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from ...projections.exit_code import OWN_FAILURE
 from ...state import run_directory
 from ...state.directory import DAEMON_SOCKET
 from ...state.index.summary import Filters, newest_first, read_live_summaries
-from ...state.record import resolve
-from ...values.errors import RunNotFoundError, StateError
+from ...values.errors import HoldfastError, StateError
 from ..parsing.command import die_with_reader, open_state
 from ..parsing.options import CommandLine, Option, UsageError, pair
 from ..printing import messages
@@ -18,6 +18,7 @@ from .records import damage_of, read_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
     from typing import Any
 
     from ...state.directory import StateDirectory
@@ -27,26 +28,23 @@ if TYPE_CHECKING:
 
 SESSION = Option("--session", "NAME", "select the runs of this session")
 LABEL = Option("--label", "NAME=VALUE", "select the runs with this label; of several labels, all must match", many=True)
-_ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
-_MANY = 10_000
 
 
 def find(state: StateDirectory, text: str) -> str:
-    """The id of the one run that the text names.
+    """The id of the one run that the text names, by the rules of `run_names`.
 
-    RunNotFoundError: no run has this id. AmbiguousRunError: several ids begin so. StateError: the run has no journal.
+    RunNotFoundError: it names no run. AmbiguousRunError: it names several. StateError: the run has no journal.
     StillQueuedError, with the id: the run is still in the daemon's queue.
     """
-    wanted = text.lower()
-    # A run id is used as a file name, so check its characters first.
-    if not wanted or not _ID_CHARACTERS.issuperset(wanted):
-        raise RunNotFoundError(f"there is no run {text!r}", remedy=f"holdfast ps --all lists those in {state.path}")
-    if state.has(wanted):
+    if state.has(wanted := text.lower()):
         return _whole(state, wanted)
+    from .run_names import RunNames
+
     # First the queue, then the directories: a run that begins in between is found in the directories.
     queued = _queued(state, wanted)
-    run_id = wanted if wanted in queued else resolve(state, wanted, [*queued, *_history(state, wanted)])
-    if run_id in queued and not state.has(run_id):
+    with _history(state) as index:
+        run_id = RunNames(state, index, queued).find(text)
+    if not state.has(run_id) and any(entry.run_id == run_id for entry in queued):
         from .queued_runs import still_queued
 
         raise still_queued(run_id)
@@ -154,13 +152,12 @@ def show_run(
     return OWN_FAILURE
 
 
-def _history(state: StateDirectory, text: str) -> list[str]:
+def _history(state: StateDirectory) -> AbstractContextManager[Index | None]:
+    """The index; None if it cannot be opened, for example in a read-only directory."""
     try:
-        with open_index(state) as index:
-            return index.find_prefix(text)
+        return open_index(state)
     except StateError:
-        # The index cannot be opened, for example in a read-only directory. The directory itself still lists its runs.
-        return [name for name in state.all_ids() if name.startswith(text)][:_MANY]
+        return nullcontext()
 
 
 def has_daemon(state: StateDirectory) -> bool:
@@ -168,21 +165,30 @@ def has_daemon(state: StateDirectory) -> bool:
     return os.path.exists(os.path.join(state.path, DAEMON_SOCKET))
 
 
-def queued_entries(state: StateDirectory, filters: Filters) -> list[RunSummary]:
-    """The queued runs that match, oldest first."""
-    if not has_daemon(state):
+def needs_daemon(state: StateDirectory, run_id: str) -> bool:
+    """Whether only the daemon reaches this run: it has no directory yet, or it is on another host."""
+    return not state.has(run_id) or state.is_elsewhere(run_id)
+
+
+def queued_entries(state: StateDirectory, filters: Filters, most: int | None = None) -> list[RunSummary]:
+    """The queued runs that match, oldest first; of more than `most` the newest, and a line on stderr says so."""
+    if not has_daemon(state) or filters.statuses or filters.causes:
         return []
     from .queued_runs import entries
 
-    return entries(state, filters)
+    return entries(state, filters, most)
 
 
-def _queued(state: StateDirectory, text: str) -> list[str]:
+def _queued(state: StateDirectory, text: str) -> list[RunSummary]:
     if not has_daemon(state):
         return []
-    from .queued_runs import queued_reports
+    from .queued_runs import entries, entry_of, queued_report
 
-    return [run_id for run_id in queued_reports(state) if run_id.startswith(text)]
+    try:
+        report = queued_report(state, text)  # a whole id: nobody has to read the queue
+    except HoldfastError:
+        return entries(state, Filters())
+    return [entry_of(report)] if report["state"] == "queued" else []
 
 
 def _whole(state: StateDirectory, run_id: str) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 STATE_DIR = Option("--state-dir", "PATH", "the state directory (default: HOLDFAST_STATE_DIR, or your own)")
 JSON = Option("--json", None, "print JSON")
-_HELP = Option("--help", None, "print this text")
+_HELP = Option("--help", None, "print this text", short="h")
 
 
 class Command(NamedTuple):
@@ -60,7 +60,7 @@ class PrefixCommand(NamedTuple):
 
     def run(self, arguments: list[str]) -> int:
         """Parse the arguments, run the command, and return the exit code. HoldfastError when anything fails."""
-        given = parse(self.table, ["--help" if word == "-h" else word for word in arguments[:1]] + arguments[1:])
+        given = parse(self.table, arguments)
         if given.has("--help"):
             put(usage(f"{self.about}\n\nusage: holdfast {self.usage}\n\n", self.table, f"\n{self.more}"))
             return 0
@@ -72,7 +72,7 @@ class PrefixCommand(NamedTuple):
 
 def parse_anywhere(table: tuple[Option, ...], arguments: list[str]) -> CommandLine:
     """Like `parse`, but options may follow other words; after `--` everything is a word."""
-    rest = ["--help" if word == "-h" else word for word in arguments]
+    rest = arguments
     values: dict[str, list[str]] = {}
     words: list[str] = []
     while rest:

@@ -15,12 +15,16 @@ class UsageError(HoldfastError):
 
 
 class Option(NamedTuple):
-    """One option. Without a metavar it is a switch; with `many` the user may give it more than once."""
+    """One option. Without a metavar it is a switch; with `many` the user may give it more than once.
+
+    `short` is one letter that users of other programs type for it, such as `a` for `-a`.
+    """
 
     flag: str
     metavar: str | None
     help: str
     many: bool = False
+    short: str = ""
 
 
 class CommandLine(NamedTuple):
@@ -50,6 +54,8 @@ def parse(table: tuple[Option, ...], arguments: list[str]) -> CommandLine:
     while at < len(arguments):
         word = arguments[at]
         at += 1
+        if word[:1] == "-" and word[1:2] not in ("", "-"):
+            arguments, word = _spelt_out(table, arguments, at)
         if word == "--":
             break
         if not word.startswith("-") or word == "-":
@@ -58,7 +64,7 @@ def parse(table: tuple[Option, ...], arguments: list[str]) -> CommandLine:
         flag, equals, value = word.partition("=")
         option = options.get(flag)
         if option is None:
-            raise _unknown(flag, options)
+            raise _unknown(flag, table)
         if option.metavar is None and equals:
             raise UsageError(f"{flag} takes no value", remedy=f"write {flag} alone, or leave it out")
         if option.metavar is not None and not equals:
@@ -70,10 +76,38 @@ def parse(table: tuple[Option, ...], arguments: list[str]) -> CommandLine:
     return CommandLine(values, arguments[at:])
 
 
-def _unknown(flag: str, options: dict[str, Option]) -> UsageError:
+def _spelt_out(table: tuple[Option, ...], arguments: list[str], at: int) -> tuple[list[str], str]:
+    """Spell out the first short name of the word before `at` (`-aq`, `-n5`); its other letters become the next word."""
+    word = arguments[at - 1]
+    option = next((option for option in table if option.short == word[1]), None)
+    if option is None:
+        return arguments, word
+    rest = word[2:] if option.metavar is None else word[2:].removeprefix("=")
+    if rest:
+        arguments = [*arguments[:at], f"-{rest}" if option.metavar is None else rest, *arguments[at:]]
+    return arguments, option.flag
+
+
+# What users of other programs, or of our own older versions, try. The nearest spelling would lead them elsewhere.
+_OTHER_NAMES = {
+    "--allow-remote": "--insecure-plain-tcp",
+    "--background": "--detach",
+    "--directory": "--cwd",
+    "--kill-after": "--grace",
+    "--lines": "--tail",
+    "--pids-limit": "--pids",
+    "--tty": "--pty",
+    "--workdir": "--cwd",
+}
+
+
+def _unknown(flag: str, table: tuple[Option, ...]) -> UsageError:
     from difflib import get_close_matches
 
-    near = get_close_matches(flag, options, 1)
+    flags = [option.flag for option in table]
+    meant = _OTHER_NAMES.get(flag)
+    # One letter is near to nothing: the spelling says too little of what was meant.
+    near = [meant] if meant in flags else get_close_matches(flag, flags, 1) if flag.startswith("--") else []
     remedy = f"did you mean {near[0]}?" if near else "see --help; to run a command of that name put -- before it"
     return UsageError(f"unknown option {flag!r}", remedy=remedy)
 
@@ -90,7 +124,8 @@ def usage(head: str, table: tuple[Option, ...], tail: str) -> str:
     """The help text of a command: its options between a head and a tail."""
     lines = []
     for option in table:
-        left = option.flag if option.metavar is None else f"{option.flag} {option.metavar}"
+        flags = f"-{option.short}, {option.flag}" if option.short else option.flag
+        left = flags if option.metavar is None else f"{flags} {option.metavar}"
         text = f"{option.help} (repeatable)" if option.many else option.help
         lines.append(f"  {left:<27} {text}" if len(left) <= 27 else f"  {left}\n{'':30}{text}")
     return head + "\n".join(lines) + "\n" + tail

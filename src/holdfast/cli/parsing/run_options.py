@@ -26,39 +26,47 @@ OPTIONS = (
     Option("--drain", "DURATION", "read output for at most this long after the end (default 2s)"),
     Option("--drain-idle", "DURATION", "stop reading after this long without output (default 250ms)"),
     Option("--kill-wait", "DURATION", "wait this long for processes to die of SIGKILL (default 5s)"),
-    Option("--stragglers", "POLICY", "processes left when the command exits: kill, wait, leave (default kill)"),
-    Option("--cwd", "DIRECTORY", "the working directory of the command"),
-    Option("--env", "NAME=VALUE", "set a variable", many=True),
+    Option(
+        "--stragglers", "POLICY", "processes left when the command exits: kill, wait, leave, session (default kill)"
+    ),
+    Option("--cwd", "DIRECTORY", "the working directory of the command", short="w"),
+    Option("--env", "NAME[=VALUE]", "set a variable; without a value, to that of the caller", many=True, short="e"),
     Option("--env-file", "PATH", "set the variables in a file of NAME=VALUE lines", many=True),
     Option("--env-keep", "PATTERN", "pass on a variable that is stripped by default", many=True),
     Option("--env-drop", "PATTERN", "strip a variable", many=True),
     Option("--stdin", "null|inherit|PATH", "the command's stdin (default inherit); with --detach null|pipe|PATH"),
-    Option("--pty", None, "give it a terminal (default: if stdin, stdout and stderr are terminals)"),
+    Option("--pty", None, "give it a terminal (default: if stdin, stdout and stderr are terminals)", short="t"),
     Option("--no-pty", None, "never give it a terminal"),
     Option("--merge", None, "send stderr to stdout, in the order of writing"),
     Option("--late", None, "pass on output that comes after the verdict, too"),
-    Option("--memory", "SIZE", "end the run when its processes use more memory"),
+    Option("--memory", "SIZE", "end the run when its processes use more memory", short="m"),
     Option("--pids", "COUNT", "end the run when it has more processes"),
-    Option("--max-output", "SIZE", "end the run when it writes more output"),
-    Option("--on-max-output", "stop|drop", "at --max-output: end the run, or drop further output and count it"),
+    Option("--max-output", "SIZE", "a budget of output (kept runs: 1G, which rolls)"),
+    Option(
+        "--on-max-output", "stop|drop|roll", "at --max-output: end the run, drop more output, or keep head and tail"
+    ),
     Option("--cpu-time", "DURATION", "end the run when its processes have used more CPU time"),
     Option("--in-container", "NAME", "run it inside this running container; see docs/containers.md"),
     Option("--runtime", "COMMAND", "the container runtime: podman (default) or docker, and its own options"),
     Option("--session", "NAME", "the session it belongs to"),
-    Option("--label", "NAME=VALUE", "a label, for the report", many=True),
+    Option("--label", "NAME=VALUE", "a label, for the report", many=True, short="l"),
     Option("--name", "NAME", "a name, for the report"),
     Option("--id", "ID", "the run id (default: a new one)"),
     Option(
         "--lifetime", "LIFETIME", "the run ends with holdfast (owner), its session (session), or by itself (detached)"
     ),
-    Option("--detach", None, "print the run id and return; the run goes on (lifetime detached, or session)"),
+    Option("--with-parent", None, "end the run when the process that started holdfast is gone"),
+    Option("--with-process", "PID", "end the run when this process is gone, in place of --with-parent"),
+    Option("--ready", "CONDITION", "ready for holdfast wait --ready: port:3000, log:REGEX or http:URL", many=True),
+    Option("--ready-timeout", "DURATION", "with --detach: wait until it is ready; after this long, end it"),
+    Option("--detach", None, "print the run id and return; the run goes on (lifetime detached, or session)", short="d"),
     Option("--state-dir", "PATH", "where the run is kept (default: HOLDFAST_STATE_DIR, or your own state directory)"),
     Option("--report", "PATH", "write the final report to this file, as JSON"),
-    Option("--quiet", None, "print no line about how the run ended"),
-    Option("--help", None, "print this text"),
+    Option("--quiet", None, "print no line about how the run ended", short="q"),
+    Option("--help", None, "print this text", short="h"),
 )
 # `options_of` puts these options together. Every other option of a run goes to make_spec as it was given.
-_COMPOSED = ("--env", "--env-keep", "--env-drop", "--stdin", "--pty", "--merge", "--label")
+_COMPOSED = ("--ready", "--env", "--env-keep", "--env-drop", "--stdin", "--pty", "--merge", "--label")
 _AS_GIVEN = {option.flag: option.name for option in SPEC_OPTIONS if option.flag and option.flag not in _COMPOSED}
 
 
@@ -66,7 +74,10 @@ def spec_of(given: CommandLine) -> RunSpec:
     """The checked spec of a command line. UsageError or SpecError names the wrong option."""
     if not given.words:
         raise UsageError("no command was given", remedy="write holdfast run [OPTIONS] -- COMMAND [ARG]...")
-    return new_spec(given.words, options_of(given))
+    options = options_of(given)
+    if given.has("--with-parent") or given.has("--with-process"):
+        options["starter"] = _starter(options.get("lifetime"), given.last("--with-process"))
+    return new_spec(given.words, options)
 
 
 def options_of(given: CommandLine) -> SpecOptions:
@@ -77,6 +88,8 @@ def options_of(given: CommandLine) -> SpecOptions:
     options["env_keep"] = _listed(given, "--env-keep")
     options["env_drop"] = _listed(given, "--env-drop")
     options["merge"] = given.has("--merge")
+    if given.has("--ready"):
+        options["ready"] = given.all("--ready")
     if variables := _variables(given):
         options["env"] = variables
     if labels := dict(pair(text, "--label", "NAME=VALUE") for text in given.all("--label")):
@@ -107,6 +120,23 @@ def _detached(lifetime: str | None) -> str:
     return lifetime or "detached"
 
 
+def _starter(lifetime: str | None, pid: str | None) -> tuple[int, int]:
+    if lifetime == "detached":
+        remedy = "leave one of them out, or name a session and use --lifetime session"
+        raise UsageError("--with-parent ends the run with a process, and a detached run ends by itself", remedy=remedy)
+    from ...values.starter import find_starter, this_process
+
+    if pid is not None:
+        if not pid.isascii() or not pid.isdigit() or not 0 < int(pid) < 1 << 31:
+            raise UsageError(f"--with-process {pid!r} is no PID", remedy="write the number of a process")
+        return this_process(int(pid))
+    if (starter := find_starter()) is None:
+        remedy = "leave it out, and use --timeout"
+        message = "--with-parent cannot watch the process that started holdfast: it is outside of this PID namespace"
+        raise UsageError(message, remedy=remedy)
+    return starter
+
+
 def _wants_pty(given: CommandLine) -> bool:
     if given.has("--pty") or given.has("--detach"):
         return given.has("--pty")
@@ -125,7 +155,9 @@ def _variables(given: CommandLine) -> dict[str, str]:
         from .environment_file import read_environment
 
         variables.update(read_environment(path))
-    variables.update(pair(text, "--env", "NAME=VALUE") for text in given.all("--env"))
+    for text in given.all("--env"):
+        name, value = (text, os.environ[text]) if text in os.environ else pair(text, "--env", "NAME=VALUE")
+        variables[name] = value
     return variables
 
 

@@ -54,8 +54,9 @@ def _one_line(text: str) -> str:
 
 def _flag(field: str) -> str:
     names = {"run_id": "--id", "labels": "--label", "argv": "COMMAND"}
-    # A command that checks a value itself names the field after its option.
-    return names.get(field) or (field if field.startswith("--") else f"--{field.replace('_', '-')}")
+    # A command that checks a value itself names the field after its option, or after its word in the usage line.
+    is_shown = field.startswith("--") or field.isupper()
+    return names.get(field) or (field if is_shown else f"--{field.replace('_', '-')}")
 
 
 def _write(fd: int, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Print a table: with colours and fitted on a terminal; as plain full columns anywhere else."""
+"""Print a table: with colours and fitted to the width on a terminal; as plain full columns anywhere else."""
 
 from __future__ import annotations
 
@@ -19,11 +19,16 @@ _NARROWEST = 12
 
 
 class Column(NamedTuple):
-    """One column of a table. Only a column that `gives_way` is cut when the terminal is too narrow."""
+    """One column of a table, and what becomes of it on a terminal that is too narrow.
+
+    First, columns that may be `cut` lose their ends. If that is not enough, columns with a number are left out, the one
+    with the largest number first.
+    """
 
     title: str
     right: bool = False
-    gives_way: bool = False
+    cut: bool = False
+    left_out: int = 0
 
 
 _STYLES = {"good": "green", "bad": "red", "busy": "yellow", "dim": "dim", "title": "bold", "": ""}
@@ -56,27 +61,44 @@ def _show_rich(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Non
     from rich.console import Console
 
     titles = [Cell(column.title, "title") for column in columns]
-    widths = _widths(columns, [titles, *rows])
+    try:
+        room = os.get_terminal_size(1).columns
+    except OSError:
+        room = 0  # the terminal hung up a moment ago
+    widths = fit(columns, _widths([titles, *rows]), room)
     console = Console(highlight=False, markup=False, emoji=False)
     with console.capture() as captured:
         for row in [titles, *rows]:
             # Not rich's own table: it cuts every column when the window is narrow, and half an id is useless.
-            console.print(_line(columns, row, widths), soft_wrap=True)
+            line = _line(columns, row, widths)
+            if room:
+                line.truncate(room, overflow="ellipsis")
+            console.print(line, soft_wrap=True)
     put(captured.get())
 
 
-def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[int]:
+def _widths(rows: Sequence[Sequence[Cell]]) -> list[int]:
     from rich.cells import cell_len
 
-    widths = [max(cell_len(row[at].text) for row in rows) for at in range(len(columns))]
-    try:
-        over = sum(widths) + len(_GAP) * (len(columns) - 1) - os.get_terminal_size(1).columns
-    except OSError:
-        over = 0  # the terminal hung up a moment ago
-    return [
-        max(_NARROWEST, width - over) if column.gives_way and over > 0 else width
-        for column, width in zip(columns, widths, strict=True)
-    ]
+    return [max(cell_len(cell.text) for cell in column) for column in zip(*rows, strict=True)]
+
+
+def fit(columns: Sequence[Column], wanted: Sequence[int], room: int) -> list[int]:
+    """The widths of the columns in a terminal of `room` characters (0: any); a column of width 0 is left out."""
+    widths = list(wanted)
+    while room:
+        shown = [width for width in widths if width]
+        over = sum(shown) + len(_GAP) * (len(shown) - 1) - room
+        cut = list(widths)
+        for at in reversed(range(len(columns))):
+            if columns[at].cut and over > 0 and cut[at] > _NARROWEST:
+                cut[at] = max(_NARROWEST, widths[at] - over)
+                over -= widths[at] - cut[at]
+        last = max(range(len(columns)), key=lambda at: columns[at].left_out if widths[at] else -1)
+        if over <= 0 or not columns[last].left_out or not widths[last]:
+            return cut
+        widths[last] = 0
+    return widths
 
 
 def _line(columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int]) -> Text:
@@ -84,6 +106,8 @@ def _line(columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int])
 
     line = Text()
     for column, cell, width in zip(columns, row, widths, strict=True):
+        if not width:
+            continue
         text = Text(cell.text, style=_STYLES[cell.tone])
         text.truncate(width, overflow="ellipsis")
         text.align("right" if column.right else "left", width)

@@ -10,6 +10,8 @@ import os
 
 from ...runs.durable import start_durable
 from ...state.directory import StateDirectory, state_error
+from ...state.disk_reserve import check_floor
+from ...values.disk_floor import floor_of_variable
 from ...values.environment import STATE_DIR
 from ...values.errors import HoldfastError, RunExistsError, SessionClosedError, StateError
 from ...values.fast_imports import TYPE_CHECKING, NamedTuple
@@ -31,11 +33,15 @@ class StartedRun(NamedTuple):
 
 
 def start_in(
-    state: StateDirectory, spec: RunSpec, *, wake_output: bool = False, window_size: tuple[int, int] | None = None
+    state: StateDirectory, spec: RunSpec, *, streams: bool = False, window_size: tuple[int, int] | None = None
 ) -> LiveRun:
-    """Start a run with a run directory. StateError: the directory cannot be made. Other errors as `start_durable`."""
+    """Start a run with a run directory; `streams`: our caller reads its output from the first byte on.
+
+    StateError: the directory cannot be made, or its disk has less free space than its floor. Others as `start_durable`.
+    """
+    check_floor(state.path, floor_of_variable(os.environ), spec.run_id)
     try:
-        return start_durable(state, spec, wake_output=wake_output, window_size=window_size)
+        return start_durable(state, spec, wake_output=streams, held=streams, window_size=window_size)
     except OSError as error:
         raise state_error(error, state.path, spec.run_id) from None
 
@@ -45,15 +51,16 @@ def start(given: CommandLine, spec: RunSpec, window_size: tuple[int, int] | None
     named = given.last("--state-dir") or os.environ.get(STATE_DIR)
     try:
         state = StateDirectory.open(named)
-        return StartedRun(start_in(state, spec, wake_output=True, window_size=window_size), state)
+        return StartedRun(start_in(state, spec, streams=True, window_size=window_size), state)
     except (RunExistsError, SessionClosedError):
         raise  # the directory works, but it refuses this run
     except StateError as error:
         if named or spec.lifetime != "owner":
             raise
-        from ..printing.messages import say  # imported only here, because nearly every run is kept
+        if not given.has("--quiet"):
+            from ..printing.messages import say  # imported only here, because nearly every run is kept
 
-        say(f"this run is not kept: {error}")
+            say(f"this run is not kept: {error}")
     from ...runs.ephemeral import start_ephemeral
 
     return StartedRun(start_ephemeral(spec, wake_output=True, windowed=True, window_size=window_size), None)

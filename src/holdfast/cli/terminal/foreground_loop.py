@@ -18,7 +18,7 @@ import os
 import select
 import time
 
-from ...journal.reader import JournalReader
+from ...runs.guard_watch import ms_until, watch
 from ...runs.live import CHUNKS_BYTES
 from ...values.errors import RequestError
 from ...values.fast_imports import TYPE_CHECKING, signal
@@ -63,7 +63,7 @@ class ForegroundLoop:
         self.given_up_by = 0  # the signal that came while we waited only for a slow reader
         self._written = 0
         self._progress_at = 0.0  # when a reader last took bytes
-        self._output = JournalReader(live.journal, trusted=live.trusted, run_id=live.spec.run_id)
+        self._output = live.output_reader()
         self._read_all = False
         self._started_at = time.monotonic()
         self._ended_at = 0.0
@@ -82,11 +82,13 @@ class ForegroundLoop:
         """Return when the run is settled and its output is written, or when the reader does not take it in time."""
         while not self._done():
             self._watch()
-            ready = dict(self._poll.poll(self._timeout_ms()))
+            # Twice: a poll that was interrupted until its time was over, because we were stopped, has not looked.
+            ready = dict(self._poll.poll(self._timeout_ms()) or self._poll.poll(0))
             if self.signals.fd in ready:
                 self.take_signals(self.signals.take())
             if self.live.control.fileno() in ready:
                 self._hear_guard()
+            self._watch_guard()
             if self.terminal_input is not None:
                 self._pass_input(self.terminal_input, ready)
             self._relay()
@@ -122,7 +124,9 @@ class ForegroundLoop:
 
     def _timeout_ms(self) -> float | None:
         waits = []
-        if self.live.ended and (until := self._deliver_until()) is not None:
+        if not self.live.ended:
+            waits.append(ms_until(self.live.watchdog.next_at) / 1000)
+        elif (until := self._deliver_until()) is not None:
             waits.append(max(0.0, until - time.monotonic()))
         if self._notice_at is not None:
             waits.append(max(0.0, self._notice_at - time.monotonic()))
@@ -132,14 +136,21 @@ class ForegroundLoop:
 
     # The guard.
 
+    def _watch_guard(self) -> None:
+        if not self.live.ended and watch(self.live):
+            self._note_end()
+
+    def _note_end(self) -> None:
+        self._ended_at = time.monotonic()
+        # A signal that came when the run was over, and we had not heard of it, ends the wait for the reader.
+        if self._asked_at is not None and not any(fact.kind == "stop_asked" for fact in self.live.facts):
+            self.given_up_by = self._asked_with
+
     def _hear_guard(self) -> None:
         live = self.live
         live.hear_guard()
         if live.ended:
-            self._ended_at = time.monotonic()
-            # A signal that came when the run was over, and we had not heard of it, ends the wait for the reader.
-            if self._asked_at is not None and not any(fact.kind == "stop_asked" for fact in live.facts):
-                self.given_up_by = self._asked_with
+            self._note_end()
         changes = [fact.kind for fact in live.reader.facts[self._facts_seen :] if fact.kind in ("stopped", "continued")]
         self._facts_seen = len(live.reader.facts)
         # Only the last change counts: the run may be continued before we hear that it stopped.

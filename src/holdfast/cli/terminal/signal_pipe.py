@@ -25,6 +25,11 @@ def _noted(_number: int, _frame: FrameType | None) -> None:
     """Do nothing: the C handler has written the number to the pipe already."""
 
 
+def release_signals() -> None:
+    """Let signals act as in any other program, for a command that waits without a pipe."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _TAKEN)
+
+
 class SignalPipe:
     """Takes our signals from now on. A signal that was ignored at our start (nohup, `&`) stays ignored."""
 

@@ -55,11 +55,17 @@ def _json_answer(path: str, written: str) -> AgentAnswer:
     for word in path.split("."):
         if isinstance(found, dict) and word in found:
             found = found[word]
-        elif isinstance(found, list) and word.lstrip("-").isdigit() and -len(found) <= int(word) < len(found):
+        elif isinstance(found, list) and _is_index(word) and -len(found) <= int(word) < len(found):
             found = found[int(word)]
         else:
             return AgentAnswer(written, f"the output has no {path[:200]}")
     return AgentAnswer(found if isinstance(found, str) else msgspec.json.encode(found).decode())
+
+
+def _is_index(word: str) -> bool:
+    """Whether the word is a number. Labels come from clients: other digits, two signs and huge numbers are refused."""
+    digits = word.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and len(digits) < 16
 
 
 def _document(written: str) -> Any:

@@ -21,6 +21,7 @@ import msgspec
 
 from ...values.errors import StateError
 from ...values.timestamps import format_timestamp
+from ..store.retention_clock import RetentionClock
 from ..store.store import statements
 from .event import OUTPUT, PIECE, EventFilter, LoggedEvent, PendingOutput, event_of_row, make_event
 from .subscription import EventPage, Subscription
@@ -28,7 +29,7 @@ from .verdict_counts import VerdictCounts
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ..store.store import Store
 
@@ -64,8 +65,14 @@ class TransactionHook(Protocol):
 class EventLog:
     """The daemon's events. `start` before anything else."""
 
-    def __init__(self, store: Store, bounds: EventLogBounds = EventLogBounds()) -> None:  # noqa: B008 - immutable
+    def __init__(
+        self,
+        store: Store,
+        bounds: EventLogBounds = EventLogBounds(),  # noqa: B008 - immutable
+        clock: RetentionClock | None = None,
+    ) -> None:
         self.bounds = bounds
+        self._clock = clock or RetentionClock()
         self.last_id = 0
         self.published = 0  # since the start, by this daemon
         self.dropped = 0  # streams that were ended because the client read nothing
@@ -271,18 +278,21 @@ class EventLog:
 
     async def prune(self) -> int:
         """Remove events that are too old or too many; returns how many."""
-        return await self._store.write(self._prune)
+        return await self._store.write(self._pruning())
 
     def _prune_soon(self) -> None:
         self._unpruned, self._pruned_at = 0, time.monotonic()
         # A failure loses nothing: the next pass removes them.
-        self._store.write(self._prune).add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._store.write(self._pruning()).add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    def _prune(self, connection: sqlite3.Connection) -> int:
-        _, last = _bounds(connection)
-        before_ms = int((time.time() - self.bounds.keep_s) * 1000)
-        values = {"last": last, "keep": self.bounds.keep_events, "before_ms": before_ms}
-        return connection.execute(_SQL["prune"], values).rowcount
+    def _pruning(self) -> Callable[[sqlite3.Connection], int]:
+        values = {"keep": self.bounds.keep_events, "before_ms": self._clock.ago_ns(self.bounds.keep_s) // 1_000_000}
+
+        def prune(connection: sqlite3.Connection) -> int:
+            _, last = _bounds(connection)
+            return connection.execute(_SQL["prune"], {**values, "last": last}).rowcount
+
+        return prune
 
 
 def _bounds(connection: sqlite3.Connection) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.routing import BaseRoute, Route
 
+from ...config import Config
 from ...values.errors import HoldfastError
 from ...values.run_id import check_run_id
 from ...values.spec import make_spec
@@ -19,17 +20,22 @@ from ...web.access_checks import AccessChecks
 from ...web.problems import ProblemError, problem_of, problem_of_os_error, respond
 from ...web.request_body import leave_unread
 from . import openapi
+from .access.auditing import Auditing
+from .access.open_requests import OpenRequests
+from .access.run_access import check_path
 from .browser import dashboard
 from .doors import doors_of, refuse
 from .operations import OPERATIONS
 from .routes import events
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
+    from ...access.audit_log import AuditLog
+    from ...access.tokens import TokenFile
     from ...web.request_body import BodyBounds
     from ..agents.agent_runs import AgentRuns
     from ..service.service import Service
@@ -45,13 +51,20 @@ def make_app(
     bounds: BodyBounds,
     security: Security,
     agents: AgentRuns | None = None,
+    tokens: TokenFile | None = None,
+    audit: AuditLog | None = None,
+    settings: Callable[[], Config] = Config,
     routes: Sequence[BaseRoute] = (),
 ) -> Starlette:
     """Make the application that all listeners share; the doors of `agents` and extra `routes` have the same checks."""
     doors = [] if agents is None else doors_of(agents, bounds)
+    auditing = [] if audit is None else [Middleware(Auditing, log=audit)]
+    watching = (
+        [] if tokens is None else [Middleware(OpenRequests, tokens=tokens, session_of=security.logins.session_of)]
+    )
     app = Starlette(
         routes=[*_routes(service, bounds), *events.routes(service), *dashboard.routes(), *doors, *routes],
-        middleware=[Middleware(AccessChecks, policy=security, respond=refuse)],
+        middleware=[*auditing, Middleware(AccessChecks, policy=security, respond=refuse), *watching],
         exception_handlers={
             ProblemError: _problem,
             HoldfastError: _refused,
@@ -63,6 +76,9 @@ def make_app(
     )
     app.state.head_s = bounds.within_s
     app.state.logins = security.logins
+    app.state.tokens = tokens
+    app.state.audit = audit
+    app.state.settings = settings
     app.router.redirect_slashes = False  # `/v1/runs/` is not `/v1/runs`
     return app
 
@@ -78,18 +94,19 @@ class PathEndpoint:
     """One path with all its operations: one route per path, so that a 405 can name the methods there are."""
 
     def __init__(self, methods: dict[str, Operation], service: Service, bounds: BodyBounds) -> None:
-        self._methods = methods
+        self.methods = methods
         self._service = service
         self._bounds = bounds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
         method = "GET" if request.method == "HEAD" else request.method
-        operation = self._methods.get(method)
+        operation = self.methods.get(method)
         if operation is None:
-            allowed = ", ".join([*self._methods, *(["HEAD"] if "GET" in self._methods else [])])
+            allowed = ", ".join([*self.methods, *(["HEAD"] if "GET" in self.methods else [])])
             raise ProblemError(problems.NO_METHOD, f"this path takes {allowed}", headers={"Allow": allowed})
         _check_path(request)
+        await check_path(self._service, request)
         try:
             response = await operation.respond(self._service, request, self._bounds)
         except ProblemError as error:

@@ -22,19 +22,20 @@ if TYPE_CHECKING:
 _PATH_PARAMETERS: dict[str, dict[str, Any]] = {
     "run_id": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,63}$"},
     "session": {"type": "string", "minLength": 1, "maxLength": 128},
+    "token": {"type": "string", "pattern": "^[A-Za-z0-9._-]+$", "maxLength": 64},
 }
 _WORDS = {
     400: "The request cannot be read.",
     401: "The token is missing or wrong.",
-    403: "The Host or Origin header does not name this daemon.",
-    404: "There is no such run, or no such path.",
+    403: "The Host or Origin header does not name this daemon, or the role of the token is too low: see `role`.",
+    404: "There is no such run, token or path.",
     408: "The body took too long to arrive.",
     409: "The request conflicts with the current state.",
     413: "The body is too large.",
     415: "The media type of the body is not accepted here.",
     416: "The offset is beyond the end of the output.",
     422: "The request is not valid; `field` names the wrong field.",
-    429: "The queue is full.",
+    429: "The queue is full, or the client is beyond one of its limits.",
     503: "Try again later: the daemon is draining, or its state directory cannot be written.",
     504: "The guard of the run did not answer in time.",
 }
@@ -69,7 +70,7 @@ def document() -> bytes:
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas, components)
     _link(paths)
-    paths["/v1/events"] = {"get": _with_refusals(_EVENTS, (401, 403, 422))}
+    paths["/v1/events"] = {"get": _with_refusals(_EVENTS, (401, 403, 422, 429))}
     whole = {
         "openapi": "3.1.0",
         "info": {
@@ -165,7 +166,7 @@ def _success(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _refusals(operation: Operation) -> tuple[int, ...]:
-    found = {401, 403, 422, *operation.errors}
+    found = {401, 403, 422, 429, *operation.errors}
     if operation.body is not None:
         found |= {400, 408, 413, 415}
     if "{run_id}" in operation.path:

@@ -9,10 +9,40 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .browser import login
-from .routes import doctor, health, output, processes, runs, search, sessions, statistics, timeline
+from .routes import (
+    audit,
+    doctor,
+    health,
+    hosts,
+    output,
+    probes,
+    processes,
+    runs,
+    search,
+    sessions,
+    statistics,
+    timeline,
+    tokens,
+)
 
 if TYPE_CHECKING:
     from .wire.operation import Operation
 
-_SUBJECTS = (runs, output, processes, timeline, search, sessions, statistics, health, doctor, login)
+_SUBJECTS = (
+    runs,
+    output,
+    processes,
+    timeline,
+    search,
+    sessions,
+    statistics,
+    health,
+    hosts,
+    probes,
+    doctor,
+    tokens,
+    audit,
+    login,
+)
 OPERATIONS: tuple[Operation, ...] = tuple(operation for subject in _SUBJECTS for operation in subject.OPERATIONS)
+PUBLIC = login.PUBLIC | probes.PUBLIC  # paths for clients that nobody knows

@@ -20,6 +20,7 @@ from ...state import sessions
 from ...values.errors import DrainingError, QueueFullError, ResourceError, RunExistsError
 from ...values.run_id import check_run_id, new_run_id
 from ...values.timestamps import format_timestamp
+from ..engines.engine import NO_NEEDS
 from . import queue_rows
 from .admission import keys_of
 from .scheduled_run import ScheduledRun
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from .disk_room import DiskRoom
     from .nesting import Nesting
     from .scheduler import Scheduler
+    from .start_policy import Submitter
     from .submission import Submission
 
 
@@ -79,30 +81,42 @@ class Intake:
         """Turn every post away from now on. `retry_after_s` is when the next daemon may be up."""
         self._retry_after_s = retry_after_s
 
-    async def submit(self, submission: Submission, key: str | None) -> IntakeResult:
+    async def submit(
+        self,
+        submission: Submission,
+        key: str | None,
+        asked: Submission | None = None,
+        submitter: Submitter | None = None,
+    ) -> IntakeResult:
         """Queue a run, or find the run that this idempotency key was used for.
 
+        `asked`: the posted run before the daemon's settings changed it. The key belongs to that. `submitter`: as in
+        `Service.submit`.
         DrainingError, QueueFullError, IdempotencyConflictError, SpecError, SessionClosedError, RunExistsError,
         StateError, ResourceError (the disk is low), RequestError (its parent is over): nothing was queued.
         """
         if key is None:
-            return await self._take(submission, None)
+            return await self._take(submission, None, submitter)
         # One post at a time for each key: the second finds the run of the first.
         async with self._turns.setdefault(key, asyncio.Lock()):
             self._check_open()
-            digest = submission.digest()
+            digest = (asked or submission).digest()
             used = await self._store.read(lambda connection: queue_rows.run_of_key(connection, key, digest))
             if used is not None:
                 return IntakeResult(await self._arrived(used), False)
-            return await self._take(submission, key)
+            return await self._take(submission, (key, digest), submitter)
 
     def _check_open(self) -> None:
         if self._retry_after_s is not None:
             remedy = "try again when the next daemon is up"
             raise DrainingError("the daemon is shutting down", retry_after_s=self._retry_after_s, remedy=remedy)
 
-    async def _take(self, submission: Submission, key: str | None) -> IntakeResult:
+    async def _take(
+        self, submission: Submission, key: tuple[str, str] | None, submitter: Submitter | None
+    ) -> IntakeResult:
         self._check_open()
+        if submission.needs != NO_NEEDS:
+            await self._scheduler.check(submission.needs)
         config = self._settings()
         outer = await self._nesting.outer(submission.parent)
         run_id = new_run_id() if submission.run_id is None else check_run_id(submission.run_id)
@@ -112,10 +126,14 @@ class Intake:
         complete = submission.with_defaults(self._defaults[1])
         scheduled = self._make_run(run_id, complete, format_timestamp(queued_ns))
         self._check_room(run_id, config)
-        row = {"run_id": run_id, "queued_ns": queued_ns, "submission": msgspec.json.encode(complete)}
-        use = (
-            None if key is None else {"key": key, "digest": submission.digest(), "run_id": run_id, "used_ns": queued_ns}
-        )
+        row = {
+            "run_id": run_id,
+            "queued_ns": queued_ns,
+            "submission": msgspec.json.encode(complete),
+            "role": None if submitter is None else submitter.role,
+            "uid": None if submitter is None else submitter.uid,
+        }
+        use = None if key is None else {"key": key[0], "digest": key[1], "run_id": run_id, "used_ns": queued_ns}
         self._incoming[run_id] = asyncio.Event()
         taken: asyncio.Future[IntakeResult] = asyncio.get_running_loop().create_future()
 
@@ -149,6 +167,7 @@ class Intake:
             if isinstance(put_at, str):  # another post used the key meanwhile
                 return IntakeResult(put_at, False)
             timeout_s = submission.queue_timeout_s
+            scheduled.has_waited = False
             self._scheduler.enqueue(scheduled, put_at, submission.priority, timeout_s, timeout_s or 0.0)
         finally:
             self._incoming.pop(scheduled.run_id).set()
@@ -161,6 +180,7 @@ class Intake:
                 self._scheduler.end_in_queue(scheduled.run_id, unstarted.stopped("session", "its session was closed"))
         finally:
             self._scheduler.start_queued()
+            scheduled.has_waited = True
         return IntakeResult(scheduled.run_id, True)
 
     def _write(
@@ -199,7 +219,8 @@ class Intake:
         if submission.on_verdict is not None:
             self._deliveries.check(submission.on_verdict.url)
         sessions.check_open(self._state, spec.session, run_id)
-        return ScheduledRun(run_id, keys_of(submission.concurrency_key, spec.session, dict(spec.labels)), spec=spec)
+        keys = keys_of(submission.concurrency_key, spec.session, dict(spec.labels))
+        return ScheduledRun(run_id, keys, spec=spec, needs=submission.needs)
 
 
 def _defaults(config: Config) -> dict[str, Any]:

@@ -19,12 +19,14 @@ _SQL = statements("queue")
 
 
 class QueueRow(NamedTuple):
-    """A run that has not started; `submission` is the posted JSON."""
+    """A run that has not started; `submission` is the posted JSON, `role` and `uid` are those of its client."""
 
     sequence: int
     run_id: str
     queued_ns: int
     submission: bytes
+    role: str | None  # None: the policy does not judge the run when it starts
+    uid: int | None
 
 
 class ActiveRow(NamedTuple):
@@ -38,6 +40,12 @@ class ActiveRow(NamedTuple):
 def queued(connection: sqlite3.Connection) -> list[QueueRow]:
     """All queued runs, in the order in which they were queued."""
     return [QueueRow(*row) for row in connection.execute(_SQL["all"])]
+
+
+def queued_run(connection: sqlite3.Connection, run_id: str) -> QueueRow | None:
+    """One queued run; None: it is not queued."""
+    row = connection.execute(_SQL["one"], {"run_id": run_id}).fetchone()
+    return None if row is None else QueueRow(*row)
 
 
 def active(connection: sqlite3.Connection) -> list[ActiveRow]:

@@ -65,7 +65,7 @@ class RunRecords:
 def record(state: StateDirectory, spec: RunSpec, ending: Ending) -> None:
     """Write the record, unless the run has one already. StateError: it cannot be written."""
     try:
-        prepared = run_directory.prepare(state, spec, journal_of(spec, ending))
+        prepared = run_directory.prepare(state, spec.run_id, journal_of(spec, ending))
     except RunExistsError:
         if state.has(spec.run_id):
             return

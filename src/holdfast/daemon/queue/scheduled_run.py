@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...projections.report import report as project
 from ...values.spec import public_spec
+from ..engines.engine import NO_NEEDS
 
 if TYPE_CHECKING:
     from ...journal.unstarted import Ending
     from ...values.spec import RunSpec
-    from ..engines.engine import EngineRun
+    from ..engines.engine import EngineRun, Needs
     from .admission import ConcurrencyKeys
 
 
@@ -24,28 +25,42 @@ class ScheduledRun:
         "ending",
         "expiry",
         "final",
+        "has_waited",
         "keys",
         "managed",
+        "needs",
         "outer",
+        "queue_place",
         "run",
         "run_id",
         "settled",
         "spec",
         "verdict",
+        "waits_for",
     )
 
     def __init__(
-        self, run_id: str, keys: ConcurrencyKeys, *, spec: RunSpec | None = None, managed: bool = True
+        self,
+        run_id: str,
+        keys: ConcurrencyKeys,
+        *,
+        spec: RunSpec | None = None,
+        managed: bool = True,
+        needs: Needs = NO_NEEDS,
     ) -> None:
         self.run_id = run_id
         self.keys = keys
         self.spec = spec  # while it is queued, with its environment
         self.managed = managed  # False: another process started it, and the daemon only follows it
+        self.needs = needs  # of its host
+        self.waits_for: str | None = None  # why no host takes it now
+        self.has_waited = True  # in the queue; False: it may start right after its post, which was judged
         self.outer: str | None = None  # the run that it ends with
         self.run: EngineRun | None = None
         self.ending: Ending | None = None  # asked for before the start: the run is never started
         self.expiry: asyncio.TimerHandle | None = None
         self.final: dict[str, Any] | None = None
+        self.queue_place: tuple[int, str] | None = None  # in lists of queued runs
         self._queued: dict[str, Any] | None = None
         self.begun = asyncio.Event()  # the run was started, or never will be
         self.verdict = asyncio.Event()
@@ -60,8 +75,14 @@ class ScheduledRun:
             return {**self.run.report, "waiting_for_input": self.run.input.is_waited_for()}
         if self._queued is None:
             assert self.spec is not None
-            self._queued = _queued_report(self.spec)  # nothing in it changes while the run is queued
-        return self._queued
+            self._queued = _queued_report(self.spec)  # nothing else in it changes while the run is queued
+        return self._queued if self.waits_for is None else {**self._queued, "reason": self.waits_for}
+
+    @property
+    def session(self) -> str | None:
+        """The session of the run; None: it has none. JournalError: it was adopted, and its journal cannot be read."""
+        found: str | None = self.report["session"] if self.spec is None else self.spec.session
+        return found
 
     @property
     def is_queued(self) -> bool:

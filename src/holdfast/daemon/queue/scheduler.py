@@ -5,6 +5,7 @@ Guaranteed orders. A crash between two steps leaves something from which the nex
 - A run is queued when its row is committed. Only then is it published.
 - Start: run directory, guard, first fact; then the row moves from `queue` to `active`. After a crash, a row whose run
   has a directory was started (or ended in the queue). A row whose run has no directory was not. So a run starts once.
+- The policy judges a run that has waited before the last look at stops: a stop that comes meanwhile wins.
 - End in the queue: the finished record is written, then the row is deleted. A stop before the start wins: when a run is
   withdrawn from admission, exactly one of {start, expiry, stop} gets it, and the others find nothing.
 - run.queued, run.started, run.verdict and run.settled of a run are published in this order; the row leaves `active`
@@ -17,22 +18,26 @@ Everything happens on the event loop's thread, and nothing is awaited between a 
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
 from typing import TYPE_CHECKING, Any
 
 from ...journal import unstarted
-from ...values.errors import HoldfastError, RunExistsError, SessionClosedError
+from ...values.errors import HoldfastError, PolicyError, RunExistsError, SessionClosedError, SpecError
+from ..engines.engine import NoRoomError
 from ..process.background_tasks import BackgroundTasks
 from . import queue_rows
 from .admission import Admission, WaitingRun
+from .queue_order import QueueOrder
 from .scheduled_run import ScheduledRun
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from ...journal.unstarted import Ending
-    from ..engines.engine import Engine, EngineRun
+    from ...values.spec import RunSpec
+    from ..engines.engine import Engine, EngineRun, Needs
     from ..events.event_log import EventLog
     from ..process.log import Log
     from ..store.store import Store
@@ -51,6 +56,7 @@ class Scheduler:
         self, records: RunRecords, store: Store, engine: Engine, events: EventLog, limits: AdmissionLimits, log: Log
     ) -> None:
         self.runs: dict[str, ScheduledRun] = {}  # the oldest first
+        self.queue_order = QueueOrder()
         self.on_verdict: list[Callable[[ScheduledRun], None]] = []  # called when a run has its verdict
         self.on_settled: list[Callable[[ScheduledRun], None]] = []  # called when a run of this daemon is over
         self.on_started: list[Callable[[ScheduledRun], None]] = []  # called when the daemon begins to follow a run
@@ -62,6 +68,7 @@ class Scheduler:
         self._admission = Admission(limits)
         self._is_open = False  # whether queued runs may start
         self.may_start: Callable[[], bool] = lambda: True  # asked before each start; looked at again later
+        self.judge: Callable[[RunSpec], Awaitable[RunSpec]] = _as_it_is  # before each start; PolicyError
         self._look_again: asyncio.TimerHandle | None = None
         self._store = store
         self._engine = engine
@@ -77,6 +84,7 @@ class Scheduler:
     ) -> None:
         """Queue a run whose row is committed; `limit_s` is its whole queue timeout."""
         self.runs[scheduled.run_id] = scheduled
+        self.queue_order.add(scheduled)
         self._admission.enqueue(WaitingRun(sequence, scheduled.run_id, priority, scheduled.keys))
         if expires_in_s is not None:
             loop = asyncio.get_running_loop()
@@ -94,6 +102,14 @@ class Scheduler:
         elif scheduled.ending is None:
             scheduled.ending = ending  # a task is just starting or ending the run, and checks this
         return True
+
+    async def check(self, needs: Needs) -> None:
+        """Ask the engine about the needs of a posted run. Fails as Engine.check."""
+        await self._engine.check(needs)
+
+    async def hosts(self) -> dict[str, Any]:
+        """The engine, and the hosts on which it starts runs."""
+        return {"engine": self._engine.name, "hosts": await self._engine.hosts()}
 
     def open(self) -> None:
         """Start queued runs from now on."""
@@ -113,7 +129,7 @@ class Scheduler:
         """Start every queued run that may start now."""
         while self._is_open and self._may_start_now() and (chosen := self._admission.take_next()) is not None:
             scheduled = self.runs[chosen.run_id]
-            self._tasks.begin(self._start(scheduled, chosen))
+            self._tasks.begin(self._start(scheduled, chosen, is_judged=not scheduled.has_waited))
 
     def _may_start_now(self) -> bool:
         """Whether `may_start` allows a start. If it does not, queued runs are looked at again in a while."""
@@ -127,18 +143,29 @@ class Scheduler:
         self._look_again = None
         self.start_queued()
 
-    async def _start(self, scheduled: ScheduledRun, waiting: WaitingRun) -> None:
+    async def _start(self, scheduled: ScheduledRun, waiting: WaitingRun, *, is_judged: bool) -> None:
         assert scheduled.spec is not None
-        if scheduled.ending is not None:
-            await self._end_in_queue(scheduled, scheduled.ending)
+        try:
+            # Before the checks below, because it may wait: a stop that comes meanwhile is seen there.
+            refused = None if is_judged else await self._refused(scheduled)
+        except Exception as error:
+            self._not_started(scheduled, waiting, error)
+            if not isinstance(error, HoldfastError):
+                raise  # a defect, which the log reports
+            return
+        if (ending := scheduled.ending or refused) is not None:
+            await self._end_in_queue(scheduled, ending)
             return
         if not self._is_open:  # the scheduler was closed since the choice: the run keeps its place
             self._admission.vacate(scheduled.run_id)
             self._admission.enqueue(waiting)
             return
         try:
-            # The engine awaits nothing before the start: no stop can come between the checks above and the start.
-            run = await self._engine.start(scheduled.spec)
+            # The local engine awaits nothing before the start: no stop comes between the checks above and the start.
+            # An engine of other hosts takes longer, and `_started` looks for a stop that came meanwhile.
+            run = await self._engine.start(scheduled.spec, scheduled.needs)
+        except NoRoomError as error:
+            self._wait_for_room(scheduled, waiting, error)
         except SessionClosedError:
             await self._end_in_queue(scheduled, unstarted.stopped("session", "its session was closed while it waited"))
         except RunExistsError as error:
@@ -148,6 +175,10 @@ class Scheduler:
             # Another process took the id after this run was queued. So the id names the run of that process.
             self._log.warning(f"the run was not started: {error}", run_id=scheduled.run_id)
             self._end(scheduled, await self._records.report(scheduled.run_id))
+        except SpecError as error:  # such as a file for stdin that is not there: a later try would not find it, either
+            self._log.warning(f"the run was not started: {error}", run_id=scheduled.run_id)
+            step = "stdio" if error.field == "stdin" else "setup"
+            await self._end_in_queue(scheduled, unstarted.not_started(error.errno or errno.EINVAL, step))
         except (HoldfastError, OSError) as error:
             self._not_started(scheduled, waiting, error)
         except Exception as error:
@@ -156,14 +187,43 @@ class Scheduler:
         else:
             await self._started(scheduled, run)
 
+    async def _refused(self, scheduled: ScheduledRun) -> Ending | None:
+        """How the policy ends the run before its start; None: the run may start, perhaps with lower limits."""
+        assert scheduled.spec is not None
+        try:
+            scheduled.spec = await self.judge(scheduled.spec)
+        except PolicyError as error:
+            self._log.warning(f"the run was not started: {error}", run_id=scheduled.run_id)
+            return unstarted.stopped("user", error.message)
+        return None
+
     async def _started(self, scheduled: ScheduledRun, run: EngineRun) -> None:
         scheduled.forget_expiry()  # not earlier: a run that cannot be started is still queued
+        self.queue_order.discard(scheduled)
         scheduled.run, scheduled.spec = run, None
         scheduled.begun.set()
         self._tries.pop(scheduled.run_id, None)
         row = queue_rows.ActiveRow(scheduled.run_id, time.time_ns(), scheduled.keys.main)
         self._post(queue_rows.move_to_active(row), scheduled.run_id)
+        if scheduled.ending is not None:
+            self._tasks.begin(self._stop(scheduled, run, scheduled.ending))
         await self._follow(scheduled, run)
+
+    async def _stop(self, scheduled: ScheduledRun, run: EngineRun, ending: Ending) -> None:
+        """End a run that was asked to end while its engine started it."""
+        detail = ending.detail
+        try:
+            await run.cancel(detail.get("reason") or "", cause=detail.get("cause", "user"))
+        except HoldfastError as error:
+            self._log.warning(f"the run cannot be asked to end: {error}", run_id=scheduled.run_id)
+
+    def _wait_for_room(self, scheduled: ScheduledRun, waiting: WaitingRun, error: NoRoomError) -> None:
+        """Put a run that no host takes now back to its place in the queue. It may wait for as long as it likes."""
+        if scheduled.waits_for is None:
+            self._log.info(f"the run waits: {error}", run_id=scheduled.run_id)
+        scheduled.waits_for = error.message
+        self._admission.vacate(scheduled.run_id)
+        asyncio.get_running_loop().call_later(_RETRY_S, self._try_again, scheduled, waiting)
 
     def _not_started(self, scheduled: ScheduledRun, waiting: WaitingRun, error: Exception) -> None:
         """Put the run back to its place in the queue and try again later; after the last try record the failure."""
@@ -174,7 +234,7 @@ class Scheduler:
         if tries >= _TRIES:
             self._tries.pop(scheduled.run_id)
             code = getattr(error, "errno", None)
-            self._tasks.begin(self._end_in_queue(scheduled, unstarted.not_started(code or 5)))
+            self._tasks.begin(self._end_in_queue(scheduled, unstarted.not_started(code or errno.EIO)))
             return
         asyncio.get_running_loop().call_later(_RETRY_S * tries, self._try_again, scheduled, waiting)
 
@@ -293,6 +353,7 @@ class Scheduler:
         scheduled.forget_expiry()
         scheduled.end(report)
         self.runs.pop(scheduled.run_id, None)
+        self.queue_order.discard(scheduled)
         self._tries.pop(scheduled.run_id, None)
         if not was_decided:
             self._tell_verdict(scheduled)  # before its slot is free: a nested run must not start in its place
@@ -353,3 +414,7 @@ class Scheduler:
                 self._log.warning(f"a change of its state was not stored: {error}", run_id=run_id)
 
         self._store.post(action, done)
+
+
+async def _as_it_is(spec: RunSpec) -> RunSpec:
+    return spec

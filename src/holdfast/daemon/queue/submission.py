@@ -14,7 +14,8 @@ import msgspec
 
 from ...values.errors import SpecError
 from ...values.options import HTTP, options_from_json
-from ...values.spec import make_spec
+from ...values.spec import KEPT_OUTPUT_BYTES, make_spec
+from ..engines.engine import Needs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Priority = Annotated[int, msgspec.Meta(ge=-1000, le=1000)]
+_PROGRAM = {"type": "string", "minLength": 1}
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
@@ -37,7 +40,7 @@ class OnVerdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """The fields of a posted run. None: the daemon's default, else the library's."""
 
-    argv: Annotated[list[str], msgspec.Meta(min_length=1)]
+    argv: Annotated[list[str], msgspec.Meta(min_length=1, extra_json_schema={"prefixItems": [_PROGRAM]})]
     cwd: str | None = None
     env: dict[str, str] | None = None
     env_keep: list[str] | None = None
@@ -60,7 +63,7 @@ class Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     memory_bytes: Count | None = None
     pids: Count | None = None
     max_output_bytes: Count | None = None
-    on_max_output: Literal["stop", "drop"] | None = None
+    on_max_output: Literal["stop", "drop", "roll"] | None = None
     cpu_time_s: Seconds | None = None
     session: str | None = None
     parent: str | None = None
@@ -69,14 +72,23 @@ class Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     run_id: str | None = None
     in_container: str | None = None
     container_runtime: str | None = None
+    ready: list[Annotated[str, msgspec.Meta(min_length=5, max_length=1000)]] | None = None
     priority: Priority = 0
     queue_timeout_s: Seconds | None = None
     concurrency_key: Key | None = None
     on_verdict: OnVerdict | None = None
+    cpus: Amount | None = None
+    gpus: Amount | None = None
+    resources: dict[str, Amount] | None = None
+    node_labels: dict[str, str] | None = None
+    host: Key | None = None
+    no_wait: bool = False
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> Submission:
         """This submission with the daemon's defaults (by posted names) in the fields that are None."""
         missing = {name: value for name, value in defaults.items() if getattr(self, name) is None}
+        if self.max_output_bytes is None and self.on_max_output is None and "max_output_bytes" not in defaults:
+            missing |= {"max_output_bytes": KEPT_OUTPUT_BYTES, "on_max_output": "roll"}
         return msgspec.structs.replace(self, **missing) if missing else self
 
     def spec_options(self) -> SpecOptions:
@@ -99,6 +111,18 @@ class Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         options["run_id"] = run_id
         options["queued_at"] = queued_at
         return make_spec(self.argv, **options)
+
+    @property
+    def needs(self) -> Needs:
+        """What the run needs of its host."""
+        return Needs(
+            self.cpus or 0.0,
+            self.gpus or 0.0,
+            self.resources or {},
+            self.node_labels or {},
+            self.host,
+            self.no_wait,
+        )
 
     def digest(self) -> str:
         """A digest that is equal for equal submissions, in whatever order their fields came."""

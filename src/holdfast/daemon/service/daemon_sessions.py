@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from ...journal import unstarted
 from ...state import sessions
 from ...state.index.session_list import SessionState
+from ...state.parallel_stop import HOW_FROM_TREE
+from ...values.errors import HoldfastError
 from ...values.timestamps import format_timestamp
 
 if TYPE_CHECKING:
@@ -57,12 +60,29 @@ class DaemonSessions:
         # sees the mark, or has a directory. state/sessions.py uses the same order.
         await asyncio.to_thread(sessions.mark_closed, self._state, name, reason)
         ended = self._end_queued(name, reason)
+        away = await self._end_elsewhere(name, reason, now=now, grace_s=grace_s)
         closing = await asyncio.to_thread(sessions.close, self._state, name, reason=reason, now=now, grace_s=grace_s)
         for scheduled in ended:
             await scheduled.begun.wait()
         done = {how: closing.run_ids(how) for how in ("confirmed", "survivors", "unknown")}
+        for report in away:
+            done[HOW_FROM_TREE.get(report["tree"], "unknown")] += [report["run_id"]]
         done["confirmed"] += [run.run_id for run in ended if run.run is None and run.run_id not in done["confirmed"]]
         return {"session": name, **done, "problems": [*closing.problems]}
+
+    async def _end_elsewhere(self, name: str, reason: str, *, now: bool, grace_s: float | None) -> list[dict[str, Any]]:
+        """End the runs of this session on other hosts, and return their last reports. The rest ends here."""
+        found = [run for run in self._scheduler.runs.values() if self._state.is_elsewhere(run.run_id)]
+        runs = [run for run in found if run.run is not None and run.session == name]
+
+        async def end(scheduled: ScheduledRun) -> dict[str, Any]:
+            if scheduled.run is not None:
+                with contextlib.suppress(HoldfastError):  # its node is lost: then it is over
+                    await scheduled.run.cancel(reason, cause="session", now=now, grace=grace_s)
+            await scheduled.settled.wait()
+            return scheduled.report
+
+        return await asyncio.gather(*map(end, reversed(runs)))
 
     def _end_queued(self, name: str, reason: str) -> list[ScheduledRun]:
         """End the queued runs of this session, without starting them."""

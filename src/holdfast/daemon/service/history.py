@@ -48,11 +48,19 @@ class History:
         return entry.shown()
 
     async def page(
-        self, filters: Filters, waiting: Iterable[RunSummary], states: tuple[str, ...], cursor: str | None, limit: int
+        self,
+        filters: Filters,
+        waiting: Iterable[RunSummary],
+        states: tuple[str, ...],
+        cursor: str | None,
+        limit: int,
+        *,
+        cut_at: tuple[int, str] | None = None,
     ) -> tuple[list[dict[str, Any]], str | None]:
         """A page of all runs, newest first, and the cursor of the next page; None on the last page.
 
-        `waiting` are the queued runs. SpecError: the cursor is not one of ours.
+        `waiting` are the next queued runs, all of them down to the place `cut_at`; None: there are no more. SpecError:
+        the cursor is not one of ours.
         """
         after = None if cursor is None else parse_cursor(cursor)
 
@@ -67,10 +75,12 @@ class History:
             if not states or "settled" in states:
                 ended = {entry.run_id: entry for entry in self._index.list(filters, limit + 1, cursor).entries}
                 wanted = [*(entry for entry in wanted if entry.run_id not in ended), *ended.values()]
+            if cut_at is not None:  # older runs come on a later page, after the queued ones that are not here
+                wanted = [entry for entry in wanted if _place(entry) >= cut_at]
             wanted.sort(key=_place, reverse=True)
-            more = len(wanted) > limit > 0
             page = wanted[:limit]
-            return [entry.shown() for entry in page], make_cursor(*_place(page[-1])) if more else None
+            end = _place(page[-1]) if len(wanted) > limit > 0 else cut_at
+            return [entry.shown() for entry in page], None if end is None else make_cursor(*end)
 
         return await self._do(find)
 

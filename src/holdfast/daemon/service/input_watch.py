@@ -66,13 +66,17 @@ class InputWatch:
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._watch(), name="input watch")
 
-    def count(self) -> int:
-        """How many runs wait for input; looks at them if the last call was a second ago."""
+    def count(self, session: str | None = None) -> int:
+        """How many runs, of this session or of all, wait for input; looks at them if the last call was a second ago."""
         if time.monotonic() - self._asked_at >= EVERY_S:
             self._asked_at = time.monotonic()
             for run_id in list(islice(self._runs, _ASKED)):
                 self._look(run_id)
-        return sum(watched.seen is True for watched in self._runs.values())
+        watched_runs = self._runs.values() if session is None else self._of(session)
+        return sum(watched.seen is True for watched in watched_runs)
+
+    def _of(self, session: str) -> list[_InputRun]:
+        return [watched for watched in self._runs.values() if watched.session == session]
 
     async def _watch(self) -> None:
         while self._runs and not self._events.closed:

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...proc.process_table import all_pids, read_proc
+from ...values.process_memory import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +35,7 @@ def tree_of(guard_pid: int) -> list[dict[str, Any]]:
 
 
 def _described(one: SampledProcess) -> dict[str, Any]:
-    words = read_proc(f"{one.pid}/cmdline").rstrip(b"\0").replace(b"\0", b" ")
+    words = command_line(one.pid).rstrip(b"\0").replace(b"\0", b" ")
     command = words[:_COMMAND].decode("utf-8", "backslashreplace") or f"[{one.name}]"
     return {
         "pid": one.pid,

@@ -7,20 +7,31 @@ it, and does not queue, publish or drain it.
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...state import run_directory
-from ...state.index.summary import RunSummary
+from ...state.index.summary import Filters, RunSummary
 from ..queue.admission import keys_of
 from ..queue.scheduled_run import ScheduledRun
 from .history import not_found
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...state.directory import StateDirectory
+    from ...values.spec import RunSpec
     from ..engines.engine import Engine
+    from ..queue.queue_order import Place
     from ..queue.scheduler import Scheduler
     from .history import History
+
+
+class QueuedPage(NamedTuple):
+    """Queued runs, newest first. `cut_at` is the place of the last one when there are more; None: these are all."""
+
+    runs: list[RunSummary]
+    cut_at: Place | None
+
 
 _RECENT = 512  # reports of runs that have just ended: a client that waited for a run asks for its report next
 
@@ -57,14 +68,23 @@ class RunFinder:
             return -1
         raise not_found(self._state, run_id)
 
-    def queued(self) -> list[RunSummary]:
-        """A summary of each queued run, for a list of runs."""
-        runs = self._scheduler.runs.values()
-        return [
-            RunSummary(scheduled.run_id, _queued_ns(scheduled), scheduled.report, None, 0, 0, final=False)
-            for scheduled in runs
-            if scheduled.is_queued
-        ]
+    def queued(self, filters: Filters, after: Place | None, limit: int) -> QueuedPage:
+        """The next queued runs of a list, at most this many, newest first.
+
+        It looks at specs, and makes reports only for the runs of the page: there may be 100,000 queued runs.
+        """
+        found: list[RunSummary] = []
+        if filters.statuses or filters.causes:
+            return QueuedPage(found, None)  # a queued run has neither
+        runs, matches = self._scheduler.runs, _matcher(filters)
+        for place in self._scheduler.queue_order.after(after, filters.session):
+            scheduled = runs[place[1]]
+            if scheduled.spec is None or not matches(scheduled.spec, place[0]):
+                continue
+            if len(found) == limit:
+                return QueuedPage(found, (found[-1].begun_ns, found[-1].run_id))
+            found.append(RunSummary(place[1], place[0], scheduled.report, None, 0, 0, final=False))
+        return QueuedPage(found, None)
 
     async def find(self, run_id: str) -> ScheduledRun | None:
         """The run if it is queued or live; None: it is over. RunNotFoundError: there is no such run.
@@ -110,6 +130,17 @@ class RunFinder:
         self._recent.pop(run_id, None)
 
 
-def _queued_ns(scheduled: ScheduledRun) -> int:
-    queued_at = None if scheduled.spec is None else scheduled.spec.queued_at
-    return 0 if queued_at is None else round(datetime.fromisoformat(queued_at).timestamp() * 1e6) * 1000
+def _matcher(filters: Filters) -> Callable[[RunSpec, int], bool]:
+    """As `Filters.matches` but for the session, for the spec of a queued run and the time it was queued."""
+    _, _, name, _, _, labels, since_ns, until_ns = filters
+
+    def matches(spec: RunSpec, queued_ns: int) -> bool:
+        return (
+            name in (None, spec.name)
+            and filters.parent in (None, spec.parent)
+            and (not labels or set(labels) <= set(dict(spec.labels).items()))
+            and (since_ns is None or queued_ns >= since_ns)
+            and (until_ns is None or queued_ns < until_ns)
+        )
+
+    return matches

@@ -13,10 +13,13 @@ from __future__ import annotations
 import asyncio
 import errno
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from weakref import WeakValueDictionary
 
 from ...journal import unstarted
+from ...state.index.page_query import parse_cursor
 from ...values.errors import IdempotencyConflictError, RequestError, RunNotFoundError
 from ...values.spec import public_spec
+from .run_finder import QueuedPage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from ..queue.intake import Intake
     from ..queue.scheduled_run import ScheduledRun
     from ..queue.scheduler import Scheduler
+    from ..queue.start_policy import Submitter
     from ..queue.submission import Submission
     from ..webhooks.deliveries import Deliveries
     from .daemon_sessions import DaemonSessions
@@ -72,16 +76,26 @@ class Service:
         self._health = parts.health
         self._sampler = parts.sampler
         self._waits = parts.waits
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # Posting a run.
 
-    async def submit(self, submission: Submission, *, idempotency_key: str | None = None) -> tuple[Report, bool]:
+    async def submit(
+        self,
+        submission: Submission,
+        *,
+        idempotency_key: str | None = None,
+        asked: Submission | None = None,
+        submitter: Submitter | None = None,
+    ) -> tuple[Report, bool]:
         """Queue a run; its report as it is now, and whether it is new (False: the key was used for the same spec).
 
+        `asked`: the posted run before the policy added its limits. The key belongs to that. `submitter`: the policy
+        judges a run that had to wait as one of this client; None: the policy does not judge it.
         DrainingError, QueueFullError, IdempotencyConflictError, SpecError, SessionClosedError, RunExistsError,
         StateError, RequestError (its parent is over): nothing was queued.
         """
-        run_id, is_new = await self._intake.submit(submission, idempotency_key)
+        run_id, is_new = await self._intake.submit(submission, idempotency_key, asked, submitter)
         # One turn of the loop for a run that can start at once: the answer for a short run then has its outcome, and
         # the client need not ask twice.
         await asyncio.sleep(0)
@@ -97,6 +111,14 @@ class Service:
         """The report of any run: queued, live or over. RunNotFoundError; JournalError: its journal cannot be read."""
         return await self._finder.report(run_id)
 
+    async def show(self, run_id: str) -> Report:
+        """The report of any run, with the ports on which it listens now. Fails as `report`."""
+        report = await self.report(run_id)
+        scheduled = self._scheduler.runs.get(run_id)
+        if scheduled is None or scheduled.run is None:
+            return report
+        return {**report, "ports": await asyncio.to_thread(scheduled.run.tree.ports)}
+
     async def evidence(self, run_id: str) -> Reports:
         """The facts so far, in order. Fails as `report`."""
         evidence: Reports = (await self.report(run_id))["evidence"]
@@ -109,7 +131,11 @@ class Service:
 
         SpecError: the cursor is not one of ours.
         """
-        return await self._history.page(filters, self._finder.queued(), states, cursor, limit)
+        after = None if cursor is None else parse_cursor(cursor)
+        queued = QueuedPage([], None)
+        if not states or "queued" in states:
+            queued = self._finder.queued(filters, after, limit + 1)
+        return await self._history.page(filters, queued.runs, states, cursor, limit, cut_at=queued.cut_at)
 
     async def ended_between(self, since_ns: int, until_ns: int) -> tuple[Sequence[Any], bool]:
         """The timings of ended runs that began in this time, newest first, and whether some are left out."""
@@ -215,11 +241,25 @@ class Service:
             await run.close_stdin()
         return scheduled.report
 
+    def turn(self, run_id: str) -> asyncio.Lock:
+        """The lock for requests that judge a run by its report before they change it."""
+        return self._turns.setdefault(run_id, asyncio.Lock())
+
     async def extend(self, run_id: str, seconds: float) -> Report:
         """Move the deadline. RequestError: there is none, it is over the ceiling or passed, or the run is queued."""
         scheduled, run = await self._live(run_id)
         await run.extend(seconds)
         return scheduled.report
+
+    async def guards_of(self, run_id: str) -> frozenset[int]:
+        """The guards of a run and of the runs nested in it (`parent`). Fails as `report`."""
+        reports = {run.run_id: run.report for run in self._scheduler.runs.values()}
+        reports.setdefault(run_id, await self.report(run_id))
+        inner = {run_id}
+        while found := {one for one, report in reports.items() if report["parent"] in inner} - inner:
+            inner |= found
+        facts = [fact for one in inner for fact in reports[one]["evidence"]]
+        return frozenset(int(fact["guard_pid"]) for fact in facts if fact["fact"] == "started")
 
     async def signal(self, run_id: str, signal: str | int, *, tree: bool = False) -> Report:
         """Send one signal. RequestError: the run is over or queued. SpecError: there is no such signal."""
@@ -257,13 +297,21 @@ class Service:
 
     # The daemon itself.
 
-    def health(self) -> Report:
-        """`status` (ok, draining), `version`, `pid`, `started_at`, `runs`; never fails."""
-        return self._health.show()
+    def health(self, session: str | None = None) -> Report:
+        """What the daemon says about itself, as `DaemonHealth.show`; never fails."""
+        return self._health.show(session)
+
+    def is_ready(self) -> bool:
+        """Whether a new run would be taken and started."""
+        return self._health.ready
+
+    async def hosts(self) -> Report:
+        """The `engine`, and the `hosts` on which it starts runs. HoldfastError: they cannot be asked."""
+        return await self._scheduler.hosts()
 
     async def doctor(self) -> Report:
-        """What `holdfast doctor --json` says, and the daemon's own state."""
-        return await self._health.doctor()
+        """What `holdfast doctor --json` says, the hosts that do not answer, and the daemon's own state."""
+        return await self._health.doctor((await self.hosts())["hosts"])
 
     async def examine(self) -> Diagnosis:
         """What the doctor finds in the state directory."""

@@ -17,6 +17,7 @@ from ... import outcome as outcomes
 from ...journal.codec import FRAME, FRAME_SIZE
 from ...journal.reader import JournalReader
 from ...proc.input_wait import Stdin
+from ...proc.run_tree import RunTree
 from ...state import run_directory
 from ...values.errors import HoldfastError
 from ...values.timestamps import format_timestamp
@@ -115,7 +116,8 @@ class UsageSampler:
         now: float,
     ) -> dict[str, Any]:
         outcome = outcomes.decide(follower.facts)
-        guard_pid = None if outcome.started is None else int(outcome.started.detail["guard_pid"])
+        is_here = (follower.header or {}).get("host") in (None, os.uname().nodename)  # else its PIDs are another host's
+        guard_pid = None if outcome.started is None or not is_here else int(outcome.started.detail["guard_pid"])
         tree = [] if guard_pid is None else [processes[pid] for pid in descendants(guard_pid, children)]
         output = follower.stdout_bytes + follower.stderr_bytes
         cpu_s = _tree_cpu(guard_pid, processes, tree)
@@ -131,6 +133,7 @@ class UsageSampler:
             "rss_bytes": None if guard_pid is None or is_over else sum(one.rss_bytes for one in tree),
             "output_bytes": output,
             "output_rate": _rate(before and before.output_bytes, output, passed, 1.0),
+            "ports": RunTree.of(run_id, follower.header, outcome).ports() if is_here else None,
             "waiting_for_input": Stdin.of(follower.header, follower.spec, outcome).is_waited_for(),
             **self._limits(run_id, follower, outcome.started),
         }

@@ -12,6 +12,10 @@ undoes only itself: when one fails, the writer does all of them again, each in a
 nothing but SQL, and may be done twice. Guaranteed order: actions take effect in the order of the handover (from one
 thread), they are answered in this order, and an answer means that the data is on disk.
 
+Secrets. A queued run has the values of its environment in its row. When the row is deleted, SQLite overwrites it with
+zeros (secure_delete), but older pages stay in the write-ahead log. So the writer empties the log a second after the
+first write, and a daemon that starts empties what a killed one has left.
+
 The schema is sql/migrations/NNNN_*.sql, applied in order. A new file gets all migrations.
 """
 
@@ -21,7 +25,8 @@ import asyncio
 import os
 import sqlite3
 import threading
-from queue import SimpleQueue
+import time
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...sqlite import database, sql_files
@@ -37,6 +42,7 @@ APPLICATION_ID = 0x484F4C51  # "HOLQ": the daemon's file, not the index
 _SQL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sql")
 _MOST_AT_ONCE = 500
 _CLOSE_S = 30.0
+_EMPTY_LOG_S = 1.0  # after a write
 
 
 class _StoreRequest(NamedTuple):
@@ -57,7 +63,9 @@ class Store:
         self.warnings: list[str] = []  # about a damaged file that was replaced before the start
         self.warn: Callable[[str], None] = self.warnings.append  # also called by the threads
         connections = _connect_twice(path)
-        self._writer = _StoreThread(connections[0], path, _do_together, self._repair, "holdfast store writer")
+        self._writer = _StoreThread(
+            connections[0], path, _do_together, self._repair, "holdfast store writer", writes=True
+        )
         self._reader = _StoreThread(connections[1], path, _do_one, self._repair, "holdfast store reader", 1)
 
     @classmethod
@@ -144,6 +152,8 @@ class _StoreThread:
         repair: Callable[[sqlite3.Connection, Exception], None],
         name: str,
         most_at_once: int = _MOST_AT_ONCE,
+        *,
+        writes: bool = False,
     ) -> None:
         self.connection = connection
         self.gate = threading.Lock()
@@ -151,6 +161,8 @@ class _StoreThread:
         self._work = work
         self._repair = repair
         self._most_at_once = most_at_once
+        self._writes = writes
+        self._empty_log_at: float | None = None
         self._gathered: list[_StoreRequest] = []  # handed over in this turn of the loop
         self._jobs: SimpleQueue[list[_StoreRequest] | None] = SimpleQueue()
         self._is_closed = False
@@ -185,7 +197,7 @@ class _StoreThread:
             self._thread.join(_CLOSE_S)
 
     def _run(self) -> None:
-        while (jobs := self._jobs.get()) is not None:
+        while (jobs := self._next()) is not None:
             while len(jobs) < _MOST_AT_ONCE and not self._jobs.empty():
                 following = self._jobs.get()
                 if following is None:
@@ -195,6 +207,22 @@ class _StoreThread:
             for first in range(0, len(jobs), self._most_at_once):
                 _tell(self._do(jobs[first : first + self._most_at_once]), self._path)
         self.connection.close()
+
+    def _next(self) -> list[_StoreRequest] | None:
+        """The next requests; while there are none, empty the log when it is time. None: no more will come."""
+        while True:
+            if self._empty_log_at is not None and time.monotonic() >= self._empty_log_at:
+                with self.gate:
+                    is_empty = _empty_log(self.connection)
+                self._empty_log_at = None if is_empty else time.monotonic() + _EMPTY_LOG_S
+            try:
+                wait_s = None if self._empty_log_at is None else max(0.0, self._empty_log_at - time.monotonic())
+                jobs = self._jobs.get(timeout=wait_s)
+            except Empty:
+                continue
+            if self._writes and self._empty_log_at is None:
+                self._empty_log_at = time.monotonic() + _EMPTY_LOG_S
+            return jobs
 
     def _do(self, jobs: list[_StoreRequest]) -> list[_StoreAnswer]:
         """Do the requests. If a request fails because the file is damaged, do it again in the file that replaces it."""
@@ -272,11 +300,26 @@ def _tell(answers: list[_StoreAnswer], path: str) -> None:
         pass  # the loop is closed: no caller waits any more
 
 
+def _empty_log(connection: sqlite3.Connection) -> bool:
+    """Move the write-ahead log into the file and cut it to nothing; False when a reader still needs it."""
+    try:
+        # A reader must not hold up the writer: the next try is soon.
+        connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {round(database.BUSY_S * 1000)}")
+    except sqlite3.Error:
+        return True  # a full disk, or damage: the next write meets the same error and reports it
+    return not busy
+
+
 def _connect_twice(path: str) -> tuple[sqlite3.Connection, sqlite3.Connection]:
     """Two connections, after a look at the whole file."""
     first = _connect(path)
     try:
         salvage.check(first)
+        _empty_log(first)
         return first, _connect(path)
     except BaseException:
         first.close()
@@ -289,6 +332,7 @@ def _connect(path: str) -> sqlite3.Connection:
     connection = database.open_file(path)
     try:
         database.make_durable(connection)  # an answered submit is on disk
+        connection.execute("PRAGMA secure_delete = ON")
         _migrate(connection, path)
     except BaseException:
         connection.close()

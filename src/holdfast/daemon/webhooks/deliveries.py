@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from ...values.errors import HoldfastError, RunNotFoundError, StateError
+from ...values.errors import HoldfastError, PolicyError, RunNotFoundError, StateError
 from ...values.timestamps import format_timestamp
 from ..store.store import statements
 from . import signing
@@ -92,6 +92,8 @@ class Deliveries:
         self._secret = None if secret is None else signing.decode(secret, "webhooks.secret")
         self._poster = poster or Poster()
         self._clock = clock or WallClock()
+        self.check_target: Callable[[str], None] = lambda _: None  # the policy; PolicyError: it refuses this URL
+        self.ago_ns: Callable[[float], int] = lambda seconds: round((self._clock.time() - seconds) * 1e9)
         self.pending = self.delivered = self.failed = self.tries = 0  # the last three since the daemon started
         self._changed = asyncio.Event()
         self._under_way: dict[str, asyncio.Task[None]] = {}
@@ -103,10 +105,10 @@ class Deliveries:
 
     # Filling the outbox.
 
-    @staticmethod
-    def check(url: str) -> None:
-        """Check the URL of a webhook. SpecError: it cannot be posted to."""
+    def check(self, url: str) -> None:
+        """Check the URL of a webhook. SpecError: it cannot be posted to. PolicyError: the policy refuses it."""
         origin_of(url)
+        self.check_target(url)
 
     @staticmethod
     def insert(connection: sqlite3.Connection, run_id: str, url: str) -> None:
@@ -238,6 +240,10 @@ class Deliveries:
             self._changed.set()
 
     async def _post(self, due: _DueDelivery) -> str | None:
+        try:
+            self.check_target(due.url)  # again: the policy may have changed since the run was posted
+        except PolicyError as error:
+            return error.message
         if self._secret is None:
             self._secret = signing.load_secret(self._secret_path)
         name, timestamp = delivery_id(due.run_id), int(self._clock.time())
@@ -274,7 +280,7 @@ class Deliveries:
 
     async def prune(self, keep_s: float) -> int:
         """Remove deliveries that ended longer ago than this; returns how many."""
-        values = {"before_ms": int((self._clock.time() - keep_s) * 1000)}
+        values = {"before_ms": self.ago_ns(keep_s) // 1_000_000}
         return await self._store.write(lambda connection: connection.execute(_SQL["prune"], values).rowcount)
 
 

@@ -135,10 +135,9 @@ class Index:
         found = self._select(_SQL["get"], {"run_id": run_id})
         return entry_of(found[0]) if found else None
 
-    def find_prefix(self, text: str, limit: int = 20) -> RunIds:
-        """The ids of ended runs that begin with this text."""
-        parameters = {"low": text, "high": text + "\U0010ffff", "limit": limit}
-        return [run_id for (run_id,) in self._select(_SQL["prefix"], parameters)]
+    def find_part(self, text: str, limit: int = 20) -> RunIds:
+        """The ids of ended runs with this part in them. Ids with the part at an end come first."""
+        return [run_id for (run_id,) in self._select(_SQL["part"], {"text": text, "limit": limit})]
 
     def sessions(self) -> dict[str, tuple[int, int]]:
         """Each session with ended runs: how many they are, and when the newest was begun."""

@@ -23,11 +23,15 @@ _BATCH = 200
 
 
 class PruneBounds(NamedTuple):
-    """The bounds of what may stay. A run is removed when any given bound says so, the oldest runs first."""
+    """The bounds of what may stay. A run is removed when any given bound says so, the oldest runs first.
+
+    `begun_before_ns` is an age as a time of the wall clock, for a caller that knows how the clock has jumped.
+    """
 
     age_s: float | None = None
     runs: int | None = None
     size_bytes: int | None = None
+    begun_before_ns: int | None = None
 
 
 class PruneCandidate(NamedTuple):
@@ -52,9 +56,11 @@ def plan(index: Index, bounds: PruneBounds) -> list[PruneCandidate]:
         remedy = "give an age, a count or a size of what may stay"
         raise SpecError("nothing says what to prune", field="prune", remedy=remedy)
     for field, bound in bounds._asdict().items():
-        if bound is not None and bound < 0:
+        if bound is not None and bound < 0 and field != "begun_before_ns":
             raise SpecError(f"{field} is negative", field=field, remedy="use 0 to keep nothing")
-    oldest_ns = None if bounds.age_s is None else time.time_ns() - round(bounds.age_s * 1e9)
+    oldest_ns = bounds.begun_before_ns
+    if bounds.age_s is not None:
+        oldest_ns = time.time_ns() - round(bounds.age_s * 1e9)
     found, total = [], 0
     for number, (run_id, begun_ns, disk_bytes, _tree) in enumerate(index.sizes()):
         total += disk_bytes

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...proc.input_wait import NO_STDIN, Stdin
+from ...proc.run_tree import NO_TREE, RunTree
 from ...projections.report import report as project
 from ...values.errors import HoldfastError, JournalDamagedError, RunNotFoundError
 from .. import recovery, run_directory
@@ -33,10 +34,11 @@ class RunSummary(NamedTuple):
     guard: str = "gone"
     final: bool = True
     stdin: Stdin = NO_STDIN
+    tree: RunTree = NO_TREE
 
     def shown(self) -> dict[str, Any]:
-        """The report with `waiting_for_input` as of now: null when the run is over, or when the answer is unknown."""
-        return {**self.report, "waiting_for_input": self.stdin.is_waited_for()}
+        """The report with `waiting_for_input` and `ports` as of now: null when the run is over, or they are unknown."""
+        return {**self.report, "waiting_for_input": self.stdin.is_waited_for(), "ports": self.tree.ports()}
 
 
 class Filters(NamedTuple):
@@ -114,6 +116,8 @@ def broken_summary(state: StateDirectory, run_id: str, problem: str, *, final: b
         try:
             size = os.fstat(journal).st_size
             guard = run_directory.guard_state(journal, has_facts=True)
+            if guard == "gone" and state.is_elsewhere(run_id):
+                guard = "elsewhere"
         finally:
             os.close(journal)
     except OSError:
@@ -155,6 +159,7 @@ def _read(state: StateDirectory, run_id: str) -> RunSummary:
             record.guard,
             reader.ended,
             NO_STDIN if reader.ended else record.stdin,
+            NO_TREE if reader.ended else record.tree,
         )
 
 

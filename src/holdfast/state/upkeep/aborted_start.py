@@ -28,6 +28,8 @@ def discard_if_never_ran(state: StateDirectory, run_id: str) -> bool:
     Only the owner of the state directory may call this, because it also removes a half-written directory of this run:
     only an earlier owner that died can have left it.
     """
+    if state.is_elsewhere(run_id):
+        return False  # another host was asked to start it
     run_directory.remove(state.hidden_path(run_id, "new"))
     if not state.has(run_id):
         return True

@@ -6,9 +6,10 @@ import os
 from typing import TYPE_CHECKING
 
 from ...guard.leftovers import environment_of
-from ...proc.process_table import all_pids, read_proc
+from ...proc.process_table import all_pids
 from ...values.environment import RUN_ID
 from ...values.errors import JournalError, RunNotFoundError, SpecError
+from ...values.process_memory import command_line
 from ...values.run_id import check_run_id
 from .. import run_directory
 from ..record import RunRecord
@@ -53,7 +54,7 @@ def live_guards() -> frozenset[str]:
     """The ids of all runs with a live, visible guard, in any state directory or in none."""
     found: set[str] = set()
     for pid in all_pids():
-        words = read_proc(f"{pid}/cmdline").split(b"\0")  # empty for a zombie
+        words = command_line(pid).split(b"\0")  # empty for a zombie
         if words[0] == _GUARD:  # the id of its first run, which names its cgroup, and of its current run
             found.update(os.fsdecode(word.strip()) for word in words[1:3] if word.strip())
     return frozenset(found)

@@ -29,8 +29,9 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...guard.leaves import runs_by_member
-from ...proc.process_table import all_pids, read_proc, uid_of, with_ancestors
+from ...proc.process_table import all_pids, uid_of, with_ancestors
 from ...values.identity import ProcessIdentity, is_alive, is_safe_target, is_same, read_identity
+from ...values.process_memory import command_line
 from ...values.run_id import ALPHABET
 from .guard_census import GuardCensus, live_guards, token_of
 
@@ -122,7 +123,7 @@ def _look(pid: int, leaves: tuple[str, ...]) -> _MarkedProcess | None:
 
 def _orphan(seen: _MarkedProcess, run_id: str, *, known: bool) -> Orphan:
     pid = seen.identity.pid
-    words = read_proc(f"{pid}/cmdline").rstrip(b"\0").replace(b"\0", b" ")
+    words = command_line(pid).rstrip(b"\0").replace(b"\0", b" ")
     command = words[:200].decode("utf-8", "backslashreplace")
     evidence = "environment" if seen.token == run_id else "cgroup"
     return Orphan(seen.identity, run_id, command, evidence, known, uid_of(pid))

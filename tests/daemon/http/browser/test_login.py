@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from holdfast.daemon.http.browser.ended_sessions import EndedSessions
 from holdfast.daemon.http.browser.login import CODE_S, CSRF, SESSION_S, BrowserLogins
 from holdfast.daemon.http.security import Security
 from holdfast.web.problems import ProblemError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TOKEN = "a-token-that-is-long-enough"
 TCP: dict[str, Any] = {"type": "http", "server": ("127.0.0.1", 8000), "path": "/v1/runs"}
@@ -49,6 +53,43 @@ def test_a_code_is_used_once_and_not_for_long() -> None:
     late, _ = logins.make_code()
     clock.now += CODE_S
     assert logins.exchange(late) is None
+
+
+def test_a_code_is_for_who_asked() -> None:
+    logins = BrowserLogins(TOKEN)
+    code, _ = logins.make_code("user 1000")
+    for other in ("user 1001", "address 192.0.2.7", None):
+        with pytest.raises(ProblemError):
+            logins.exchange(code, lambda other=other: other)  # type: ignore[misc]
+    assert logins.exchange(code, lambda: "user 1000") is not None  # the attempts of others did not use it up
+    anybodys, _ = logins.make_code()
+    assert logins.exchange(anybodys, lambda: "user 1001") is not None
+
+
+def test_a_wrong_code_does_not_make_us_look_for_its_user() -> None:
+    def look() -> str:
+        raise AssertionError("a stranger can make the daemon read the table of sockets")
+
+    assert BrowserLogins(TOKEN).exchange("wrong", look) is None
+
+
+def test_a_session_that_logged_out_is_over_also_after_a_restart(tmp_path: Path) -> None:
+    clock = Clock()
+    logins = BrowserLogins(TOKEN, clock, EndedSessions(str(tmp_path)))
+    session, other = session_of(logins), session_of(logins)
+    headers = {"cookie": f"{logins.cookie}={session}", CSRF: logins.csrf(session)}
+    assert refusal(logins, "POST", headers) is None
+    logins.end(session)
+    assert refusal(logins, "GET", headers) == refusal(logins, "POST", headers) == 401
+    again = BrowserLogins(TOKEN, clock, EndedSessions(str(tmp_path)))
+    assert not again.holds(session)
+    assert again.holds(other)  # control
+    file = tmp_path / "ended-sessions"
+    assert session not in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    clock.now += SESSION_S
+    again.end(other)
+    assert file.read_text() == ""  # a session whose time is over needs no row
 
 
 def test_a_session_outlives_the_daemon_but_not_its_time_nor_the_token() -> None:

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 # Orphans belong to the whole host: tests that end all orphans and tests that leave one take turns.
 pytestmark = pytest.mark.xdist_group("orphans")
 
-TREE = ["sh", "-c", "sleep 600 & echo ready; wait"]
+# It is ready when the fork of the shell has become `sleep`: before that, /proc shows a second shell.
+TREE = [
+    "sh",
+    "-c",
+    'sleep 600 & until read -r name < /proc/$!/comm && [ "$name" = sleep ]; do :; done; echo ready; wait',
+]
 
 
 @pytest.fixture
@@ -78,7 +83,7 @@ def test_what_was_asked_for_is_told_without_the_environment(running: Daemon) -> 
 
 def test_a_timeline_marks_what_decided_and_when_it_wrote(running: Daemon) -> None:
     script = "trap 'echo late; exit 0' TERM; echo ready; sleep 600 & wait"
-    run_id = running.submit(["sh", "-c", script], timeout_s=0.3)["run_id"]
+    run_id = running.submit(["sh", "-c", script], timeout_s=1.5)["run_id"]
     running.wait(run_id)
     story = get(running, f"/v1/runs/{run_id}/timeline")
     marks = {one["fact"]: one["mark"] for one in story["moments"]}
@@ -115,6 +120,20 @@ def test_text_is_found_in_one_log_and_in_many(running: Daemon) -> None:
     assert {one["run_id"] for one in only["matches"]} == {second}
     assert running.request("GET", "/v1/search?q=x&run_id=nobody").status == 404
     assert running.request("GET", "/v1/search").status == 422
+
+
+def test_a_line_ends_where_output_was_taken_out(running: Daemon) -> None:
+    """The head and the tail are cut within a line: their pieces are two lines, and not one that nobody wrote."""
+    row = "a row {:06} end"  # 17 bytes with its newline: the head of 4,096 bytes ends right before one
+    asked: dict[str, Any] = {"max_output_bytes": 8192, "on_max_output": "roll"}
+    run_id = running.submit(["seq", "-f", "a row %06g end", "1", "9999"], **asked)["run_id"]
+    assert running.wait(run_id)["output"]["dropped_bytes"] > 0
+    last = row.format(241)
+    (found,) = get(running, f"/v1/search?run_id={run_id}&q={quote(last)}")["matches"]
+    assert (found["offset"], found["line"]) == (4096 - len(last), last)
+    behind = get(running, f"/v1/search?run_id={run_id}&q=d&skip={4096 - len(last)}&limit=2")["matches"][1]
+    assert behind["offset"] > 4096
+    assert row.format(behind["offset"] // 17 + 1).endswith(behind["line"])
 
 
 def test_statistics_count_what_ended(running: Daemon) -> None:

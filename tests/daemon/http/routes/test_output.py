@@ -97,8 +97,14 @@ def test_what_makes_no_sense_is_refused(running: Daemon, two: str, query: str) -
     assert fetch(running, f"/v1/runs/{two}/output?{query}").status == 422
 
 
-def test_frames_keep_streams_apart_and_in_order(running: Daemon) -> None:
-    run_id = settled(running, ["sh", "-c", "echo a; sleep 0.05; echo B >&2; sleep 0.05; echo c"])
+def test_frames_keep_streams_apart_and_in_order(running: Daemon, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    waits = f"read -r _ <{gate.path}"
+    run_id = running.submit(["sh", "-c", f"echo a; {waits}; echo B >&2; {waits}; echo c"])["run_id"]
+    for text, stream in ((b"a", "stdout"), (b"B", "stderr")):  # each is recorded before the next is written
+        running.until_output(run_id, text, stream)
+        gate.open()
+    running.wait(run_id)
     raw = fetch(running, f"/v1/runs/{run_id}/output", headers=FRAMES)
     assert raw.headers["content-type"] == "application/x-ndjson"
     found = frames(raw.body)
@@ -115,7 +121,7 @@ def test_frames_keep_streams_apart_and_in_order(running: Daemon) -> None:
 
 def test_late_output_is_given_to_those_who_ask_for_it(running: Daemon) -> None:
     late = "trap 'echo late; exit 0' TERM; echo ready; while :; do sleep 600 & wait; done"
-    run_id = running.submit(["bash", "-c", late], timeout_s=0.3)["run_id"]
+    run_id = running.submit(["bash", "-c", late], timeout_s=1.5)["run_id"]
     report = running.wait(run_id)
     assert (report["status"], report["output"]["late_bytes"]) == ("timed_out", 5)
     path = f"/v1/runs/{run_id}/output?stream=stdout"
@@ -128,7 +134,7 @@ def test_late_output_is_given_to_those_who_ask_for_it(running: Daemon) -> None:
 
 def test_a_follower_of_what_is_on_time_does_not_wait_for_the_child(running: Daemon) -> None:
     stays = "trap 'echo late' TERM; echo ready; while :; do sleep 600 & wait; done"
-    run_id = running.submit(["bash", "-c", stays], timeout_s=0.3, grace_s=600)["run_id"]
+    run_id = running.submit(["bash", "-c", stays], timeout_s=1.5, grace_s=600)["run_id"]
     # This waits for the end: no output on time can follow late bytes of the same stream.
     assert fetch(running, f"/v1/runs/{run_id}/output?stream=stdout&follow=true").body == b"ready\n"
     assert running.report(run_id)["state"] == "stopping"
@@ -259,3 +265,25 @@ def test_a_late_range_of_a_gigabyte_opens_fast(running: Daemon) -> None:
         assert took[1] < 5  # measured: 0.005 s, from the map
     finally:
         shutil.rmtree(directory)
+
+
+def test_output_that_rolled_says_where_bytes_are_missing(running: Daemon) -> None:
+    run_id = settled(running, ["seq", "1", "9999"], max_output_bytes=8192, on_max_output="roll")
+    path = f"/v1/runs/{run_id}/output?stream=stdout"
+    raw = fetch(running, path)
+    assert (raw.body[:4], raw.body[-5:], raw.headers["holdfast-complete"]) == (b"1\n2\n", b"9999\n", "true")
+    found = frames(fetch(running, path, headers=FRAMES).body)
+    (behind,) = [frame for frame in found if "missing_bytes" in frame]
+    written = len(b"".join(b"%d\n" % number for number in range(1, 10000)))
+    missing = written - len(raw.body)
+    assert (behind["offset"], behind["missing_bytes"]) == (4096 + missing, missing)
+    assert raw.headers["holdfast-next-offset"] == str(written)
+    assert fetch(running, f"{path}&offset=5000&limit={missing - 904 + 9}").body == raw.body[4096:4105], "behind the gap"
+    assert fetch(running, f"{path}&offset={written - 5}").body == b"9999\n"
+    assert behind["missing_bytes"] == running.report(run_id)["output"]["dropped_bytes"]
+    assert b"".join(base64.b64decode(frame["data"]) for frame in found) == raw.body
+
+
+def test_control_output_within_its_limit_misses_nothing(running: Daemon) -> None:
+    run_id = settled(running, ["seq", "1", "100"], max_output_bytes=8192, on_max_output="roll")
+    assert b"missing_bytes" not in fetch(running, f"/v1/runs/{run_id}/output", headers=FRAMES).body

@@ -96,11 +96,11 @@ def test_a_late_range_is_read_from_the_mark_before_it() -> None:
         journal.add([(1, False, b"%06d" % number) for number in range(10_000)])
         found = OutputMap("run")
         found.extend(journal.fd)
-        place, before = found.mark_before(choice, 59_999)
-        assert os.fstat(journal.fd).st_size - place < 200
-        assert 59_900 <= before <= 59_999
+        mark = found.mark_before(choice, 59_999)
+        assert os.fstat(journal.fd).st_size - mark.place < 200
+        assert 59_900 <= choice.count(mark.passed) <= 59_999
         assert read(journal.fd, found, choice, 59_994, None) == b"009999"
-        assert found.mark_before(choice, 0) == (len(PREAMBLE), 0)
+        assert found.mark_before(choice, 0) == (len(PREAMBLE), -1, (0, 0, 0, 0))
 
 
 def test_another_file_under_the_same_name_is_looked_through_anew() -> None:
@@ -117,9 +117,9 @@ def test_another_file_under_the_same_name_is_looked_through_anew() -> None:
 def test_a_reader_knows_when_only_late_output_can_come() -> None:
     with Journal() as journal:
         journal.add([(1, False, b"a"), (1, True, b"b")])
-        stdout = RangeReader(journal.fd, "run", OutputChoice("stdout", late=False), (0, 0))
-        both = RangeReader(journal.fd, "run", OutputChoice("all", late=False), (0, 0))
-        late = RangeReader(journal.fd, "run", OutputChoice("stdout", late=True), (0, 0))
+        stdout = RangeReader(journal.fd, "run", OutputChoice("stdout", late=False))
+        both = RangeReader(journal.fd, "run", OutputChoice("all", late=False))
+        late = RangeReader(journal.fd, "run", OutputChoice("stdout", late=True))
         assert [bool(reader.read(0, None)) for reader in (stdout, both, late)] == [True] * 3
         # stderr may have been in its pipe at the verdict, and is on time then, even if stdout is late.
         assert [reader.is_fenced for reader in (stdout, both, late)] == [True, False, False]

@@ -11,11 +11,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 
+from ....access.caller import ABOUT, ABOUT_RUN, caller_of
 from ....values.errors import HoldfastError
 from ....web.problems import NO_RUN, ProblemError
 from ....web.request_body import JSON, check_media_type, leave_unread, read
 from ...agents.agent_runs import AGENT
 from ...agents.push_notification import A2A_DOOR, CONTEXT
+from ..access.run_access import check_own, owner_labels
 from ..wire.door_stream import DoorStream
 from ..wire.idempotency_key import idempotency_key
 from ..wire.operation import OperationCall, answer
@@ -80,6 +82,7 @@ class A2aDoor:
             method = self._methods.get(call.method)
             if method is None:
                 raise _unknown(call.method)
+            request.scope["state"][ABOUT] = call.method
             return await method(request, call)
         except ProblemError as error:
             if error.unread:
@@ -107,6 +110,7 @@ class A2aDoor:
 
     async def _cancel(self, request: Request, call: A2aCall) -> Response:
         report = await self._found(request, call)
+        check_own(caller_of(request.scope), report)
         if report["status"] is not None:
             raise A2aError(NOT_CANCELABLE, f"the task is over: {report['status']} ({report['cause']})")
         return _result(
@@ -126,14 +130,19 @@ class A2aDoor:
         if message.task_id is not None:
             await self._of_agent(request, message.task_id)
             raise A2aError(UNSUPPORTED, "a task takes one message: send a new one without taskId")
-        return await self._runs.submit(
+        report = await self._runs.submit(
             request.path_params["agent"],
             message.text,
             door=A2A_DOOR,
-            labels={} if message.context_id is None else {CONTEXT: message.context_id},
+            labels={
+                **({} if message.context_id is None else {CONTEXT: message.context_id}),
+                **owner_labels(caller_of(request.scope)),
+            },
             key=idempotency_key(request),
             url=None if target is None else target.url,
         )
+        request.scope["state"][ABOUT_RUN] = report["run_id"]
+        return report
 
     async def _found(self, request: Request, call: A2aCall) -> dict[str, Any]:
         asked: OneTask = params_of(call, OneTask)
@@ -143,6 +152,7 @@ class A2aDoor:
         report = await self._runs.report(run_id)
         if report["labels"][AGENT] != request.path_params["agent"]:
             raise ProblemError(NO_RUN, "this is a task of another agent", run_id=run_id)
+        request.scope["state"][ABOUT_RUN] = run_id
         return report
 
     async def _task(self, report: dict[str, Any]) -> dict[str, Any]:

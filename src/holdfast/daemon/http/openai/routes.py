@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.routing import BaseRoute, Route
 
+from ....access.caller import ABOUT_RUN, caller_of
 from ....values.errors import HoldfastError, SpecError
 from ....web.problems import INVALID, NOT_FOUND, ProblemError
 from ....web.request_body import JSON, check_media_type, decode, leave_unread, read
+from ..access.run_access import check_own, owner_labels
 from ..wire.door_stream import DoorStream
 from ..wire.idempotency_key import idempotency_key
 from ..wire.operation import OperationCall, answer
@@ -86,10 +88,10 @@ class OpenAiDoor:
         if asked.store is False:
             raise ProblemError(INVALID, "every run is on record", field="store", remedy="leave store out")
         labels = {f"{METADATA}{name}": text for name, text in (asked.metadata or {}).items()}
-        labels[BACKGROUND] = "true" if asked.background else "false"
+        labels |= {BACKGROUND: "true" if asked.background else "false", **owner_labels(caller_of(request.scope))}
         key = idempotency_key(request)
         report = await self._runs.submit(asked.model, asked.prompt, door=DOOR, labels=labels, key=key)
-        run_id = report["run_id"]
+        run_id = request.scope["state"][ABOUT_RUN] = report["run_id"]
         if asked.stream:
             on_leave = None if asked.background else lambda: self._left(run_id)
             return DoorStream(events_of(self._runs, run_id), on_leave)
@@ -109,6 +111,8 @@ class OpenAiDoor:
         """Ask the run to end. A run that has its verdict keeps its outcome and its grace."""
         await read(request, self._bounds)  # there is nothing in it, but a client that sends it must get rid of it
         report = await self._runs.report(run_of(request.path_params["response"]))
+        request.scope["state"][ABOUT_RUN] = report["run_id"]
+        check_own(caller_of(request.scope), report)
         if report["status"] is None:
             report = await self._runs.service.cancel(report["run_id"], reason="cancelled as a response")
         return await self._shown(report)

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from ....access.caller import caller_of
 from ....values.errors import SpecError
 from ....web.request_connection import ABORT
 from ...events.event import TYPES, EventFilter
+from ..access.run_access import narrowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,6 +44,7 @@ def routes(service: Service) -> list[BaseRoute]:
 
     async def events(request: Request) -> Response:
         after, event_filter = read_query(request)
+        event_filter = event_filter._replace(session=narrowed(caller_of(request.scope), event_filter.session))
         if request.method == "HEAD":
             return Response(headers=EventStream.HEADERS, media_type=EventStream.media_type)
         return EventStream(service.subscribe(after, event_filter))

@@ -9,9 +9,11 @@ import msgspec
 
 from ....state.index.summary import Filters
 from ....web.problems import INVALID, ProblemError
+from ..access.run_access import narrowed
 from ..wire.types import given
 
 if TYPE_CHECKING:
+    from ....access.caller import Caller
     from ..wire.types import RunsQuery
 
 _Instant = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -19,10 +21,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FARTHEST_NS = (1 << 63) - 1  # the largest integer of SQLite
 
 
-def filters_of(query: RunsQuery) -> Filters:
-    """The filters of a query, in the form of the index."""
+def filters_of(query: RunsQuery, caller: Caller) -> Filters:
+    """The filters of a query, in the form of the index, narrowed to the runs that the caller sees. ProblemError."""
     return Filters(
-        session=given(query.session),
+        session=narrowed(caller, given(query.session)),
         parent=given(query.parent),
         name=given(query.name),
         statuses=tuple(query.status),

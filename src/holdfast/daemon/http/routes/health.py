@@ -10,8 +10,8 @@ from ..wire.types import Health
 
 
 async def health(call: OperationCall) -> Response:
-    """Answer while the daemon lives, also while it drains."""
-    return answer(msgspec.convert(call.service.health(), Health))
+    """Answer while the daemon lives, also while it drains. A token of one session gets the counts of its session."""
+    return answer(msgspec.convert(call.service.health(call.caller.session), Health))
 
 
 async def metrics(call: OperationCall) -> Response:

@@ -101,7 +101,7 @@ class OutputStream(Response):
         headers = _headers(asked.start, None if follow else asked.end, complete=complete)
         super().__init__(headers=headers, media_type=FRAMES if framed else BYTES)
         del self.headers["content-length"]
-        if not follow and not framed and asked.end is not None:
+        if not follow and not framed and asked.end is not None and not found.has_gaps:
             self.headers["content-length"] = str(asked.end - asked.start)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -174,7 +174,8 @@ class OutputStream(Response):
         offset_ns = self._map.wall_offset_ns
         chunk = piece.chunk
         at = None if offset_ns is None else format_timestamp(chunk.at_ns + offset_ns)
-        return msgspec.json.encode(OutputFrame(chunk.stream, piece.offset, at, chunk.late, chunk.data)) + b"\n"
+        frame = OutputFrame(chunk.stream, piece.offset, at, chunk.late, chunk.data, piece.missing_bytes)
+        return msgspec.json.encode(frame) + b"\n"
 
 
 async def _left(receive: Receive) -> None:

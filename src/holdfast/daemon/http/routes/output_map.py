@@ -2,11 +2,12 @@
 
 What an offset means. A client chooses one stream or both, with late output or without. The chosen output is a sequence
 of bytes that only grows at its end, and an offset counts in that sequence. So an offset stays valid while the run goes
-on, and after it.
+on, and after it. It also counts the bytes that were taken out of the journal (`journal/gap_trail.py`): reading goes on
+behind them.
 
 The map has a mark for every mebibyte of journal: the place of a frame, and how many bytes of each kind come before it.
 The map is made from the headers of frames; their contents are not read. A range is read from the last mark at or before
-its beginning. A map takes 40 bytes per mebibyte of journal. Maps are kept for the runs that were used last, and are
+its beginning. A map takes 48 bytes per mebibyte of journal. Maps are kept for the runs that were used last, and are
 extended when the journal has grown.
 """
 
@@ -16,7 +17,7 @@ import os
 import threading
 from array import array
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....journal.codec import FRAME_SIZE
@@ -47,25 +48,34 @@ class OutputChoice(NamedTuple):
         return sum(size for size, (stream, late) in zip(counts, kinds, strict=True) if self.takes(stream, late=late))
 
 
+class Mark(NamedTuple):
+    """The place of a frame, the last gap frame before it (-1: none), and how many bytes of each kind come before it."""
+
+    place: int
+    last_gap: int
+    passed: tuple[int, ...]
+
+
+BEGINNING = Mark(0, -1, (0, 0, 0, 0))
+
+
 class _MarkingReader(JournalReader):
     """A reader that skips the output, counts its bytes by kind, and sets a mark every mebibyte."""
 
     def __init__(self, fd: int, run_id: str) -> None:
         super().__init__(fd, run_id=run_id)
-        self.counts = [0, 0, 0, 0]
-        self.marks: list[array[int]] = [array("Q") for _ in range(5)]
+        self.marks: list[array[int]] = [array("q") for _ in range(6)]
 
-    def _remember(self, name: str, late: int, offset: int, length: int) -> None:
+    def _remember(self, _name: str, _late: int, offset: int, _length: int) -> None:
         # Called for each output frame before its bytes are counted: the counts are of the frames before.
         places = self.marks[0]
         if not places or offset - FRAME_SIZE - places[-1] >= _EVERY:
-            for column, value in zip(self.marks, (offset - FRAME_SIZE, *self.counts), strict=True):
+            for column, value in zip(self.marks, (offset - FRAME_SIZE, self.last_gap, *self.passed), strict=True):
                 column.append(value)
-        self.counts[2 * (name == "stderr") + (late != 0)] += length
 
     def move_to(self, fd: int) -> None:
         """Continue with another descriptor of the same journal."""
-        self._fd = fd
+        self._fd = self._file = fd
 
 
 class OutputMap:
@@ -100,7 +110,7 @@ class OutputMap:
 
     def total(self, choice: OutputChoice) -> int:
         """How many bytes of the choice `extend` has seen."""
-        return choice.count(tuple(self._reader.counts))
+        return choice.count(tuple(self._reader.passed))
 
     @property
     def ended(self) -> bool:
@@ -114,18 +124,23 @@ class OutputMap:
         wall_ns, begin_ns = header.get("wall_ns"), header.get("boottime_ns")
         return wall_ns - begin_ns if isinstance(wall_ns, int) and isinstance(begin_ns, int) else None
 
-    def mark_before(self, choice: OutputChoice, offset: int) -> tuple[int, int]:
-        """The last mark at or before `offset`: its place in the journal, and how many chosen bytes come before it."""
+    @property
+    def has_gaps(self) -> bool:
+        """Whether some of the output is missing, or may be soon."""
+        return self._reader.last_gap >= 0
+
+    def mark_before(self, choice: OutputChoice, offset: int) -> Mark:
+        """The last mark at or before `offset`."""
         # The event loop calls this, so it must not wait for the lock, which `extend` holds during a long scan.
         # A row is complete when its last column is there.
         marks = self._reader.marks
         rows = range(len(marks[-1]))
         number = bisect_right(rows, offset, key=lambda row: choice.count(_row(marks, row))) - 1
-        return (0, 0) if number < 0 else (marks[0][number], choice.count(_row(marks, number)))
+        return BEGINNING if number < 0 else Mark(marks[0][number], marks[1][number], _row(marks, number))
 
 
 def _row(marks: list[array[int]], number: int) -> tuple[int, ...]:
-    return tuple(column[number] for column in marks[1:])
+    return tuple(column[number] for column in marks[2:])
 
 
 class OutputMaps:
@@ -152,20 +167,23 @@ def map_of(run_id: str) -> OutputMap:
 
 
 class OutputPiece(NamedTuple):
-    """A chunk of the chosen output, and the offset at which it begins."""
+    """A chunk of the chosen output, the offset at which it begins, and how much of its stream is missing before it."""
 
     chunk: Chunk
     offset: int
+    missing_bytes: int = 0
 
 
 class RangeReader:
     """Reads the chosen output from an offset to the end of the journal; call `read` again when it has grown."""
 
-    def __init__(self, fd: int, run_id: str, choice: OutputChoice, place: tuple[int, int]) -> None:
+    def __init__(self, fd: int, run_id: str, choice: OutputChoice, mark: Mark = BEGINNING) -> None:
         self.reader = JournalReader(fd, run_id=run_id)
-        self.reader.position, self.offset = place
+        self.reader.start_at(mark.place, mark.passed, mark.last_gap)
+        self.offset = choice.count(mark.passed)
         self._choice = choice
         self._fenced: set[str] = set()
+        self._missing: Counter[str] = Counter()  # by stream: bytes that are gone before its next piece
 
     def read(self, start: int, end: int | None) -> list[OutputPiece] | None:
         """The next pieces between `start` and `end`; an empty list when the frames that were read hold none.
@@ -181,10 +199,16 @@ class RangeReader:
                 self._fenced.add(chunk.stream)
             if not self._choice.takes(chunk.stream, late=chunk.late):
                 continue
-            at, self.offset = self.offset, self.offset + len(chunk.data)
+            at, self.offset = self.offset, self.offset + len(chunk.data) + chunk.missing_bytes
+            if chunk.missing_bytes:
+                self._missing[chunk.stream] += chunk.missing_bytes
+                continue
+            missing = self._missing.pop(chunk.stream, 0)
             low, high = max(start, at), self.offset if end is None else min(end, self.offset)
             if low < high:
-                yield OutputPiece(chunk._replace(data=chunk.data[low - at : high - at]), low)
+                yield OutputPiece(
+                    chunk._replace(data=chunk.data[low - at : high - at]), low, missing if low == at else 0
+                )
 
     @property
     def is_fenced(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ from starlette.responses import StreamingResponse
 
 from ....values.timestamps import format_timestamp
 from ...service.process_tree import tree_of
+from ..access.run_access import sees
 from ..wire.operation import Operation, OperationCall, answer
 from ..wire.types import Time
 
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from starlette.responses import Response
-
-    from ...service.service import Service
 
 STREAM = "text/event-stream"
 
@@ -35,6 +35,7 @@ class RunNow(msgspec.Struct):
     rss_bytes: int | None
     output_bytes: int
     output_rate: Annotated[float | None, Meta(description="bytes per second since the previous sample")]
+    ports: list[int] | None
     waiting_for_input: bool | None
     timeout_s: float | None
     deadline_at: Time | None
@@ -78,27 +79,31 @@ async def now(call: OperationCall) -> Response:
     """A snapshot; or, for a client that accepts text/event-stream, a stream of `processes` events."""
     if STREAM in call.request.headers.get("accept", ""):
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "Connection": "close"}
-        frames = _frames(call.service, call.query.every_s)
+        frames = _frames(call, call.query.every_s)
         return StreamingResponse(frames, headers=headers, media_type=STREAM)
-    return answer(await _look(call.service))
+    return answer(await _look(call))
 
 
-async def _frames(service: Service, every_s: float) -> AsyncIterator[bytes]:
+async def _frames(call: OperationCall, every_s: float) -> AsyncIterator[bytes]:
     goes_on = True
     while goes_on:
-        yield b"event: processes\ndata: %s\n\n" % msgspec.json.encode(await _look(service))
-        goes_on = await service.pause(every_s)
+        yield b"event: processes\ndata: %s\n\n" % msgspec.json.encode(await _look(call))
+        goes_on = await call.service.pause(every_s)
 
 
-async def _look(service: Service) -> LiveUsage:
-    return LiveUsage(format_timestamp(time.time_ns()), msgspec.convert(await service.usage(), list[RunNow]))
+async def _look(call: OperationCall) -> LiveUsage:
+    found = await call.service.usage()
+    if call.caller.session is not None:
+        found = [one for one in found if await sees(call.service, call.caller, one["run_id"])]
+    return LiveUsage(format_timestamp(time.time_ns()), msgspec.convert(found, list[RunNow]))
 
 
 async def tree(call: OperationCall) -> Response:
     """The process tree of a run."""
     report = await call.service.report(call.run_id)
     started = next((fact for fact in report["evidence"] if fact["fact"] == "started"), None)
-    guard_pid = None if started is None or report["state"] == "settled" else int(started["guard_pid"])
+    is_here = report["host"] in (None, os.uname().nodename)  # else its PIDs are another host's
+    guard_pid = None if started is None or report["state"] == "settled" or not is_here else int(started["guard_pid"])
     found = [] if guard_pid is None else await asyncio.to_thread(tree_of, guard_pid)
     return answer(ProcessTree(call.run_id, guard_pid, msgspec.convert(found, list[Process])))
 

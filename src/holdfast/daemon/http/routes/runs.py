@@ -14,6 +14,9 @@ from ....projections.report import outcome_of
 from ....web.problems import INVALID, ProblemError
 from ....web.request_body import BYTES, JSON
 from ...queue.submission import Submission
+from ..access.asker import check_outside
+from ..access.policy import allowed, check_extension, submitter_of
+from ..access.run_access import bounded, key_of
 from ..wire.idempotency_key import LONGEST_KEY, idempotency_key
 from ..wire.operation import Header, Operation, OperationCall, answer
 from ..wire.types import (
@@ -48,8 +51,12 @@ class RunSpec(msgspec.Struct):
 
 async def create(call: OperationCall) -> Response:
     """Submit a run: 201 with its report, or 200 with the report of the earlier run that has the same key."""
-    key = idempotency_key(call.request)
-    found, created = await call.service.submit(call.body, idempotency_key=key)
+    key = key_of(call.caller, idempotency_key(call.request))
+    asked = await bounded(call.service, call.caller, call.body)
+    submission = await allowed(call.request, asked)
+    found, created = await call.service.submit(
+        submission, idempotency_key=key, asked=asked, submitter=submitter_of(call.request)
+    )
     location = {"Location": f"/v1/runs/{found['run_id']}"}
     return _report(found, 201 if created else 200, location)
 
@@ -58,24 +65,26 @@ async def listing(call: OperationCall) -> Response:
     """List a page of runs."""
     query: RunsQuery = call.query
     found, cursor = await call.service.list(
-        filters_of(query), states=tuple(query.state), cursor=given(query.cursor), limit=query.limit
+        filters_of(query, call.caller), states=tuple(query.state), cursor=given(query.cursor), limit=query.limit
     )
     return answer(RunPage([to_report(report) for report in found], cursor))
 
 
 async def show(call: OperationCall) -> Response:
     """Show one run."""
-    return _report(await call.service.report(call.run_id))
+    return _report(await call.service.show(call.run_id))
 
 
 async def spec(call: OperationCall) -> Response:
     """The spec of a run, from its journal or from the queue. RunNotFoundError."""
+    return answer(RunSpec(call.run_id, await _spec_of(call)))
+
+
+async def _spec_of(call: OperationCall) -> dict[str, Any]:
     fd = call.service.journal(call.run_id)
-    if fd >= 0:
-        found = await asyncio.to_thread(_recorded, fd, call.run_id)
-    else:
-        found = call.service.queued_spec(call.run_id)
-    return answer(RunSpec(call.run_id, found))
+    if fd < 0:
+        return call.service.queued_spec(call.run_id)
+    return await asyncio.to_thread(_recorded, fd, call.run_id)
 
 
 def _recorded(fd: int, run_id: str) -> dict[str, Any]:
@@ -130,7 +139,12 @@ async def send_input(call: OperationCall) -> Response:
 async def extend(call: OperationCall) -> Response:
     """Add time to the deadline."""
     asked: Extend = call.body
-    return _report(await call.service.extend(call.run_id, asked.seconds))
+    spec = await _spec_of(call)
+    if spec.get("max_timeout_s") is None:  # a ceiling is the right to use the time up to it
+        await check_outside(call.request.scope, await call.service.guards_of(call.run_id), call.run_id)
+    async with call.service.turn(call.run_id):  # the guard records an extension before it answers
+        check_extension(call.request, spec, await call.service.report(call.run_id), asked.seconds)
+        return _report(await call.service.extend(call.run_id, asked.seconds))
 
 
 async def send_signal(call: OperationCall) -> Response:

@@ -18,6 +18,7 @@ from ....values.errors import HoldfastError
 from ....values.run_id import check_run_id
 from ....values.timestamps import format_timestamp
 from ....web.problems import INVALID, ProblemError
+from ..access.run_access import visible
 from ..wire.operation import Operation, OperationCall, answer
 from ..wire.types import Filter, RunsQuery, Time, given
 from .filters import filters_of
@@ -74,7 +75,7 @@ async def search(call: OperationCall) -> Response:
         check_run_id(run_id)
     except HoldfastError as error:
         raise ProblemError(INVALID, error.message, field="run_id") from None
-    await call.service.report(run_id)
+    await visible(call.service, call.caller, run_id)
     found, skip = await asyncio.to_thread(_in_one, call, run_id, query)
     return answer(Matches(found, 1, None, skip))
 
@@ -84,7 +85,8 @@ async def _in_many(call: OperationCall, query: SearchQuery) -> Matches:
     cursor, searched, end = given(query.cursor), 0, time.monotonic() + BUDGET_S
     while True:
         states = tuple(query.state)
-        page, cursor = await call.service.list(filters_of(query), states=states, cursor=cursor, limit=_PAGE)
+        filters = filters_of(query, call.caller)
+        page, cursor = await call.service.list(filters, states=states, cursor=cursor, limit=_PAGE)
         for report in page:
             if isinstance(run_id := report.get("run_id"), str):
                 few, _ = await asyncio.to_thread(_in_one, call, run_id, query, _OF_EACH, _MOST_BYTES)
@@ -147,6 +149,9 @@ class OutputSearch:
 
     def _take(self, piece: Any) -> None:
         chunk = piece.chunk
+        if piece.missing_bytes and chunk.stream in self._open:
+            began, rest = self._open.pop(chunk.stream)
+            self._look(chunk.stream, began, rest, None, late=False)  # the end of this line is gone
         began, rest = self._open.pop(chunk.stream, (piece.offset, b""))
         head, newline, tail = chunk.data.rpartition(b"\n")
         if not newline:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 async def listing(call: OperationCall) -> Response:
     """List every session."""
-    return answer(SessionList(msgspec.convert(await call.service.sessions(), list[Session])))
+    found, only = await call.service.sessions(), call.caller.session
+    shown = [one for one in found if only in (None, one["name"])]
+    return answer(SessionList(msgspec.convert(shown, list[Session])))
 
 
 async def close(call: OperationCall) -> Response:
@@ -35,6 +37,6 @@ OPERATIONS = (
         "Close a session: it accepts no more runs, and its runs are ended.",
         Closing,
         query=Stop,
-        errors=(503,),
+        errors=(404, 503),
     ),
 )

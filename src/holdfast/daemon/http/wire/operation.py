@@ -14,6 +14,7 @@ import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from ....access.caller import Caller, caller_of
 from ....web import request_body as bodies
 from ....web.problems import INVALID, ProblemError
 
@@ -40,6 +41,11 @@ class OperationCall(NamedTuple):
         """The run id in the path."""
         found: str = self.request.path_params["run_id"]
         return found
+
+    @property
+    def caller(self) -> Caller:
+        """The client that asks."""
+        return caller_of(self.request.scope)
 
     async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
         """Do the work and return its result, unless the client disconnects first.

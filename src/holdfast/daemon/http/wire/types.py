@@ -91,6 +91,8 @@ class Report(msgspec.Struct, kw_only=True):
     usage: Usage
     evidence: list[Evidence]
     limit: str | None = None  # the budget that was spent: memory, processes, output, cpu
+    host: str | None = None  # the name of the host on which it was started; null: queued, or not recorded
+    ports: list[int] | None = None  # TCP ports on which it listens; null: not live, not looked for, or unknown
     waiting_for_input: bool | None = None  # blocked on reading its terminal or stdin pipe; null: not live, or unknown
     problem: str | None = None  # why the record of this run cannot be read
 
@@ -161,14 +163,18 @@ class OutputQuery(msgspec.Struct, forbid_unknown_fields=True):
     late: bool = False
 
 
-class OutputFrame(msgspec.Struct):
-    """One piece of output: `offset` is its place in the chosen stream, `data` is base64."""
+class OutputFrame(msgspec.Struct, omit_defaults=True):
+    """One piece of output: `offset` is its place in the chosen stream, `data` is base64.
+
+    `missing_bytes`: so many bytes of this stream came before it and were not kept, because the output rolled.
+    """
 
     stream: Annotated[str, Meta(extra_json_schema={"enum": ["stdout", "stderr"]})]
     offset: int
     at: Time | None
     late: bool
     data: bytes
+    missing_bytes: int = 0
 
 
 class Stop(msgspec.Struct, forbid_unknown_fields=True):

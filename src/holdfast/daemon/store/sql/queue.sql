@@ -1,8 +1,11 @@
 -- name: put
-INSERT INTO queue (run_id, queued_ns, submission) VALUES (:run_id, :queued_ns, :submission);
+INSERT INTO queue (run_id, queued_ns, submission, role, uid) VALUES (:run_id, :queued_ns, :submission, :role, :uid);
 
 -- name: all
-SELECT sequence, run_id, queued_ns, submission FROM queue ORDER BY sequence;
+SELECT sequence, run_id, queued_ns, submission, role, uid FROM queue ORDER BY sequence;
+
+-- name: one
+SELECT sequence, run_id, queued_ns, submission, role, uid FROM queue WHERE run_id = :run_id;
 
 -- name: drop
 DELETE FROM queue WHERE run_id = :run_id;

@@ -26,8 +26,11 @@ SELECT runs.run_id, runs.begun_ns, reports.report, runs.problem, runs.journal_by
 FROM runs JOIN reports USING (run_id)
 WHERE runs.run_id = :run_id;
 
--- name: prefix
-SELECT run_id FROM runs WHERE run_id >= :low AND run_id < :high ORDER BY run_id LIMIT :limit;
+-- name: part
+SELECT run_id FROM runs
+WHERE instr(run_id, :text)
+ORDER BY substr(run_id, 1, length(:text)) <> :text AND substr(run_id, -length(:text)) <> :text, run_id
+LIMIT :limit;
 
 -- name: sessions
 SELECT session, count(*), max(begun_ns) FROM runs WHERE session IS NOT NULL GROUP BY session;

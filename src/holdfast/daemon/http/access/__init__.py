@@ -1,0 +1,1 @@
+"""Who may use which route and which run over HTTP."""

@@ -1,0 +1,194 @@
+"""What must hold for the daemon on a Ray cluster: the contract of engines, and a daemon that is killed.
+
+Each scenario is a coroutine function of `Rig`; `cluster_program` runs them after the others, on the same cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.daemon.engines.engine import LocalEngine
+from holdfast.daemon.process.log import Log
+from holdfast.daemon.ray_engine.ray_engine import RayEngine
+from holdfast.runs.supervisor import Supervisor
+from holdfast.state.directory import StateDirectory
+from tests.daemon.engines.contract import PROMISES, EngineRig
+
+from .scenarios import LEASE_S, touch
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from holdfast.daemon.engines.engine import Engine
+
+    from .scenarios import Rig
+
+CONTRACT = "contract: "
+
+
+def engine_rig(rig: Rig) -> EngineRig:
+    """An engine on the cluster, whose head has a state directory of its own."""
+    state = StateDirectory.open(f"{rig.state_dir}-head")
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Engine]:
+        local, remote = Supervisor(state_dir=state.path, disk_floor="none"), rig.supervisor()
+        async with local, remote:
+            engine = RayEngine(state, remote, LocalEngine(local), Log("text"))
+            try:
+                yield engine
+            finally:
+                await engine.close()
+
+    return EngineRig(state, opened, Path(rig.state_dir))
+
+
+def _on_ray(promise: Callable[[EngineRig], Awaitable[None]]) -> Callable[[Rig], Awaitable[None]]:
+    async def scenario(rig: Rig) -> None:
+        await promise(engine_rig(rig))
+
+    return scenario
+
+
+# The daemon, as a process.
+
+
+class RayDaemon:
+    """A daemon on the cluster, and commands for it."""
+
+    def __init__(self, rig: Rig, name: str) -> None:
+        self.state_dir = f"{rig.state_dir}-{name}"
+        self._rig = rig
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Start the daemon, and return when it is ready."""
+        settings = ["--engine", "ray", "--ray-address", self._rig.address, "--ray-state-dir", self._rig.state_dir]
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "holdfast.cli.main", "serve", "--state-dir", self.state_dir, *settings),
+            *("--ray-lease", f"{LEASE_S}s", "--log-format", "json", "--disk-floor", "none"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert self._process.stderr is not None
+        log = []
+        async for line in self._process.stderr:
+            log.append(line)
+            if b'"ready"' in line:
+                self._draining = asyncio.create_task(self._process.stderr.read())
+                return
+        raise AssertionError(b"".join(log))
+
+    async def end(self, number: int) -> None:
+        """Send the daemon a signal, and wait for its exit."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        await self._process.wait()
+        await self._draining
+
+    async def ask(self, *words: str, code: int | None = 0) -> str:
+        """Run a command of the command line; returns its stdout, or its stderr if it failed as expected."""
+        command, *rest = words
+        done = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "holdfast.cli.main", command, "--state-dir", self.state_dir, *rest),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await done.communicate()
+        assert code is None or done.returncode == code, (words, done.returncode, out, err)
+        return (err if code else out).decode()
+
+    async def report(self, run_id: str) -> dict[str, Any]:
+        """The report of a run, as the command line reads it from the state directory."""
+        found: dict[str, Any] = json.loads(await self.ask("show", "--json", run_id))
+        return found
+
+
+async def a_killed_daemon_loses_no_run_no_verdict_and_no_output(rig: Rig) -> None:
+    daemon = RayDaemon(rig, "killed")
+    go = f"{rig.state_dir}/go-on"
+    await daemon.start()
+    try:
+        await daemon.ask("submit", "--wait", "--node-label", "zone=b", "--", "sh", "-c", "exit 3", code=3)
+        script = f"echo begun; while ! test -e {go}; do sleep 0.05; done; seq 50000; exit 5"
+        live = (
+            await daemon.ask("submit", "--timeout", "600s", "--max-timeout", "1h", "--", "sh", "-c", script)
+        ).strip()
+        unicorn = (await daemon.ask("submit", "--resource", "unicorn=1", "--", "true")).strip()
+        follower = asyncio.create_task(daemon.ask("logs", "-f", live))
+        await until_logged(daemon, live, "begun")
+        await daemon.ask("extend", live, "60s")
+        waiting = await daemon.report(unicorn)
+        assert (waiting["state"], "1 unicorn" in waiting["reason"]) == ("queued", True), waiting
+        hosts = json.loads(await daemon.ask("hosts", "--json"))
+        assert (hosts["engine"], len(hosts["hosts"])) == ("ray", 2)
+        assert [live] == [run_id for host in hosts["hosts"] for run_id in host["runs"]]
+        refused = await daemon.ask("submit", "--no-wait", "--resource", "unicorn=1", "--", "true", code=125)
+        assert "1 unicorn" in refused, refused
+        await daemon.end(signal.SIGKILL)
+        for _ in range(2):  # readers of the state directory do not finish a live run
+            report = await daemon.report(live)
+            assert (report["state"], report["status"], report["guard"]) == ("running", None, "elsewhere"), report
+            await daemon.ask("doctor", code=None)
+        touch(go)  # the run ends while there is no daemon
+        await daemon.start()
+        await daemon.ask("wait", live, code=5)
+        report = await daemon.report(live)
+        assert (report["status"], report["exit_code"], report["output"]["complete"]) == ("failed", 5, True)
+        whole = "begun\n" + "".join(f"{number}\n" for number in range(1, 50001))
+        assert await daemon.ask("logs", live) == whole
+        assert await follower == whole
+        assert "extended" in [fact["fact"] for fact in report["evidence"]]
+        ended = json.loads(await daemon.ask("ps", "--all", "--json"))
+        assert {run["run_id"]: run["state"] for run in ended}[unicorn] == "queued"
+        await daemon.ask("cancel", unicorn)
+        left = os.listdir(os.path.join(daemon.state_dir, "elsewhere"))
+        assert not left, "the note goes with the end of the copy, which the node may send at once or later"
+    finally:
+        await daemon.end(signal.SIGTERM)
+
+
+async def until_logged(daemon: RayDaemon, run_id: str, text: str) -> None:
+    """Wait for output. The command line has no event for a run that was not started yet."""
+    while True:
+        if text in await daemon.ask("logs", run_id, code=None):
+            return
+        await asyncio.sleep(0.1)
+
+
+async def the_command_line_ends_and_signals_runs_of_other_hosts(rig: Rig) -> None:
+    daemon = RayDaemon(rig, "asked")
+    await daemon.start()
+    try:
+        script = "trap 'echo usr1' USR1; echo begun; while :; do sleep 0.05; done"
+        one = (await daemon.ask("submit", "--session", "s", "--grace", "200ms", "--", "sh", "-c", script)).strip()
+        two = (await daemon.ask("submit", "--session", "s", "--grace", "200ms", "--", "sh", "-c", script)).strip()
+        for run_id in (one, two):
+            await until_logged(daemon, run_id, "begun")
+        assert "another host" in await daemon.ask("attach", one, code=125)
+        await daemon.ask("signal", one, "USR1")
+        await until_logged(daemon, one, "usr1")
+        await daemon.ask("cancel", one)  # its exit code says that every process is confirmed gone
+        assert "1 confirmed gone" in await daemon.ask("reap", "--session", "s")
+        assert [(await daemon.report(run_id))["cause"] for run_id in (one, two)] == ["user", "session"]
+        await daemon.ask("submit", "--wait", "--cwd", "/not/there", "--", "true", code=125)
+    finally:
+        await daemon.end(signal.SIGTERM)
+
+
+_WITH_A_DAEMON = (
+    a_killed_daemon_loses_no_run_no_verdict_and_no_output,
+    the_command_line_ends_and_signals_runs_of_other_hosts,
+)
+SCENARIOS: dict[str, Callable[[Rig], Awaitable[None]]] = {
+    **{CONTRACT + promise.__name__: _on_ray(promise) for promise in PROMISES},
+    **{scenario.__name__: scenario for scenario in _WITH_A_DAEMON},
+}
