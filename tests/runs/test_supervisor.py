@@ -76,6 +76,18 @@ async def test_properties_are_up_to_date_without_the_event_loop(child: Children)
         assert run.facts[-1].kind == "end"
 
 
+async def test_a_guard_that_exits_between_two_looks_has_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Supervisor(reuse_guards=False) as supervisor:
+        run = await supervisor.start(["true"])
+        looks = iter((0, 4711))  # not forked yet, then there; gone at every later look
+        monkeypatch.setattr("holdfast.guard.conversation.guard_of", lambda _sentinel: next(looks, 0))
+        monkeypatch.setattr("holdfast.runs.live.is_exiting", lambda _pid: False)
+        with monkeypatch.context() as unread:
+            unread.setattr("holdfast.runs.live.LiveRun.refresh", lambda _live: None)  # STARTED is not read yet
+            assert run.guard_pid == 4711
+        await run.settled()
+
+
 async def test_the_verdict_of_a_deadline_is_on_time_while_the_event_loop_is_blocked(child: Children) -> None:
     async with Supervisor(reuse_guards=False) as supervisor:
         run = await supervisor.start(child("ignores_term"), timeout=0.3, grace=0.2)

@@ -149,13 +149,16 @@ class LiveRun:
         if self.outcome.started is None:
             self.refresh()
         until = time.monotonic() + _FORKED_S
-        while self.conversation.guard_pid == 0 and is_exiting(self.sentinel_pid) is False and time.monotonic() < until:
+        # Each look into /proc may see another moment of a short run, so the first PID that one finds is the answer.
+        while (found := self.conversation.guard_pid) == 0 and is_exiting(self.sentinel_pid) is False:
+            if time.monotonic() >= until:
+                break
             time.sleep(0.001)  # the sentinel is about to fork it: there is no event to wait for
-        if self.conversation.guard_pid == 0:
+        if found == 0:
             self.refresh()  # the run was over before we looked into /proc
         if (started := self.outcome.started) is not None:
-            self.conversation.guard_pid = int(started.detail["guard_pid"])
-        return self.conversation.guard_pid
+            found = self.conversation.guard_pid = int(started.detail["guard_pid"])
+        return found
 
     @property
     def sentinel_pid(self) -> int:
