@@ -26,7 +26,8 @@ static bool is_from_parent(const struct run *run, pid_t sender) {
 /*
  * A command with privileges may hang up its own terminal (vhangup, as getty does), and the kernel tells the leader of
  * the terminal's session: the guard. That is no request to end. The terminal cannot hang up by itself, because the
- * guard holds its other side.
+ * guard holds its other side. Of two pending SIGHUP the kernel keeps the first: the SIGHUP of a person is lost if it
+ * comes before we took that of the hang-up. SIGTERM is not.
  */
 static bool is_hang_up_by_command(const struct signalfd_siginfo *info) {
     return info->ssi_signo == SIGHUP && info->ssi_code == SI_KERNEL;

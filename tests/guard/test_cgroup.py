@@ -41,7 +41,7 @@ def threaded(base: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     group.mkdir()
     try:
         (group / "cgroup.type").write_text("threaded")
-        monkeypatch.setattr(containment, "_known", containment.Containment(str(group), None, None, None))
+        use_containment(monkeypatch, containment.Containment(str(group), None, None, None))
         yield group
     finally:
         group.rmdir()  # fails when a leaf is left in it

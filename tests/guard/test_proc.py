@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast.guard import containment
+from tests.support.cgroups import use_no_cgroup
 from tests.support.driven import Driven
 from tests.support.evidence import all_of, assert_all_gone, one, outcome_of
 from tests.support.guards import guard_as
@@ -32,7 +33,7 @@ pytestmark = [pytest.mark.guard, pytest.mark.root]
 def own_mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The guard has mounts of its own; there is no cgroup to help it."""
     monkeypatch.setenv("HOLDFAST_GUARD", str(guard_as(tmp_path, ["unshare", "-m"])))
-    monkeypatch.setattr(containment, "_known", containment.Containment(None, None, None, "for this test"))
+    use_no_cgroup(monkeypatch)
     known = own_children()
     yield
     kill_children(known)

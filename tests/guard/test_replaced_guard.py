@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.guard import containment, packets
+from holdfast.guard import packets
 
 from ..support.driven import Driven
 from ..support.evidence import BUSY_S, Stopwatch, kinds, one, outcome_of
@@ -88,7 +88,7 @@ def test_the_group_of_a_command_is_stopped_at_once_although_its_guard_cannot_die
     """
     if why_not := why_no_freezer():
         pytest.skip(why_not)
-    monkeypatch.setattr(containment, "_known", containment.Containment(None, None, None, "for this test"))
+    use_no_cgroup(monkeypatch)
     monkeypatch.setenv("HOLDFAST_GUARD", str(guard_with_slow_proc(tmp_path, 999)))
     with Freezer() as frozen, Driven(child("grows_tree", 100, "stubborn"), timeout=5, grace=0.1, kill_wait=1) as run:
         deepest, guard = run.until_ready()["pid"], run.live.guard_pid

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.guard import containment, packets
+from holdfast.guard import packets
 from holdfast.state import run_directory
 from holdfast.state.directory import StateDirectory
 from tests.support.driven import Driven, ask
@@ -87,7 +87,7 @@ def test_an_extension_beyond_all_time_is_refused(by_ns: int) -> None:
 @pytest.fixture
 def no_cgroup(monkeypatch: pytest.MonkeyPatch) -> None:
     """Budgets are sampled and processes are killed one by one."""
-    monkeypatch.setattr(containment, "_known", containment.Containment(None, None, None, "for this test"))
+    use_no_cgroup(monkeypatch)
 
 
 @pytest.mark.alone

@@ -103,6 +103,8 @@ def test_a_hang_up_that_a_person_sends_still_ends_it(tmp_path: Path) -> None:
     there = Gate(tmp_path / "there")
     with Driven([sys.executable, "-c", _HANGS_UP, str(there.path)], pty=True, timeout=20, grace=0.1) as run:
         there.wait()
+        # The kernel keeps one pending SIGHUP: ours would be lost beside that of the hang-up.
+        run.wait_for(lambda: not has_pending(run.live.guard_pid, signal.SIGHUP), "a guard that took the hang-up")
         signal.pidfd_send_signal(run.live.pidfd, signal.SIGHUP)
         result = run.settle()
     assert outcome_of(result) == ("cancelled", "user")

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holdfast.guard import containment
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class OwnGroups:
@@ -42,3 +46,18 @@ class OwnGroups:
 
 
 OWN_GROUPS = OwnGroups()
+
+
+def use_containment(monkeypatch: pytest.MonkeyPatch, known: containment.Containment) -> None:
+    """Let this process give its runs `known` and nothing else, until the end of the test.
+
+    The answer is kept only as long as this process is in the cgroup in which it probed. So that is said as well:
+    otherwise the first test of a worker probes again.
+    """
+    monkeypatch.setattr(containment, "_own_groups", Path("/proc/self/cgroup").read_text())
+    monkeypatch.setattr(containment, "_known", known)
+
+
+def use_no_cgroup(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process have no cgroup for its runs, until the end of the test."""
+    use_containment(monkeypatch, containment.Containment(None, None, None, "for this test"))

@@ -51,6 +51,12 @@ def parent_of(pid: int) -> int:
     return int(stat[stat.rindex(")") + 2 :].split()[1])
 
 
+def has_pending(pid: int, number: int) -> bool:
+    """Whether a signal for the whole process waits to be taken."""
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return bool(int(fields["ShdPnd"], 16) & 1 << (number - 1))
+
+
 def sentinel_of(guard: int) -> int:
     """The sentinel of a guard, which is its parent."""
     return parent_of(guard)
