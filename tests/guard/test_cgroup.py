@@ -12,6 +12,7 @@ import pytest
 
 import holdfast
 from holdfast.guard import containment
+from tests.support.cgroups import use_containment
 from tests.support.driven import Driven
 from tests.support.evidence import assert_all_gone, one, outcome_of
 from tests.support.processes import children_that_stay, is_gone, kill_children, own_children

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.guard import packets
+from tests.support.cgroups import use_no_cgroup
 
 from ..support.driven import Driven
 from ..support.evidence import BUSY_S, Stopwatch, kinds, one, outcome_of

@@ -13,6 +13,7 @@ import pytest
 from holdfast.guard import packets
 from holdfast.state import run_directory
 from holdfast.state.directory import StateDirectory
+from tests.support.cgroups import use_no_cgroup
 from tests.support.driven import Driven, ask
 from tests.support.evidence import BUSY_S, all_of, assert_all_gone, kinds, one, outcome_of
 from tests.support.freezer import Freezer, why_no_freezer

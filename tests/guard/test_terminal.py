@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from tests.support.driven import Driven, Gate
 from tests.support.evidence import kinds, one, outcome_of
-from tests.support.processes import wait_exited
+from tests.support.processes import has_pending, wait_exited
 
 if TYPE_CHECKING:
     from pathlib import Path
