@@ -1,4 +1,4 @@
-// Sessions: how many runs each has, and a button that closes one.
+// Sessions: how many runs each has, a button that closes one, and a button that opens it again.
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ask } from "./api.ts";
@@ -7,7 +7,7 @@ import { clock, count, plain } from "./format.ts";
 import { Empty } from "./parts.tsx";
 import { link } from "./router.ts";
 import { connection, touched } from "./store.ts";
-import type { Closing, Session, SessionList } from "./types.ts";
+import type { Closing, Opening, Session, SessionList } from "./types.ts";
 
 export function SessionsPage() {
   const sessions = useSignal<Session[] | null>(null);
@@ -26,7 +26,7 @@ export function SessionsPage() {
   const close = async (name: string, live: number) => {
     const reason = await askFor({
       title: `Close session ${plain(name)}?`,
-      body: `It takes no more runs, and the ${count(live, "run")} it has are ended, the whole trees.`,
+      body: `Its ${count(live, "run")} end now, with all their processes. The session stays closed, for hours or days, until somebody opens it again (here, or with holdfast session --open). Until then it refuses every new run.`,
       action: "Close session",
       danger: true,
       field: { label: "Reason (kept in the record)", value: "", placeholder: "optional" },
@@ -37,6 +37,11 @@ export function SessionsPage() {
     const bad = done.survivors.length + done.unknown.length + done.problems.length > 0;
     const rest = [...done.survivors.map((id) => `${id} has survivors`), ...done.unknown.map((id) => `${id} is unknown`), ...done.problems];
     tell(`${count(done.confirmed.length, "run")} confirmed gone`, rest.join("; ") || null, bad);
+    void look();
+  };
+  const open = async (name: string) => {
+    const done = await attempt(() => ask<Opening>("POST", `/v1/sessions/${encodeURIComponent(name)}/open`));
+    if (done !== undefined) tell(`Session ${plain(name)} takes runs again`);
     void look();
   };
   return (
@@ -80,7 +85,11 @@ export function SessionsPage() {
                     )}
                   </td>
                   <td class="right">
-                    {!one.closed && (
+                    {one.closed ? (
+                      <button type="button" aria-label={`Open ${plain(one.name)} again`} onClick={() => void open(one.name)}>
+                        Open again
+                      </button>
+                    ) : (
                       <button type="button" class="danger" aria-label={`Close ${plain(one.name)}`} onClick={() => void close(one.name, one.live + one.queued)}>
                         Close
                       </button>

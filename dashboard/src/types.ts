@@ -11,6 +11,7 @@ export type {
   Match,
   Matches,
   Moment,
+  Opening,
   LiveUsage,
   OutputFrame,
   RepairPlan,

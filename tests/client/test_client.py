@@ -113,6 +113,8 @@ def test_sessions(client: holdfast.Client, tmp_path: Path) -> None:
     assert (session["name"], session["closed"], session["ended"]) == ("a b", True, 1)
     with pytest.raises(holdfast.SessionClosedError):
         client.submit(["true"], session="a b")
+    assert client.open_session("a b") == {"session": "a b", "was_closed": True}
+    client.submit(["true"], session="a b")
 
 
 def test_cancel_and_signal(client: holdfast.Client) -> None:

@@ -56,6 +56,15 @@ class TestMarks:
         assert sessions.is_closed(state, "odd")
         assert [closed.name for closed in sessions.list_closed(state)] == ["odd"]
 
+    def test_a_closed_session_is_opened_again(self, state: StateDirectory) -> None:
+        assert not sessions.open_again(state, "s")
+        sessions.mark_closed(state, "s", "first")
+        assert sessions.open_again(state, "s")
+        assert not sessions.is_closed(state, "s")
+        sessions.check_open(state, "s", "r")
+        sessions.mark_closed(state, "s", "second")
+        assert [closed.reason for closed in sessions.list_closed(state)] == ["second"]
+
     def test_no_name_is_none(self, state: StateDirectory) -> None:
         with pytest.raises(SpecError, match="session"):
             sessions.is_closed(state, "")
@@ -125,6 +134,18 @@ class TestClosing:
             ("old", 0, 1, True),
             ("empty", 0, 0, True),
         ]
+
+    def test_stays_closed_while_a_run_of_it_is_live(self, state: StateDirectory) -> None:
+        """A closer that died after its mark has ended nothing: the run must not go on in an open session."""
+        with DurableRun(state, READY, session="s") as run:
+            run.until_ready()
+            sessions.mark_closed(state, "s")
+            with pytest.raises(SessionClosedError, match=f"1 of its runs is still live.*{run.run_id}") as raised:
+                sessions.open_again(state, "s")
+            assert "reap" in (raised.value.remedy or "")
+            assert sessions.is_closed(state, "s")
+            assert sessions.close(state, "s", now=True).run_ids("confirmed") == [run.run_id]
+            assert sessions.open_again(state, "s")
 
     def test_a_late_start_leaves_nothing(self, state: StateDirectory) -> None:
         sessions.close(state, "s")

@@ -123,7 +123,12 @@ export class Daemon {
     return this.#json("GET", "/v1/sessions");
   }
 
-  /** Close a session: end its runs and refuse later ones. */
+  /** Let a closed session take runs again. */
+  openSession(name: string): Promise<Operations["postSessionOpen"]["answer"]> {
+    return this.#json("POST", `/v1/sessions/${encodeURIComponent(name)}/open`);
+  }
+
+  /** Close a session: end its runs and refuse later ones, until it is opened again. */
   closeSession(name: string, query: Query<"deleteSession"> = {}): Promise<Operations["deleteSession"]["answer"]> {
     return this.#json("DELETE", `/v1/sessions/${encodeURIComponent(name)}${search(query)}`);
   }

@@ -163,6 +163,10 @@ class AsyncClient(transport.DaemonConnection):
         """
         return await self._ask(calls.close_session(name, reason, now=now, grace=grace))
 
+    async def open_session(self, name: str) -> dict[str, Any]:
+        """Let a closed session take runs again. SessionClosedError: runs of it are still live."""
+        return await self._ask(calls.open_session(name))
+
     async def doctor(self) -> dict[str, Any]:
         """The findings of the daemon's doctor."""
         return await self._ask(calls.simple("doctor"))

@@ -173,6 +173,11 @@ def close_session(name: str, reason: str, *, now: bool, grace: Duration | None =
     return ClientCall("DELETE", f"/v1/sessions/{quote(name, safe='')}", params, patience_s=None)
 
 
+def open_session(name: str) -> ClientCall:
+    """Open a closed session again."""
+    return ClientCall("POST", f"/v1/sessions/{quote(name, safe='')}/open")
+
+
 def simple(path: str) -> ClientCall:
     """Get `sessions`, `doctor`, `hosts` or `health`."""
     return ClientCall("GET", f"/v1/{path}", patience_s=60.0 if path in ("doctor", "hosts") else 0.0)

@@ -163,6 +163,10 @@ class Client(transport.DaemonConnection):
         """
         return self._ask(calls.close_session(name, reason, now=now, grace=grace))
 
+    def open_session(self, name: str) -> dict[str, Any]:
+        """Let a closed session take runs again. SessionClosedError: runs of it are still live."""
+        return self._ask(calls.open_session(name))
+
     def doctor(self) -> dict[str, Any]:
         """The findings of the daemon's doctor."""
         return self._ask(calls.simple("doctor"))

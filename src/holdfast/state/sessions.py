@@ -1,9 +1,12 @@
-"""Sessions: close one, so that it refuses later starts and all its runs end.
+"""Sessions: close one, so that it refuses later starts and all its runs end; and open it again.
 
 The protocol. The closer first makes the mark (`STATE/sessions/NAME`), then lists the live runs. A starter first makes
 the run's directory, which puts it on the list, and then looks for the mark (`check_open`). In whatever order these four
-steps happen, one side sees the other: if the starter does not see the mark, the closer sees the run. A session cannot
-be reopened: if a mark could disappear, a slow start could slip through.
+steps happen, one side sees the other: if the starter does not see the mark, the closer sees the run.
+
+A session is closed until somebody opens it again. The opener removes the mark, but only when no run of the session is
+live. So no run that the closer saw goes on in the open session: the run is gone before the mark is. A start that nobody
+listed has no directory yet when the mark disappears; it counts as a start after the opening.
 """
 
 from __future__ import annotations
@@ -62,7 +65,7 @@ def check_open(state: StateDirectory, session: str | None, run_id: str) -> None:
         raise SessionClosedError(
             f"the session {session!r} is closed and takes no more runs",
             run_id=run_id,
-            remedy="use another session name; a closed session stays closed",
+            remedy=f"use another session name, or open it again: {_open_command(session)}",
         )
 
 
@@ -108,6 +111,28 @@ def close(
     return SessionClosing(session, tuple(runs), tuple(problems))
 
 
+def open_again(state: StateDirectory, session: str) -> bool:
+    """Open a closed session, which takes runs again; False when it was not closed.
+
+    SessionClosedError: runs of the session are still live, so it stays closed. StateError: the mark cannot be removed.
+    """
+    if not is_closed(state, session):
+        return False
+    if run_ids := live_runs(state, session)[0]:
+        number = f"{len(run_ids)} of its runs {'is' if len(run_ids) == 1 else 'are'} still live"
+        raise SessionClosedError(
+            f"the session {session!r} stays closed: {number} (the newest is {run_ids[0]})",
+            remedy="end them first: holdfast reap --session NAME",
+        )
+    try:
+        os.unlink(os.path.join(state.sessions_path, file_name(session)))
+    except FileNotFoundError:
+        return False  # another process has just opened it
+    except OSError as error:
+        raise state_error(error, state.path) from None
+    return True
+
+
 def live_runs(state: StateDirectory, session: str) -> tuple[list[str], list[str]]:
     """The ids of the session's live runs, newest first, and a sentence for each run that cannot be read."""
     from .record import RunRecord
@@ -134,6 +159,12 @@ def counts(runs: Iterable[StopResult]) -> dict[str, int]:
     for run in runs:
         found[run.how] += 1
     return found
+
+
+def _open_command(session: str) -> str:
+    from shlex import quote  # here, because few starts are refused
+
+    return f"holdfast session --open {quote(session)}"
 
 
 def _read_mark(path: str, name: str) -> ClosedSession:

@@ -25,7 +25,7 @@ def test_a_closed_session_ends_its_runs_and_refuses_later_ones(runs: Runs) -> No
     for words in (["run", "--detach"], ["run"]):
         line = one_line(holdfast(*words, "--session", "s", "true"))
         assert "the session 's'" in line
-        assert "use another session" in line
+        assert "use another session name, or open it again: holdfast session --open s" in line
     assert len(as_json(holdfast("ps", "--all", "--json"))) == 2  # nothing is left of the refused runs
 
 

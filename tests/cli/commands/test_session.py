@@ -39,8 +39,31 @@ def test_a_run_over_the_budget_says_so(runs: Runs) -> None:
     holdfast("reap", "--session", "team", "--now")
 
 
+def test_sessions_are_listed_and_opened_again(runs: Runs) -> None:
+    assert as_json(holdfast("session", "--json")) == []  # there is no state directory yet
+    runs.ended("true", options=("--session", "night"))
+    live = runs.sleeper("--session", "day")
+    assert holdfast("reap", "--session", "night", "--reason", "over").returncode == 0
+    listed = {one["name"]: one for one in as_json(holdfast("session", "--json"))}
+    assert (listed["day"]["live"], listed["day"]["closed"], listed["day"]["closed_at"]) == (1, False, None)
+    assert (listed["night"]["ended"], listed["night"]["closed"], listed["night"]["reason"]) == (1, True, "over")
+    title, *rows = holdfast("sessions").stdout.decode().splitlines()
+    assert title.split() == ["SESSION", "STATE", "QUEUED", "LIVE", "ENDED", "NEWEST", "RUN", "CLOSED", "REASON"]
+    assert {tuple(row.split()[:5]) for row in rows} == {
+        ("day", "open", "0", "1", "0"),
+        ("night", "closed", "0", "0", "1"),
+    }
+    refused = one_line(holdfast("run", "--session", "night", "true"))
+    assert "holdfast session --open night" in refused
+    assert holdfast("session", "--open", "night").stdout.startswith(b"session night is open again\n")
+    assert holdfast("run", "--session", "night", "true").returncode == 0
+    assert holdfast("session", "--open", "day").stdout.startswith(b"session day was not closed\n")
+    assert runs.report(live)["state"] == "running"
+
+
 def test_bad_input() -> None:
-    assert "one session" in one_line(holdfast("session"))
+    assert "one session" in one_line(holdfast("session", "a", "b"))
+    assert "one session" in one_line(holdfast("session", "--open"))
     assert "--memory" in one_line(holdfast("session", "--memory", "x", "team"))
     assert "both given" in one_line(holdfast("session", "--pids", "5", "--no-budget", "team"))
     assert "looks like a path" in one_line(holdfast("session", "a/b"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -91,6 +92,20 @@ def test_a_session_with_its_ended_runs_and_those_that_join(runs: Runs, tmp_path:
         assert waiter.wait(30) == 3
         assert joined.encode() in waiter.stdout.read()
     assert "no run matches" in one_line(holdfast("wait", "--session", "nobody"))
+
+
+def test_a_session_counts_from_since(runs: Runs) -> None:
+    """A session that is used every night has bad runs of other nights."""
+    runs.ended("sh", "-c", "exit 3", options=("--session", "s"))
+    between = datetime.now(UTC).isoformat()
+    run_id = runs.ended("true", options=("--session", "s"))
+    assert holdfast("wait", "--session", "s").returncode == 3
+    done = holdfast("wait", "--session", "s", "--since", between)
+    assert (done.returncode, done.stdout.split()[0].decode()) == (0, run_id)
+    later = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    assert "no run matches" in one_line(holdfast("wait", "--session", "s", "--since", later))
+    assert "--since is for --session and --label" in one_line(holdfast("wait", "--since", "1h", run_id))
+    assert "neither a duration nor a time" in one_line(holdfast("wait", "--session", "s", "--since", "soon"))
 
 
 def test_until_the_verdict(runs: Runs) -> None:

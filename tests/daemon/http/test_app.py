@@ -341,11 +341,17 @@ def test_a_session_is_listed_and_closed(running: Daemon, tmp_path: Path) -> None
     assert running.request("DELETE", "/v1/sessions/a%20b").body["confirmed"] == []
     listed = {found["name"]: found for found in running.request("GET", "/v1/sessions").body["sessions"]}
     assert (listed["a b"]["closed"], listed["a b"]["reason"]) == (True, "done")
+    opened = running.request("POST", "/v1/sessions/a%20b/open")
+    assert (opened.status, opened.body) == (200, {"session": "a b", "was_closed": True})
+    assert running.request("POST", "/v1/sessions/a%20b/open").body["was_closed"] is False
+    again = running.submit(["true"], session="a b")["run_id"]
+    assert running.wait(again)["status"] == "succeeded"
 
 
 @pytest.mark.parametrize("name", ["%0A", "x" * 129, "%00", ".", ".."])
 def test_what_cannot_be_a_session_is_refused(running: Daemon, name: str) -> None:
     assert running.request("DELETE", f"/v1/sessions/{name}").status == 422
+    assert running.request("POST", f"/v1/sessions/{name}/open").status == 422
 
 
 # Lists.

@@ -41,6 +41,7 @@ CONTRACT = {
     "/v1/runs/{run_id}/extend": {"post"},
     "/v1/sessions": {"get"},
     "/v1/sessions/{session}": {"delete"},
+    "/v1/sessions/{session}/open": {"post"},
     "/v1/events": {"get"},
     "/v1/doctor": {"get"},
     "/v1/hosts": {"get"},

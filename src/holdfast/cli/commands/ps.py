@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...outcome import STATUSES
-from ...state.directory import default_path, is_unused
 from ...state.index.summary import newest_first, read_live_summaries
 from ...values.durations import parse_duration
 from ...values.errors import StateError, StateVersionError
@@ -15,7 +14,7 @@ from ...values.run_id import short_id
 from ...wording.plain import ago, command_line, span
 from ...wording.rows import exit_text, nested, ports_text, state_cell
 from ..lookup.selection import LABEL, SESSION, filters_of, open_index, queued_entries
-from ..parsing.command import JSON, Command, die_with_reader, no_words, open_state, put
+from ..parsing.command import JSON, Command, die_with_reader, no_words, put, used_state
 from ..parsing.options import Option, UsageError
 from ..parsing.points_in_time import since
 from ..printing import messages, table
@@ -77,7 +76,7 @@ class _Query(NamedTuple):
 
 def _list(given: CommandLine, query: _Query) -> list[RunSummary]:
     """The matching runs, newest first."""
-    state = _state(given)
+    state = used_state(given)
     if state is None:
         return []
     # Read the queue first: a run that begins between the two reads is then in both lists, and not in none.
@@ -105,17 +104,6 @@ def _history(state: StateDirectory, query: _Query) -> list[RunSummary]:
         messages.say(f"only the newest {query.limit} ended runs are shown: --limit 0 shows all")
     live = {entry.run_id for entry in entries}
     return entries + [entry for entry in page.entries if entry.run_id not in live]
-
-
-def _state(given: CommandLine) -> StateDirectory | None:
-    """The state directory; None when it is empty, or the default one does not exist, because then there are no runs.
-
-    StateError when a directory named with --state-dir does not exist.
-    """
-    path = given.last("--state-dir")
-    if (path is None or os.path.lexists(path)) and is_unused(path or default_path()):
-        return None
-    return open_state(given)
 
 
 def _wants_all(given: CommandLine) -> bool:

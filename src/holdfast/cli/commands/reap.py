@@ -1,4 +1,4 @@
-"""`holdfast reap --session`: close a session for good, and end its runs."""
+"""`holdfast reap --session`: close a session until it is opened again, and end its runs."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def _queued(state: StateDirectory, session: str, given: CommandLine) -> list[Sto
 
 COMMAND = Command(
     "reap --session NAME [OPTIONS]",
-    "Close a session: end its runs, and refuse every later one.",
+    "Close a session: end its runs, and refuse every later one until the session is opened again.",
     (
-        Option("--session", "NAME", "the session; it stays closed"),
+        Option("--session", "NAME", "the session; it stays closed until `holdfast session --open NAME`"),
         Option("--now", None, "go to the last rung, SIGKILL, at once"),
         GRACE,
         Option("--reason", "TEXT", "why, for the record"),

@@ -10,6 +10,7 @@ from ..following.waited_runs import WaitedRuns
 from ..lookup.selection import LABEL, SESSION, filters_of, find_all, selects_by_filter
 from ..parsing.command import JSON, Command, open_state
 from ..parsing.options import Option, UsageError
+from ..parsing.points_in_time import since
 
 if TYPE_CHECKING:
     from ...state.directory import StateDirectory
@@ -25,11 +26,14 @@ def act(given: CommandLine) -> int:
     deadline = None if bound_s is None else time.monotonic() + parse_duration(bound_s, field="--timeout")
     if given.has("--ready") and (by_filter or given.has("--until")):
         raise UsageError("--ready is for runs by their ids", remedy="leave out --session, --label and --until")
+    if given.has("--since") and not by_filter:
+        raise UsageError("--since is for --session and --label", remedy="leave it out: runs by their ids always count")
+    filters = filters_of(given)._replace(since_ns=since(given.last("--since"))) if by_filter else None
     state = open_state(given)
     waiting = _waiting(given, state, settled=until == "settled", deadline=deadline)
     try:
-        if by_filter:
-            waiting.run_matching(filters_of(given))
+        if filters is not None:
+            waiting.run_matching(filters)
         else:
             run_ids, waiting.complete = find_all(state, given.words)
             waiting.add(run_ids)
@@ -57,6 +61,7 @@ COMMAND = Command(
     (
         SESSION,
         LABEL,
+        Option("--since", "WHEN", "with --session or --label: only runs begun since then: 10m (ago), or a time"),
         Option(
             "--until", "MOMENT", "verdict (the outcome is decided) or settled (the record is complete; the default)"
         ),

@@ -6,7 +6,7 @@ import os
 import signal
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...state.directory import StateDirectory, state_error
+from ...state.directory import StateDirectory, default_path, is_unused, state_error
 from ...values.errors import RESOURCE_ERRNOS, HoldfastError, ResourceError
 from .options import CommandLine, Option, UsageError, parse, usage
 
@@ -90,6 +90,17 @@ def parse_anywhere(table: tuple[Option, ...], arguments: list[str]) -> CommandLi
 def open_state(given: CommandLine, *, create: bool = False) -> StateDirectory:
     """The state directory of this command line. StateError says why it cannot be used, and the remedy."""
     return StateDirectory.open(given.last("--state-dir"), create=create)
+
+
+def used_state(given: CommandLine) -> StateDirectory | None:
+    """The state directory; None when it is empty, or the default one does not exist, because then there are no runs.
+
+    StateError when a directory named with --state-dir does not exist.
+    """
+    path = given.last("--state-dir")
+    if (path is None or os.path.lexists(path)) and is_unused(path or default_path()):
+        return None
+    return open_state(given)
 
 
 def no_words(given: CommandLine, command: str) -> None:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...journal import unstarted
 from ...state import sessions
-from ...state.index.session_list import SessionState
+from ...state.index.session_list import with_queued
 from ...state.parallel_stop import HOW_FROM_TREE
 from ...values.errors import HoldfastError
-from ...values.timestamps import format_timestamp
 
 if TYPE_CHECKING:
     from ...state.directory import StateDirectory
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class DaemonSessions:
-    """Lists and closes the sessions of the state directory."""
+    """Lists, closes and opens the sessions of the state directory."""
 
     def __init__(self, state: StateDirectory, scheduler: Scheduler, history: History) -> None:
         self._state = state
@@ -34,20 +33,15 @@ class DaemonSessions:
         for scheduled in self._scheduler.runs.values():
             if scheduled.spec is not None and scheduled.spec.session is not None:
                 queued[scheduled.spec.session] = queued.get(scheduled.spec.session, 0) + 1
-        found = {session.name: session for session in await self._history.sessions()}
-        empty = [SessionState(name, 0, 0, 0, None) for name in queued if name not in found]
-        return [
-            {
-                "name": session.name,
-                "queued": queued.get(session.name, 0),
-                "live": session.live,
-                "ended": session.ended,
-                "closed": session.closed is not None,
-                "closed_at": format_timestamp(session.closed.closed_at_ns) if session.closed else None,
-                "reason": (session.closed.reason or None) if session.closed else None,
-            }
-            for session in [*empty, *found.values()]
-        ]
+        found = with_queued(await self._history.sessions(), queued)
+        return [session.shown(queued.get(session.name, 0)) for session in found]
+
+    async def open_again(self, name: str) -> dict[str, Any]:
+        """Open a closed session; returns `session, was_closed`. SessionClosedError: runs of it are still live.
+
+        SpecError: the name is not a session's name.
+        """
+        return {"session": name, "was_closed": await asyncio.to_thread(sessions.open_again, self._state, name)}
 
     async def close(
         self, name: str, *, reason: str = "", now: bool = False, grace_s: float | None = None

@@ -295,6 +295,10 @@ class Service:
         """Close a session and end its runs, as `DaemonSessions.close`."""
         return await self._sessions.close(name, reason=reason, now=now, grace_s=grace_s)
 
+    async def open_session(self, name: str) -> Report:
+        """Open a closed session, as `DaemonSessions.open_again`."""
+        return await self._sessions.open_again(name)
+
     # The daemon itself.
 
     def health(self, session: str | None = None) -> Report:

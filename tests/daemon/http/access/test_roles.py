@@ -78,6 +78,7 @@ NEEDS = [
     ("POST", "/v1/runs/live/extend", {"seconds": 1}, "operate"),
     ("POST", "/v1/runs/live/input", {"text": ""}, "operate"),
     ("DELETE", "/v1/sessions/none", None, "operate"),
+    ("POST", "/v1/sessions/none/open", None, "operate"),
     ("GET", "/v1/doctor", None, "operate"),
     ("GET", "/v1/tokens", None, "admin"),
     ("POST", "/v1/tokens", {"name": "new", "role": "read"}, "admin"),

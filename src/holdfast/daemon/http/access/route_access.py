@@ -76,6 +76,7 @@ ROUTES: dict[tuple[str, str], RouteAccess] = {
     ("POST", _A2A): RouteAccess(Role.SUBMIT, Reach.ALL),
     ("POST", f"{_A2A}/"): RouteAccess(Role.SUBMIT, Reach.ALL),
     ("DELETE", "/v1/sessions/{session}"): RouteAccess(Role.OPERATE, Reach.SESSION),
+    ("POST", "/v1/sessions/{session}/open"): RouteAccess(Role.OPERATE, Reach.SESSION),
     ("GET", "/v1/hosts"): RouteAccess(Role.READ, Reach.ALL),
     ("GET", "/v1/doctor"): RouteAccess(Role.OPERATE, Reach.ALL),
     ("GET", "/v1/doctor/repairs"): RouteAccess(Role.OPERATE, Reach.ALL),

@@ -1,4 +1,4 @@
-"""Sessions over HTTP: list them, close one."""
+"""Sessions over HTTP: list them, close one, open it again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..wire.operation import Operation, OperationCall, answer
-from ..wire.types import Closing, Session, SessionList, Stop
+from ..wire.types import Closing, Opening, Session, SessionList, Stop
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -28,15 +28,29 @@ async def close(call: OperationCall) -> Response:
     return answer(msgspec.convert(found, Closing))
 
 
+async def open_again(call: OperationCall) -> Response:
+    """Open a closed session: it takes runs again. May be repeated; 409 while runs of the session are live."""
+    found = await call.service.open_session(call.request.path_params["session"])
+    return answer(msgspec.convert(found, Opening))
+
+
 OPERATIONS = (
     Operation("GET", "/v1/sessions", listing, "List sessions.", SessionList, errors=(503,)),
     Operation(
         "DELETE",
         "/v1/sessions/{session}",
         close,
-        "Close a session: it accepts no more runs, and its runs are ended.",
+        "Close a session: it accepts no more runs until it is opened again, and its runs are ended.",
         Closing,
         query=Stop,
         errors=(404, 503),
+    ),
+    Operation(
+        "POST",
+        "/v1/sessions/{session}/open",
+        open_again,
+        "Open a closed session: it accepts runs again.",
+        Opening,
+        errors=(404, 409, 503),
     ),
 )

@@ -250,6 +250,13 @@ class Closing(msgspec.Struct):
     problems: list[str]
 
 
+class Opening(msgspec.Struct):
+    """The result of opening a session again: it takes runs, and whether it was closed before."""
+
+    session: str
+    was_closed: bool
+
+
 class Health(msgspec.Struct):
     """The state of the daemon. `runs`: how many are queued, starting, running and stopping, and the limits.
 
