@@ -51,8 +51,8 @@ ROOMS: dict[str, str] = {
     "daemon.agents": "values journal projections state config daemon.queue daemon.service",
     "daemon.http.wire": "projections access web daemon.service",
     "daemon.http.access": "values proc config access web daemon.queue daemon.service",
-    "daemon.http.routes": "values journal outcome projections wording state.index doctor access web daemon.events "
-    "daemon.queue daemon.service daemon.http.wire daemon.http.access",
+    "daemon.http.routes": "values journal outcome projections wording state.index doctor access config web "
+    "daemon.events daemon.queue daemon.service daemon.http.wire daemon.http.access",
     "daemon.http.browser": "values state access web daemon.http.wire",
     "daemon.http.openai": "values outcome projections access config web daemon.agents daemon.http.wire "
     "daemon.http.access",

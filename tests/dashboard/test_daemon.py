@@ -89,15 +89,6 @@ def test_a_link_logs_in_once_and_actions_need_the_csrf_token(running: Daemon, br
     context.close()
 
 
-def test_open_says_what_to_do_about_a_daemon_on_its_socket_only(tmp_path: Path) -> None:
-    with daemon(tmp_path / "state") as running:
-        command = [sys.executable, "-m", "holdfast.cli.main", "open", "--state-dir", str(running.state_dir)]
-        told = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert told.returncode == 125
-    assert "--listen 127.0.0.1:7300" in told.stderr
-    assert told.stdout == ""
-
-
 @pytest.mark.parametrize("only", [False, True], ids=["opened", "printed"])
 def test_open_prints_the_link_and_opens_it(running: Daemon, tmp_path: Path, *, only: bool) -> None:
     browser, seen = tmp_path / "browser", tmp_path / "seen"

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .process.log import Log
 
 _LONGEST_ADDRESS = 107
+_LOOPBACK = "127.0.0.1:0"  # any free port
 _LAST_ANSWERS_S = 2  # for answers that are not complete when everything else is over
 
 
@@ -43,6 +44,8 @@ class Listener:
         """Bind all addresses. StateError, ConfigError: an address or a TLS file is not usable; nothing stays open."""
         self._tls = _tls_of(config, log)
         self._clients = ClientLimits(_client_bounds(config))
+        self._config = config
+        self._reserve = reserve
         self._path = os.path.join(state.path, DAEMON_SOCKET)
         self._sockets: list[socket.socket] = []
         self._server: WebServer | None = None
@@ -52,23 +55,33 @@ class Listener:
         except BaseException:
             self._close_sockets()
             raise
-        bounds = [reserve.owner_bound] + [reserve.stranger_bound] * len(config.listen)
-        self._pools = [
-            ConnectionPool(
-                config.max_connections,
-                name=name,
-                number_bound=bound,
-                knows_peers=name == self._path,
-                clients=self._clients,
-            )
-            for name, bound in zip(self.addresses, bounds, strict=True)
-        ]
+        self._pools = [self._pool(name) for name in self.addresses]
 
     @property
     def addresses(self) -> list[str]:
         """The addresses for people: the path of the Unix socket, then URLs."""
         scheme = "http" if self._tls is None else "https"
         return [self._path, *(_url(scheme, bound) for bound in self._sockets[1:])]
+
+    def open_loopback(self) -> str:
+        """Listen on a free port of loopback, too, and return its URL. ConfigError: there is none."""
+        assert self._server is not None
+        bound = _bind_tcp(_LOOPBACK, self._config)
+        self._sockets.append(bound)
+        address = self.addresses[-1]
+        self._pools.append(self._pool(address))
+        self._server.add(ListeningSocket(bound, self._pools[-1], self._tls))
+        return address
+
+    def _pool(self, name: str) -> ConnectionPool:
+        is_own = name == self._path
+        return ConnectionPool(
+            self._config.max_connections,
+            name=name,
+            number_bound=self._reserve.owner_bound if is_own else self._reserve.stranger_bound,
+            knows_peers=is_own,
+            clients=self._clients,
+        )
 
     def reload(self, config: Config) -> None:
         """Take the limits of clients from these settings, and read the TLS files again if one of them has changed."""

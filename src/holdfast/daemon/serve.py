@@ -127,6 +127,7 @@ class _Daemon:
         tokens = TokenFile(self._state.path)
         app = self._app(parts, tokens)
         app.state.logins.addresses = listener.addresses[1:]
+        app.state.logins.opener = lambda: self._open_for_browsers(listener)
         parts.health.watch(self._reserve.shortages, stops_runs=True)
         parts.health.watch(listener.shortages, stops_runs=False)
         parts.health.watch(tokens.shortages, stops_runs=False)
@@ -166,7 +167,15 @@ class _Daemon:
             tokens=tokens,
             audit=parts.audit,
             settings=lambda: self._config,
+            effective=lambda: self._effective,
         )
+
+    def _open_for_browsers(self, listener: Listener) -> tuple[str, str]:
+        """Listen on a port of loopback, too, because somebody wants to use a browser. HoldfastError: it cannot be."""
+        token = load_token(self._state.path)
+        address = listener.open_loopback()
+        self._log.info(f"listening on {address}, for browsers", address=address)
+        return token, address
 
     async def _recover(self, parts: Parts) -> None:
         self._notifier.status("recovering")

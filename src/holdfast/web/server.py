@@ -77,6 +77,11 @@ class WebServer:
         self._ticking = asyncio.create_task(self._server.main_loop(), name="uvicorn")
         self._acceptors = [_Acceptor(self._server, listener) for listener in self._listeners]
 
+    def add(self, listener: ListeningSocket) -> None:
+        """Answer the requests of another listener, too. The server has been started."""
+        self._listeners = [*self._listeners, listener]
+        self._acceptors.append(_Acceptor(self._server, listener))
+
     async def close(self) -> None:
         """Take no more requests; answers that have begun get a moment to end."""
         for acceptor in self._acceptors:

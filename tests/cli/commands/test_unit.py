@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import signal
 import subprocess
 from configparser import ConfigParser
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ...support.daemons import Gate, daemon
 from ..console import holdfast
 from ..kept_runs import one_line
 
@@ -32,6 +35,8 @@ def unit(*words: str) -> str:
 
 def service(text: str) -> dict[str, str]:
     """The section of the service; the parser is strict, so a key that appears twice is an error."""
+    # Only Environment= may be there more than once.
+    text = re.sub(r"(?m)^Environment=\"?HOLDFAST_.*\n", "", text)
     parser = ConfigParser(interpolation=None, delimiters=("=",))
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     parser.read_string(text)
@@ -80,17 +85,87 @@ def test_the_stop_limit_follows_the_drain(state_directory: Path) -> None:
     assert 60 < int(service(unit("--drain", "60s", "--default-grace", "1s"))["TimeoutStopSec"]) < 120
 
 
-def test_flags_become_flags_of_the_daemon(tmp_path: Path) -> None:
+def test_flags_become_flags_of_the_daemon(tmp_path: Path, state_directory: Path) -> None:
     start = service(unit("--max-runs=3", "--listen", "[::1]:1", "--listen", "127.0.0.1:2", "--insecure-plain-tcp"))[
         "ExecStart"
     ]
     program, _, rest = start.partition(" ")
     assert os.path.isabs(program)
-    assert rest.endswith("serve --max-runs 3 --listen [::1]:1 --listen 127.0.0.1:2 --insecure-plain-tcp")
+    flags = "--max-runs 3 --listen [::1]:1 --listen 127.0.0.1:2 --insecure-plain-tcp"
+    assert rest.endswith(f"serve {flags} --state-dir {state_directory} --on-shutdown handoff")
     odd = tmp_path / 'a b%$"\\'
     odd.mkdir()
     start = service(unit("--state-dir", str(odd)))["ExecStart"]
-    assert start.endswith(f'--state-dir "{tmp_path}/a b%%$$\\"\\\\"')
+    assert f' --state-dir "{tmp_path}/a b%%$$\\"\\\\" ' in start
+
+
+def words_of(text: str) -> list[str]:
+    """The words after `serve` of a unit whose words need no quotes."""
+    return service(text)["ExecStart"].partition(" serve ")[2].split()
+
+
+def test_a_restart_leaves_the_runs_alive_unless_a_setting_says_otherwise(
+    state_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert words_of(unit())[-2:] == ["--on-shutdown", "handoff"]
+    assert words_of(unit("--system"))[-2:] == ["--on-shutdown", "handoff"]
+    assert "handoff" not in unit("--on-shutdown", "drain").replace("(--on-shutdown handoff)", "")
+    state_directory.mkdir(parents=True)
+    (state_directory / "config.toml").write_text("shutdown.on_shutdown = 'drain'\n")
+    assert "--on-shutdown" not in words_of(unit()), "the file says it"
+    monkeypatch.setenv("HOLDFAST_ON_SHUTDOWN", "cancel")
+    text = unit()
+    assert "--on-shutdown" not in words_of(text)
+    assert "Environment=HOLDFAST_ON_SHUTDOWN=cancel" in text
+
+
+def test_a_run_outlives_the_restart_of_the_service(state_directory: Path, tmp_path: Path) -> None:
+    """The daemon is started as the unit starts it, twice; the run ends after that with its own code."""
+    options = words_of(unit())
+    at = options.index("--state-dir")
+    assert options.pop(at) == "--state-dir"
+    assert options.pop(at) == str(state_directory)
+    gate = Gate(tmp_path / "gate")
+    with daemon(state_directory, *options) as running:
+        run_id = running.submit(gate.waits("exit 7"))["run_id"]
+        running.until_output(run_id)
+        running.signal(signal.SIGTERM)
+        assert running.exit_code() == 0
+    with daemon(state_directory, *options) as running:
+        assert running.report(run_id)["state"] == "running"
+        gate.open()
+        report = running.wait(run_id)
+        assert (report["status"], report["exit_code"]) == ("failed", 7)
+
+
+def test_every_setting_in_force_is_in_the_unit(
+    tmp_path: Path, state_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "holdfast" / "config.toml"
+    file.parent.mkdir()
+    file.write_text("[limits]\nqueue_limit = 5\n")
+    monkeypatch.setenv("HOLDFAST_MAX_RUNS", "3")
+    monkeypatch.setenv("HOLDFAST_FREE_DISK", "false")
+    monkeypatch.setenv("HOLDFAST_CONCURRENCY", "a b=1,50%=2")
+    monkeypatch.setenv("HOLDFAST_TLS_CERT", "server.pem")
+    text = unit("--tls-key", "server.key")
+    for line in (
+        "Environment=HOLDFAST_MAX_RUNS=3",
+        "Environment=HOLDFAST_FREE_DISK=false",
+        'Environment="HOLDFAST_CONCURRENCY=a b=1,50%%=2"',
+        f"Environment=HOLDFAST_TLS_CERT={os.getcwd()}/server.pem",
+    ):
+        assert line in text.splitlines()
+    assert words_of(text) == [
+        *("--tls-key", f"{os.getcwd()}/server.key"),
+        *("--state-dir", str(state_directory)),
+        *("--config", str(file)),  # of XDG_CONFIG_HOME, which a service does not have
+        *("--on-shutdown", "handoff"),
+    ]
+    monkeypatch.setenv("HOLDFAST_CONFIG", str(file))
+    assert "--config" in words_of(unit("--system")), "named by a variable"
+    monkeypatch.delenv("HOLDFAST_CONFIG")
+    assert "--config" not in words_of(unit("--system")), "that user does not read your file"
 
 
 def test_the_system_unit_has_a_user_and_a_directory_of_its_own() -> None:

@@ -43,6 +43,7 @@ CONTRACT = {
     "/v1/sessions/{session}": {"delete"},
     "/v1/sessions/{session}/open": {"post"},
     "/v1/events": {"get"},
+    "/v1/config": {"get"},
     "/v1/doctor": {"get"},
     "/v1/hosts": {"get"},
     "/v1/health": {"get"},

@@ -11,13 +11,15 @@ import time
 from typing import TYPE_CHECKING
 
 from ..lookup.daemon_request import ask
-from ..parsing.command import JSON, Command, no_words, open_state, put, show_json
+from ..lookup.daemon_state import START, daemon_state
+from ..parsing.command import JSON, Command, no_words, put, show_json
 from ..parsing.options import Option
 
 if TYPE_CHECKING:
     from ...state.directory import StateDirectory
     from ..parsing.options import CommandLine
 
+_REMEDY = "start one: holdfast open --start, or holdfast serve"
 _PAGE = "login-"  # how the names of the pages begin
 _CODE_S = 60  # how long a code works
 _HTML = """<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">
@@ -31,7 +33,7 @@ def act(given: CommandLine) -> int:
     from ...client.calls import ClientCall
 
     no_words(given, "open")
-    state = open_state(given)
+    state = daemon_state(given, _REMEDY)
     link = ask(state, ClientCall("POST", "/v1/login-links", json={"any_user": given.has("--any-user")}, repeats=False))
     if given.has("--json"):
         show_json(link)
@@ -85,14 +87,15 @@ def _remove_old_pages(directory: int) -> None:
 
 
 COMMAND = Command(
-    "open [--print] [--any-user] [OPTIONS]",
+    "open [--start] [--print] [--any-user] [OPTIONS]",
     "Print a link to the daemon's dashboard that logs a browser in, once and within a minute, and open it.",
     (
+        START,
         Option("--print", None, "only print the link"),
         Option("--any-user", None, "the link works for any user and address: for a proxy, or another host without ssh"),
         JSON,
     ),
     act,
-    "The link works for your user on the daemon's host only, also through ssh. The daemon needs --listen.\n"
-    "From another host, forward its port: ssh -L 7300:127.0.0.1:7300 HOST.\n",
+    "The link works for your user on the daemon's host only, also through ssh. A daemon without --listen opens a port\n"
+    "of 127.0.0.1 for it. From another host, forward the port of the link: ssh -L 7300:127.0.0.1:PORT HOST.\n",
 )

@@ -6,13 +6,12 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ...client import calls
-from ...client.endpoint import wants_daemon
-from ...state.directory import default_path
 from ...values.environment import parent_run_id
 from ...values.errors import DaemonUnreachableError
 from ..following.ready_start import ready_timeout, until_ready
 from ..lookup.daemon_request import ask
-from ..parsing.command import JSON, STATE_DIR, PrefixCommand, open_state, put, show_json
+from ..lookup.daemon_state import START, daemon_state
+from ..parsing.command import JSON, STATE_DIR, PrefixCommand, put, show_json
 from ..parsing.options import CommandLine, Option, UsageError, pair
 from ..parsing.run_options import OPTIONS as OPTIONS_OF_RUN
 from ..parsing.run_options import options_of
@@ -48,7 +47,7 @@ _OWN = (
     Option("--node-label", "NAME=VALUE", "only on a node of the Ray cluster with this label", many=True),
     Option("--host", "HOST", "only on this host: its name, its address, or the id of the node"),
     Option("--no-wait", None, "do not queue it if no host can ever take it: say so, and exit with 125"),
-    Option("--start", None, "start the daemon when there is none (also with HOLDFAST_START=1)"),
+    START,
     Option("--wait", None, "wait until the run ends, and exit as `holdfast run` does"),
     JSON,
 )
@@ -75,7 +74,7 @@ def act(given: CommandLine) -> int:
     if within_s is not None and given.has("--wait"):
         raise UsageError("--wait and --ready-timeout were both given", remedy="leave one of them out")
     call = calls.submit(given.words, submit_options(given), given.last("--idempotency-key"))
-    state = _state(given)
+    state = daemon_state(given, _REMEDY)
     report = _post(state, call)
     if given.has("--wait"):
         return _wait(state, report["run_id"], as_json=given.has("--json"))
@@ -131,19 +130,6 @@ def _number(text: str) -> int:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 4):
         raise UsageError(f"--priority {text!r} is not a number", remedy="give one from -1000 to 1000")
     return int(text)
-
-
-def _state(given: CommandLine) -> StateDirectory:
-    """The state directory of the daemon. It is made only for a daemon that is started."""
-    if wants_daemon(True if given.has("--start") else None):
-        from ...client.daemon_start import ensure_daemon
-
-        ensure_daemon(given.last("--state-dir"))
-        return open_state(given)
-    path = os.path.abspath(given.last("--state-dir") or default_path())
-    if not os.path.lexists(path):
-        raise DaemonUnreachableError(f"no daemon answers at {path}: there is no such directory", remedy=_REMEDY)
-    return open_state(given)
 
 
 def _post(state: StateDirectory, call: calls.ClientCall) -> dict[str, Any]:

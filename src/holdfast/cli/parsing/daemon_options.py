@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...config import load_config, settings
 from ...state.directory import default_path
+from .command import STATE_DIR
 from .options import Option
 
 if TYPE_CHECKING:
@@ -28,13 +29,19 @@ def setting_options() -> tuple[Option, ...]:
 def setting_words(given: CommandLine, *, without: tuple[str, ...] = ()) -> list[str]:
     """The given settings as words for `holdfast serve`; paths are absolute, because it starts somewhere else."""
     words = []
+    metavars = {option.flag: option.metavar for option in (STATE_DIR, *setting_options())}
     for flag, values in given.values.items():
         if flag in (*without, "--help"):
             continue
         for value in values:
-            text = os.path.abspath(value) if flag in ("--state-dir", CONFIG.flag) else value
+            text = absolute(metavars.get(flag), value)
             words += [flag, text] if text else [flag]
     return words
+
+
+def absolute(metavar: str | None, value: str) -> str:
+    """The value of an option for a process in another directory: a path becomes absolute."""
+    return os.path.abspath(os.path.expanduser(value)) if metavar == CONFIG.metavar and value != "none" else value
 
 
 def effective(given: CommandLine) -> Effective:

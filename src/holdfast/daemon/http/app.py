@@ -11,7 +11,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.routing import BaseRoute, Route
 
-from ...config import Config
+from ...config import Config, Effective
 from ...values.errors import HoldfastError
 from ...values.run_id import check_run_id
 from ...values.spec import make_spec
@@ -54,6 +54,7 @@ def make_app(
     tokens: TokenFile | None = None,
     audit: AuditLog | None = None,
     settings: Callable[[], Config] = Config,
+    effective: Callable[[], Effective] | None = None,
     routes: Sequence[BaseRoute] = (),
 ) -> Starlette:
     """Make the application that all listeners share; the doors of `agents` and extra `routes` have the same checks."""
@@ -79,6 +80,7 @@ def make_app(
     app.state.tokens = tokens
     app.state.audit = audit
     app.state.settings = settings
+    app.state.effective = effective
     app.router.redirect_slashes = False  # `/v1/runs/` is not `/v1/runs`
     return app
 

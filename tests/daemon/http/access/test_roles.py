@@ -80,6 +80,7 @@ NEEDS = [
     ("DELETE", "/v1/sessions/none", None, "operate"),
     ("POST", "/v1/sessions/none/open", None, "operate"),
     ("GET", "/v1/doctor", None, "operate"),
+    ("GET", "/v1/config", None, "admin"),
     ("GET", "/v1/tokens", None, "admin"),
     ("POST", "/v1/tokens", {"name": "new", "role": "read"}, "admin"),
     ("DELETE", "/v1/tokens/new", None, "admin"),

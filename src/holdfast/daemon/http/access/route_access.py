@@ -82,6 +82,7 @@ ROUTES: dict[tuple[str, str], RouteAccess] = {
     ("GET", "/v1/doctor/repairs"): RouteAccess(Role.OPERATE, Reach.ALL),
     ("POST", "/v1/doctor/repairs"): RouteAccess(Role.OPERATE, Reach.ALL),
     ("POST", "/v1/login-links"): RouteAccess(Role.ADMIN, Reach.ALL),
+    ("GET", "/v1/config"): RouteAccess(Role.ADMIN, Reach.ALL),
     ("GET", "/v1/audit"): RouteAccess(Role.ADMIN, Reach.ALL),
     ("GET", "/v1/tokens"): RouteAccess(Role.ADMIN, Reach.ALL),
     ("POST", "/v1/tokens"): RouteAccess(Role.ADMIN, Reach.ALL),

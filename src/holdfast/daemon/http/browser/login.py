@@ -74,14 +74,26 @@ class BrowserLogins:
         ended: EndedSessions | None = None,
         tokens: TokenFile | None = None,
     ) -> None:
-        self._key = None if token is None else hmac.digest(token.encode(), b"holdfast sessions 1", "sha256")
+        self._key = _session_key(token)
         self._codes: dict[str, LoginCode] = {}
         self._now = now
         self._ended = ended or EndedSessions()
         self._tokens = tokens
         self.addresses: list[str] = []  # URLs of the TCP listeners, set when they are open
-        # All ports of a host share its cookies: daemons with different tokens use different cookie names.
-        self.cookie = f"holdfast-{self._mac('name')[:8]}"
+        # Opens a TCP listener for browsers, and returns the token and the URL.
+        self.opener: Callable[[], tuple[str, str]] | None = None
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie. All ports of a host share cookies: daemons with other tokens use other names."""
+        return f"holdfast-{self._mac('name')[:8]}"
+
+    def open(self) -> None:
+        """Make sure that there is an address for browsers. HoldfastError: none can be opened."""
+        if not self.addresses and self.opener is not None:
+            token, address = self.opener()
+            self._key = _session_key(token)
+            self.addresses = [address]
 
     def make_code(self, peer: str | None = None, digest: str | None = None) -> tuple[str, float]:
         """Make a code for this peer (None: for anybody who has it); returns it with the time it expires at.
@@ -174,6 +186,10 @@ class BrowserLogins:
         return hmac.new(self._key or b"", text.encode(), "sha256").hexdigest()
 
 
+def _session_key(token: str | None) -> bytes | None:
+    return None if token is None else hmac.digest(token.encode(), b"holdfast sessions 1", "sha256")
+
+
 def _digest(code: str) -> str:
     return hashlib.sha256(code.encode("utf-8", "replace")).hexdigest()
 
@@ -209,15 +225,11 @@ class Login(msgspec.Struct):
 
 
 async def make_link(call: OperationCall) -> Response:
-    """Make a login link. ProblemError: no TCP listener, or a session asks (it could prolong itself for ever)."""
+    """Make a login link. ProblemError: a session asks, which could prolong itself for ever. HoldfastError: no port."""
     logins = logins_of(call)
     if not is_unix(call.request.scope) and "authorization" not in call.request.headers:
         raise ProblemError(FORBIDDEN, "a browser session cannot make a login link", remedy=_OPEN)
-    if not logins.addresses:
-        remedy = "start it with --listen 127.0.0.1:7300; from another host: ssh -L 7300:127.0.0.1:7300 HOST"
-        raise ProblemError(
-            REFUSED, "the daemon listens only on its Unix socket, which browsers cannot open", remedy=remedy
-        )
+    logins.open()
     peer = None if call.body.any_user else _peer(call.request.scope)
     if peer is None and not call.body.any_user:
         raise ProblemError(REFUSED, "the kernel does not say which user asks", remedy="use `holdfast open --any-user`")
