@@ -59,7 +59,7 @@ ROOMS: dict[str, str] = {
     "daemon.http.a2a": "values projections access config web daemon.agents daemon.http.wire daemon.http.access",
     "daemon.http": "values config access web daemon.service daemon.agents daemon.http.wire daemon.http.access "
     "daemon.http.routes daemon.http.browser daemon.http.openai daemon.http.a2a",
-    "daemon": "values journal service_manager state state.index state.upkeep runs access config web ray "
+    "daemon": "values journal service_manager sqlite state state.index state.upkeep runs access config web ray "
     "daemon.process daemon.store daemon.events daemon.webhooks daemon.engines daemon.ray_engine daemon.queue "
     "daemon.service daemon.agents daemon.http.browser daemon.http",
     # The other doors.
@@ -79,7 +79,7 @@ ROOMS: dict[str, str] = {
     "cli.parsing": "values state config",
     "cli.printing": "values journal outcome projections wording service_manager state cli.parsing",
     "cli.terminal": "values state runs cli.printing",
-    "cli.lookup": "values projections proc state state.index runs client cli.parsing cli.printing",
+    "cli.lookup": "values projections proc state state.index runs daemon client cli.parsing cli.printing",
     "cli.following": "values journal outcome projections wording readiness state state.index runs client "
     "cli.parsing cli.printing cli.terminal cli.lookup",
     "cli.starting": "values state runs cli.parsing cli.printing",

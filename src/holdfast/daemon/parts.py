@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..access.audit_log import AuditLog
 from ..access.policy_check import check_webhook
 from ..runs.supervisor import Supervisor
+from ..state.directory import DAEMON_STORE
 from .agents.agent_runs import AgentRuns
 from .agents.prompt_files import PromptFiles
 from .agents.push_notification import push_notification
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
     from ..state.directory import StateDirectory
     from .engines.engine import Engine
     from .process.log import Log
-
-FILE = "daemon.sqlite"
 
 
 class Parts(NamedTuple):
@@ -173,7 +172,7 @@ async def _ray_engine(given: DaemonInputs, local: Engine, closing: AsyncExitStac
 
 
 def _open_store(given: DaemonInputs) -> Store:
-    store = Store.open(os.path.join(given.state.path, FILE))
+    store = Store.open(os.path.join(given.state.path, DAEMON_STORE))
     for warning in store.warnings:
         given.log.warning(warning)
     store.warn = given.log.warning

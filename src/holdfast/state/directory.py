@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 DAEMON_SOCKET = "holdfast.sock"
+DAEMON_STORE = "daemon.sqlite"
 _PARTS = ("runs", "live", "sessions")
 _REMEDIES = {
     errno.EROFS: "it is on a read-only file system: choose another with --state-dir or HOLDFAST_STATE_DIR",

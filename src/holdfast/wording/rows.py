@@ -26,7 +26,9 @@ def state_cell(report: Mapping[str, Any]) -> Cell:
     if report.get("state") is None:
         return Cell("unreadable", "bad")
     if report["status"] is None:
-        return Cell(WAITING if report.get("waiting_for_input") else report["state"], "busy")
+        place = (report.get("queue") or {}).get("position")
+        state = report["state"] if place is None else f"{report['state']} #{place}"
+        return Cell(WAITING if report.get("waiting_for_input") else state, "busy")
     text = f"{report['status']}/{report['cause']}"
     return Cell(text if report["state"] == "settled" else f"{report['state']} ({text})", _TONES[report["status"]])
 
@@ -41,6 +43,15 @@ def exit_text(report: Mapping[str, Any]) -> str:
 def ports_text(ports: Iterable[int] | None) -> str:
     """The ports on which a run listens; `-` when there are none, or they are not known."""
     return ",".join(map(str, ports or ())) or "-"
+
+
+def queue_text(report: Mapping[str, Any]) -> str | None:
+    """The place of a queued run in the queue, and what it waits for; None: it is not queued, or nobody says."""
+    place = report.get("queue")
+    if place is None:
+        return None
+    position = "" if place["position"] is None else f"position {place['position']}, "
+    return f"{position}priority {place['priority']}; waits for {place['waits_for']}"
 
 
 def nested(runs: Iterable[T], report_of: Callable[[T], Mapping[str, Any]]) -> list[tuple[T, str]]:

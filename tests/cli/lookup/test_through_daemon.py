@@ -217,11 +217,12 @@ def test_a_stopped_daemon_fails_nothing(busy: Busy) -> None:
     assert busy.daemon.wait(busy.second)["exit_code"] == 3
 
 
-def test_a_daemon_that_was_killed_leaves_a_socket_that_disturbs_nobody(busy: Busy) -> None:
+def test_a_daemon_that_was_killed_leaves_its_queue_and_a_socket_that_disturbs_nobody(busy: Busy) -> None:
     busy.daemon.kill()
     done = holdfast("ps", "--json")
-    assert ([report["run_id"] for report in as_json(done)], done.stderr) == ([busy.first], b"")
-    assert "there is no run" in one_line(holdfast("show", busy.second))
+    assert [report["run_id"] for report in as_json(done)] == [busy.second, busy.first]
+    assert done.stderr == b"holdfast: the daemon is not running: 1 queued run waits for it (holdfast serve)\n"
+    assert as_json(holdfast("show", "--json", busy.second))["state"] == "queued"
     busy.gate.open()
     assert holdfast("wait", busy.first).returncode == 0
     evidence = as_json(holdfast("show", "--json", busy.first))["evidence"]

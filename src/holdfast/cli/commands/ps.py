@@ -121,7 +121,7 @@ def _limit(given: CommandLine) -> int:
 
 def _show(given: CommandLine, entries: list[RunSummary]) -> None:
     if (form := "json" if given.has("--json") else given.last("--format")) is not None:
-        show_as(form, [{**entry.shown(), "guard": entry.guard} for entry in entries])
+        show_as(form, [{"queue": None, **entry.shown(), "guard": entry.guard} for entry in entries])
         return
     if given.has("--quiet"):
         put("".join(f"{entry.run_id}\n" for entry in entries))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...wording.plain import command_line, local_time, plain, size, span
+from ...wording.rows import queue_text
 from ..lookup.records import damage_of
 from ..lookup.selection import show_run
 from ..parsing.command import JSON, Command, put, show_json
@@ -23,6 +24,7 @@ def act(given: CommandLine) -> int:
         listening = None if record.reader.ended else record.tree.listening()
         ports = None if listening is None else listening.ports
         report = {**record.report(), "run_id": record.run_id, "waiting_for_input": waiting, "ports": ports}
+        report["queue"] = None  # it has begun
         if given.has("--json"):
             damage = damage_of(record)
             show_json({**report, "guard": record.guard} | ({"problem": damage} if damage else {}))
@@ -63,6 +65,7 @@ def _fields(
         ("process", _plain(report["pid"])),
         ("listens on", ", ".join(f"{one} (process {one.pid})" for one in listeners)),
         ("queued", report["queued_at"]),
+        ("queue", _plain(queue_text(report))),
         ("begun", None if record is None else local_time(record.begun_ns)),
         ("started", report["started_at"]),
         ("verdict", report["verdict_at"]),

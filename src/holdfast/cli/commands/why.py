@@ -8,6 +8,7 @@ from ...journal.reader import JournalReader
 from ...runs.live import CHUNKS_BYTES
 from ...wording.next_step import next_step
 from ...wording.plain import command_line, plain
+from ...wording.rows import queue_text
 from ...wording.story import story_of
 from ...wording.timeline import TimelineEvent, output_periods, timeline
 from ..lookup.selection import show_run
@@ -43,6 +44,8 @@ def act(given: CommandLine) -> int:
         else:
             run = f"run {report['run_id']}: {command_line(report['argv'])}"
             put(f"{run}\nqueued since {plain(report['queued_at'])}\n")
+            if (place := queue_text(report)) is not None:
+                put(f"{plain(place)}\n")
 
     return show_run(given, "why", tell_it, tell_queued)
 

@@ -36,7 +36,7 @@ def still_queued(run_id: str) -> StillQueuedError:
 def queued_reports(
     state: StateDirectory, filters: Filters | None = None, most: int | None = None
 ) -> dict[str, dict[str, Any]]:
-    """The reports of the queued runs that match, by id, at most so many; empty when no daemon answers.
+    """The reports of the queued runs that match, by id, at most so many.
 
     A line on stderr says when a live daemon does not answer, or answers with an error, or when some are left out.
     """
@@ -52,12 +52,29 @@ def queued_reports(
         from ...state import owner_lock
 
         seen = owner_lock.look(state)
-        if seen.state == owner_lock.ALIVE:
-            who = "" if seen.owner is None else f" (process {seen.owner.pid})"
-            messages.say(f"queued runs are not known: the daemon{who} does not answer")
+        if seen.state != owner_lock.ALIVE:
+            return _stored(state, most)
+        who = "" if seen.owner is None else f" (process {seen.owner.pid})"
+        messages.say(f"queued runs are not known: the daemon{who} does not answer")
     except HoldfastError as error:
         messages.say(f"queued runs are not known: {error}")
     return {}
+
+
+def _stored(state: StateDirectory, most: int | None) -> dict[str, dict[str, Any]]:
+    """The queue as a daemon that is not running has left it; a line on stderr says who starts its runs."""
+    from ...daemon.stored_queue import stored_reports
+
+    try:
+        found = stored_reports(state)
+    except HoldfastError as error:
+        messages.say(f"queued runs are not known: the daemon is not running, and {error}")
+        return {}
+    if found:
+        runs = "1 queued run waits" if len(found) == 1 else f"{len(found)} queued runs wait"
+        messages.say(f"the daemon is not running: {runs} for it (holdfast serve)")
+    newest = sorted(found, key=lambda report: str(report["queued_at"]), reverse=True)[:most]
+    return {report["run_id"]: report for report in newest}
 
 
 def entries(state: StateDirectory, filters: Filters, most: int | None = None) -> list[RunSummary]:
@@ -76,8 +93,16 @@ def entry_of(report: dict[str, Any]) -> RunSummary:
 
 
 def queued_report(state: StateDirectory, run_id: str) -> dict[str, Any]:
-    """The report of a queued run, as it is now."""
-    report: dict[str, Any] = ask(state, calls.about(run_id))
+    """The report of a queued run, as it is now; without a daemon, as the last one has left it."""
+    try:
+        report: dict[str, Any] = ask(state, calls.about(run_id))
+    except DaemonUnreachableError:
+        from ...daemon.stored_queue import stored_reports
+
+        found = [stored for stored in stored_reports(state) if stored["run_id"] == run_id]
+        if not found:
+            raise
+        return found[0]
     return report
 
 

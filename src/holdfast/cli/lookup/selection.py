@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...projections.exit_code import OWN_FAILURE
 from ...state import run_directory
-from ...state.directory import DAEMON_SOCKET
+from ...state.directory import DAEMON_SOCKET, DAEMON_STORE
 from ...state.index.summary import Filters, newest_first, read_live_summaries
 from ...values.errors import HoldfastError, StateError
 from ..parsing.command import die_with_reader, open_state
@@ -165,6 +165,11 @@ def has_daemon(state: StateDirectory) -> bool:
     return os.path.exists(os.path.join(state.path, DAEMON_SOCKET))
 
 
+def has_queue(state: StateDirectory) -> bool:
+    """Whether there may be queued runs: there is a daemon, or one was there and left its store."""
+    return has_daemon(state) or os.path.exists(os.path.join(state.path, DAEMON_STORE))
+
+
 def needs_daemon(state: StateDirectory, run_id: str) -> bool:
     """Whether only the daemon reaches this run: it has no directory yet, or it is on another host."""
     return not state.has(run_id) or state.is_elsewhere(run_id)
@@ -172,7 +177,7 @@ def needs_daemon(state: StateDirectory, run_id: str) -> bool:
 
 def queued_entries(state: StateDirectory, filters: Filters, most: int | None = None) -> list[RunSummary]:
     """The queued runs that match, oldest first; of more than `most` the newest, and a line on stderr says so."""
-    if not has_daemon(state) or filters.statuses or filters.causes:
+    if not has_queue(state) or filters.statuses or filters.causes:
         return []
     from .queued_runs import entries
 
@@ -180,7 +185,7 @@ def queued_entries(state: StateDirectory, filters: Filters, most: int | None = N
 
 
 def _queued(state: StateDirectory, text: str) -> list[RunSummary]:
-    if not has_daemon(state):
+    if not has_queue(state):
         return []
     from .queued_runs import entries, entry_of, queued_report
 

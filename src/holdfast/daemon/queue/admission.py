@@ -16,7 +16,7 @@ time in proportion to the number of lanes, not of runs.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -76,6 +76,7 @@ class Admission:
         self.limits = limits
         self._waiting: dict[str, WaitingRun] = {}
         self._lanes: dict[int, dict[Lane, list[WaitingRun]]] = {}  # by priority; each lane is sorted by sequence
+        self._order: list[tuple[int, int]] = []  # of all queued runs: the highest priority first, then by sequence
         self._running: dict[str, ConcurrencyKeys] = {}
         self._by_key: Counter[str] = Counter()
         self._by_main: Counter[str | None] = Counter()
@@ -93,13 +94,14 @@ class Admission:
     def change(self, limits: AdmissionLimits) -> None:
         """Use these limits from now on. Running runs go on, even if they are too many now."""
         self.limits = limits
-        waiting, self._waiting, self._lanes = self._waiting, {}, {}
+        waiting, self._waiting, self._lanes, self._order = self._waiting, {}, {}, []
         for run in waiting.values():
             self.enqueue(run)
 
     def enqueue(self, run: WaitingRun) -> None:
         """Queue this run at the place of its sequence number; a run that could not be started gets its old place."""
         self._waiting[run.run_id] = run
+        insort(self._order, _rank(run))
         insort(self._lanes.setdefault(run.priority, {}).setdefault(self._lane(run.keys), []), run)
 
     def withdraw(self, run_id: str) -> WaitingRun | None:
@@ -107,6 +109,7 @@ class Admission:
         run = self._waiting.pop(run_id, None)
         if run is None:
             return None
+        del self._order[bisect_left(self._order, _rank(run))]
         lanes, lane = self._lanes[run.priority], self._lane(run.keys)
         lanes[lane].remove(run)
         if not lanes[lane]:
@@ -114,6 +117,22 @@ class Admission:
         if not lanes:
             del self._lanes[run.priority]
         return run
+
+    def position(self, run_id: str) -> int | None:
+        """The place of a queued run by priority and time, from 1; None: it is not in the queue now.
+
+        Runs behind it may start earlier, when its keys have no free slot.
+        """
+        run = self._waiting.get(run_id)
+        return None if run is None else bisect_left(self._order, _rank(run)) + 1
+
+    def obstacle(self, keys: ConcurrencyKeys) -> str | None:
+        """The limit that keeps a run with these keys from starting, as a phrase; None: only runs before it do."""
+        if len(self._running) >= self.limits.max_runs:
+            return f"a free slot: {len(self._running)} of {self.limits.max_runs} are taken"
+        if (full := self._full_key(keys)) is None:
+            return None
+        return f"a free slot of {full[0]}: {self._by_key[full[0]]} of {full[1]} are taken"
 
     def take_next(self) -> WaitingRun | None:
         """Choose the run that starts now, and give it a slot; None: no run may start."""
@@ -152,5 +171,16 @@ class Admission:
         return tuple(key for key in keys.all if key == keys.main or key in self.limits.by_key)
 
     def _has_room(self, keys: ConcurrencyKeys) -> bool:
-        limits = ((key, self.limits.of(key, keys.main)) for key in keys.all)
-        return all(limit is None or self._by_key[key] < limit for key, limit in limits)
+        return self._full_key(keys) is None
+
+    def _full_key(self, keys: ConcurrencyKeys) -> tuple[str, int] | None:
+        """The first key of these that has no free slot, and its limit."""
+        for key in keys.all:
+            limit = self.limits.of(key, keys.main)
+            if limit is not None and self._by_key[key] >= limit:
+                return key, limit
+        return None
+
+
+def _rank(run: WaitingRun) -> tuple[int, int]:
+    return -run.priority, run.sequence

@@ -30,6 +30,7 @@ class ScheduledRun:
         "managed",
         "needs",
         "outer",
+        "priority",
         "queue_place",
         "run",
         "run_id",
@@ -53,6 +54,7 @@ class ScheduledRun:
         self.spec = spec  # while it is queued, with its environment
         self.managed = managed  # False: another process started it, and the daemon only follows it
         self.needs = needs  # of its host
+        self.priority = 0
         self.waits_for: str | None = None  # why no host takes it now
         self.has_waited = True  # in the queue; False: it may start right after its post, which was judged
         self.outer: str | None = None  # the run that it ends with
@@ -75,7 +77,7 @@ class ScheduledRun:
             return {**self.run.report, "waiting_for_input": self.run.input.is_waited_for()}
         if self._queued is None:
             assert self.spec is not None
-            self._queued = _queued_report(self.spec)  # nothing else in it changes while the run is queued
+            self._queued = queued_report(self.spec)  # nothing else in it changes while the run is queued
         return self._queued if self.waits_for is None else {**self._queued, "reason": self.waits_for}
 
     @property
@@ -115,6 +117,6 @@ class ScheduledRun:
             self.expiry = None
 
 
-def _queued_report(spec: RunSpec) -> dict[str, Any]:
+def queued_report(spec: RunSpec) -> dict[str, Any]:
     """The report of a run that waits to be started."""
     return {**project(None, public_spec(spec), ()), "run_id": spec.run_id, "state": "queued"}

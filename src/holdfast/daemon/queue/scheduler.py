@@ -84,6 +84,7 @@ class Scheduler:
     ) -> None:
         """Queue a run whose row is committed; `limit_s` is its whole queue timeout."""
         self.runs[scheduled.run_id] = scheduled
+        scheduled.priority = priority
         self.queue_order.add(scheduled)
         self._admission.enqueue(WaitingRun(sequence, scheduled.run_id, priority, scheduled.keys))
         if expires_in_s is not None:
@@ -102,6 +103,28 @@ class Scheduler:
         elif scheduled.ending is None:
             scheduled.ending = ending  # a task is just starting or ending the run, and checks this
         return True
+
+    def report(self, scheduled: ScheduledRun) -> dict[str, Any]:
+        """The report of a run as it is now; a queued run has its place in the queue in it, as `queue`."""
+        report = scheduled.report
+        return {**report, "queue": self._queue_place(scheduled)} if scheduled.is_queued else report
+
+    def _queue_place(self, scheduled: ScheduledRun) -> dict[str, Any]:
+        position = self._admission.position(scheduled.run_id)
+        return {"position": position, "priority": scheduled.priority, "waits_for": self._waits_for(scheduled, position)}
+
+    def _waits_for(self, scheduled: ScheduledRun, position: int | None) -> str:
+        """What a queued run waits for, as a phrase."""
+        if scheduled.waits_for is not None:
+            return scheduled.waits_for
+        if position is None:  # between two tries, or on its way
+            return "another try: its last start failed" if scheduled.run_id in self._tries else "its start"
+        if not self._is_open:
+            return "the next daemon: this one starts no more runs"
+        if not self.may_start():
+            return "room on the disk"
+        obstacle = self._admission.obstacle(scheduled.keys)
+        return obstacle or ("its start" if position == 1 else f"the {position - 1} runs before it")
 
     async def check(self, needs: Needs) -> None:
         """Ask the engine about the needs of a posted run. Fails as Engine.check."""

@@ -52,7 +52,7 @@ class RunFinder:
         scheduled = self._scheduler.runs.get(run_id)
         # A run that ends in the queue is over as soon as its record is on disk, because other processes see that too.
         if scheduled is not None and not (scheduled.is_queued and self._state.has(run_id)):
-            return scheduled.report
+            return self._scheduler.report(scheduled)
         if run_id in self._recent and self._state.has(run_id):
             return self._recent[run_id]
         return await self._history.report(run_id)
@@ -83,7 +83,7 @@ class RunFinder:
                 continue
             if len(found) == limit:
                 return QueuedPage(found, (found[-1].begun_ns, found[-1].run_id))
-            found.append(RunSummary(place[1], place[0], scheduled.report, None, 0, 0, final=False))
+            found.append(RunSummary(place[1], place[0], self._scheduler.report(scheduled), None, 0, 0, final=False))
         return QueuedPage(found, None)
 
     async def find(self, run_id: str) -> ScheduledRun | None:

@@ -174,7 +174,7 @@ class Service:
         reached = scheduled.settled if until == "settled" else scheduled.verdict
         if not reached.is_set():
             await self._waits.wait(reached.wait(), timeout_s)
-        return scheduled.report
+        return self._scheduler.report(scheduled)
 
     async def started(self, run_id: str) -> Report:
         """Wait until the command has started or never will, or the daemon stops; then return the report.

@@ -60,6 +60,17 @@ class Usage(msgspec.Struct):
     max_rss_bytes: int | None
 
 
+class QueuePlace(msgspec.Struct):
+    """The place of a queued run. `position` is by priority and time, from 1; null: the run is about to start.
+
+    A run behind it may start earlier, when a key of this run has no free slot.
+    """
+
+    position: int | None
+    priority: int
+    waits_for: str
+
+
 class Report(msgspec.Struct, kw_only=True):
     """A run as it is now. Unknown values are null; `status` and `cause` are null before the verdict."""
 
@@ -94,6 +105,7 @@ class Report(msgspec.Struct, kw_only=True):
     host: str | None = None  # the name of the host on which it was started; null: queued, or not recorded
     ports: list[int] | None = None  # TCP ports on which it listens; null: not live, not looked for, or unknown
     waiting_for_input: bool | None = None  # blocked on reading its terminal or stdin pipe; null: not live, or unknown
+    queue: QueuePlace | None = None  # while it is queued; null: it is not
     problem: str | None = None  # why the record of this run cannot be read
 
 
