@@ -2,6 +2,7 @@
 #include "expiry.h"
 
 #include "budget.h"
+#include "doing.h"
 #include "host.h"
 #include "ladder.h"
 #include "phases.h"
@@ -33,13 +34,21 @@ void run_arm_timers(struct run *run, uint64_t now) {
         timer_set(&run->timers, TIMER_SAMPLE, now + SAMPLE_EVERY_NS);
 }
 
+/* Looks at the command before the first signal changes what it does. */
+static void record_expired(struct run *run, enum fact fact, uint64_t limit_ns) {
+    char doing[DOING_TEXT];
+    const struct fact_expired expired = {limit_ns};
+    const bool is_seen = run->location == &host_location && run->leader > 0;
+    const size_t length = is_seen ? doing_text(run->leader, doing) : 0;
+    journal_fact_text(&run->journal, fact, &expired, sizeof expired, doing, length);
+}
+
 static void expire(struct run *run, enum fact fact, uint64_t limit_ns) {
-    struct fact_expired expired = {limit_ns};
     run_reap(run);
     const enum act act = stop_act(ASKER_CLOCK, run_stage(run));
     if (act == ACT_REFUSE || (act == ACT_JOIN && run->leader == 0))
         return; /* the command has ended: nothing is late */
-    journal_fact(&run->journal, fact, &expired, sizeof expired);
+    record_expired(run, fact, limit_ns);
     if (act == ACT_BEGIN)
         run_begin_stop(run);
 }
@@ -59,9 +68,8 @@ void run_count_exit_as_late(struct run *run) {
 void run_deadline_witnessed(struct run *run) {
     if (run->phase != PHASE_RUNNING || !run_deadline_has_passed(run))
         return;
-    struct fact_expired expired = {run->deadline_ns};
     timer_off(&run->timers, TIMER_DEADLINE);
-    journal_fact(&run->journal, FACT_DEADLINE, &expired, sizeof expired);
+    record_expired(run, FACT_DEADLINE, run->deadline_ns);
     run_begin_stop(run);
 }
 

@@ -39,8 +39,8 @@ enum fact {
     FACT_OUTPUT = 4,           /* raw bytes */
     FACT_WARNED = 5,           /* struct fact_warned */
     FACT_STOP_ASKED = 6,       /* struct fact_stop_asked, then the reason */
-    FACT_DEADLINE = 7,         /* struct fact_expired */
-    FACT_IDLE = 8,             /* struct fact_expired */
+    FACT_DEADLINE = 7,         /* struct fact_expired, then what the command was doing (doing.h) */
+    FACT_IDLE = 8,             /* struct fact_expired, then what the command was doing */
     FACT_LIMIT = 9,            /* struct fact_limit */
     FACT_OOM = 10,             /* struct fact_oom */
     FACT_SIGNALLED = 11,       /* struct fact_signalled */

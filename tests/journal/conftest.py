@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from holdfast.journal import codec
-from holdfast.journal.facts import FACTS, NO_FACTS, OUTPUT, OUTPUT_GAP
+from holdfast.journal.facts import FACTS, NO_FACTS, OUTPUT, OUTPUT_GAP, Detail
 from holdfast.journal.gap_trail import GAP_SIZE
 from holdfast.journal.reader import JournalReader
 
@@ -24,7 +24,7 @@ DETAILS: dict[str, dict[str, Any]] = {
     },
     "warned": {"signal": 10, "reached": 2},
     "stop_asked": {"cause": "user", "signal": 2, "by_pid": 9, "by_uid": 1000, "reason": "not needed: ü"},
-    "deadline": {"limit_ns": 2_000_000_000},
+    "deadline": {"limit_ns": 2_000_000_000, "doing": Detail(pid=77, state="S", wait_channel="do_wait", name="sh x")},
     "idle": {"limit_ns": 1_500_000_000},
     "limit": {"what": "memory", "limit": 64 << 20, "seen": 65 << 20},
     "oom": {"kills": 1},

@@ -85,7 +85,9 @@ def decode_fact(type_: int, at_ns: int, offset: int, payload: bytes) -> Fact | N
     for field, words in layout.words:
         detail[field] = words.word(detail[field])
     if layout.tail is not None:
-        detail[layout.tail.field] = layout.tail.decode(payload[struct.size :])
+        last = layout.tail.decode(payload[struct.size :])
+        if last is not None or not layout.tail.added:
+            detail[layout.tail.field] = last
     return Fact(layout.name, at_ns, offset, Detail(detail))
 
 

@@ -156,12 +156,34 @@ def _survivor_line(survivor: Mapping[str, Any]) -> str:
     return "{} {} {} {} {}\n".format(*numbers, survivor["error"])
 
 
+def _doing(payload: bytes) -> Detail | None:
+    """Decode `PID STATE WCHAN NAME`: the process for which the command waited. None: nothing is known."""
+    text = _text(payload)
+    try:
+        pid, state, wait_channel, name = (text or "").split(" ", 3)
+        number = int(pid)
+    except ValueError:
+        return None
+    return Detail(pid=number, state=state, wait_channel=None if wait_channel == "-" else wait_channel, name=name)
+
+
+def _doing_bytes(doing: Mapping[str, Any] | None) -> bytes:
+    if doing is None:
+        return b""
+    return _text_bytes(f"{doing['pid']} {doing['state']} {doing['wait_channel'] or '-'} {doing['name']}")
+
+
 class TailField(NamedTuple):
-    """The field of a fact that follows the struct in the payload."""
+    """The field of a fact that follows the struct in the payload.
+
+    An `added` field is younger than its fact: a fact without it has no such field, so the report of an old journal
+    stays as it was.
+    """
 
     field: str
     decode: Callable[[bytes], Any]
     encode: Callable[[Any], bytes]
+    added: bool = False
 
 
 class Layout(NamedTuple):
@@ -190,6 +212,7 @@ _CGROUP = TailField("cgroup", _text, _text_bytes)
 _REASON = TailField("reason", _text, _text_bytes)
 _CONTAINER = TailField("container", _text, _text_bytes)
 _RUN = TailField("run_id", _text, _text_bytes)
+_DOING = TailField("doing", _doing, _doing_bytes, added=True)
 _SURVIVORS = TailField("survivors", _survivors, _survivor_bytes)
 _USAGE = "user_us system_us max_rss_kib"
 _BYTES = "stdout_bytes stderr_bytes late_bytes dropped_bytes"
@@ -204,8 +227,8 @@ FACTS: dict[int, Layout] = {
     OUTPUT: _layout("output"),
     5: _layout("warned", "fact_warned", "ii", "signal reached"),
     6: _layout("stop_asked", "fact_stop_asked", "iiii", "cause signal by_pid by_uid", _REASON, cause=CAUSES),
-    7: _layout("deadline", "fact_expired", "Q", "limit_ns"),
-    8: _layout("idle", "fact_expired", "Q", "limit_ns"),
+    7: _layout("deadline", "fact_expired", "Q", "limit_ns", _DOING),
+    8: _layout("idle", "fact_expired", "Q", "limit_ns", _DOING),
     9: _layout("limit", "fact_limit", "i4xQQ", "what limit seen", what=LIMITS),
     10: _layout("oom", "fact_oom", "Q", "kills"),
     11: _layout("signalled", "fact_signalled", "iiii", "signal rung reached refused"),

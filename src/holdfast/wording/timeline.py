@@ -96,6 +96,8 @@ def words(fact: Fact, around: Mapping[str, Fact] | None = None) -> str:
         tell = _used_without_record
     if fact.kind == "started" and _was_held(around):
         tell = _held
+    elif fact.kind == "started" and "spawn_failed" in around:
+        tell = _never_ran
     if fact.kind == "tree" and "kept_on" in around:
         tell = _kept_tree
     elif fact.kind == "tree" and "stragglers" in around and around["stragglers"].detail["policy"] == "leave":
@@ -123,6 +125,10 @@ def _started(detail: Mapping[str, Any]) -> str:
 def _held(detail: Mapping[str, Any]) -> str:
     held = f"process {detail['pid']} was held by guard process {detail['guard_pid']} until its start was on record"
     return f"{held}; the end came first, and the command never ran"
+
+
+def _never_ran(detail: Mapping[str, Any]) -> str:
+    return f"guard process {detail['guard_pid']} made process {detail['pid']} for it; the command never ran"
 
 
 def _was_held(around: Mapping[str, Fact]) -> bool:

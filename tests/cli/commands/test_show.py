@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 from typing import TYPE_CHECKING
@@ -222,3 +223,11 @@ def test_a_reader_that_goes_away_is_no_error(runs: Runs) -> None:
     command = " ".join([*HOLDFAST, "logs", run_id, "| head -1"])
     done = subprocess.run(["sh", "-c", command], capture_output=True, check=False)
     assert (done.stdout, done.stderr) == (b"1\n", b"")
+
+
+def test_a_template_and_lines_of_json(runs: Runs) -> None:
+    run_id = runs.ended("sh", "-c", "exit 3")
+    assert holdfast("show", run_id, "--format", "{run_id} {exit_code}").stdout.decode() == f"{run_id} 3\n"
+    (line,) = holdfast("show", run_id, "--format", "jsonl").stdout.decode().splitlines()
+    assert json.loads(line) == as_json(holdfast("show", run_id, "--json"))
+    assert as_json(holdfast("show", run_id, "--format", "json"))["exit_code"] == 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -65,6 +67,30 @@ def test_nothing_is_advised_after_a_success(runs: Runs) -> None:
     assert "last lines" not in text
     told = as_json(holdfast("why", "--json", run_id))
     assert (told["last_output"], told["next_step"]) == (None, None)
+
+
+def test_what_it_was_doing_when_its_time_was_over(runs: Runs) -> None:
+    run_id = runs.ended("sleep", "600", options=("--timeout", "1s"))
+    text = holdfast("why", run_id).stdout.decode()
+    assert re.search(r"^When the time was over, process \d+ \(.+\) ", text, re.MULTILINE)
+    assert "It had written nothing." in text
+    told = as_json(holdfast("why", "--json", run_id))
+    assert told["circumstances"][1] == "It had written nothing."
+
+
+def test_how_much_memory_it_had_and_could_have(runs: Runs) -> None:
+    grow = "import signal; grown = bytearray(b'x') * (1 << 28); signal.pause()"
+    run_id = runs.ended(sys.executable, "-c", grow, options=("--memory", "32M"))
+    text = holdfast("why", run_id).stdout.decode()
+    assert "Its memory limit was 32M." in text
+    assert re.search(r"^Its largest process had .*[MG] at most\.$", text, re.MULTILINE)
+
+
+def test_a_command_that_never_started_was_not_started() -> None:
+    assert holdfast("run", "--", "/nowhere/at/all").returncode == 127
+    text = holdfast("why", "@last").stdout.decode()
+    assert "started as process" not in text
+    assert "for it; the command never ran" in text
 
 
 def test_who_asked_and_why(runs: Runs) -> None:

@@ -9,6 +9,7 @@ from ...wording.rows import queue_text
 from ..lookup.records import damage_of
 from ..lookup.selection import show_run
 from ..parsing.command import JSON, Command, put, show_json
+from ..printing.templates import FORMAT, show_as
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,19 +26,31 @@ def act(given: CommandLine) -> int:
         ports = None if listening is None else listening.ports
         report = {**record.report(), "run_id": record.run_id, "waiting_for_input": waiting, "ports": ports}
         report["queue"] = None  # it has begun
-        if given.has("--json"):
+        if _is_formatted(given):
             damage = damage_of(record)
-            show_json({**report, "guard": record.guard} | ({"problem": damage} if damage else {}))
+            _show_as(given, {**report, "guard": record.guard} | ({"problem": damage} if damage else {}))
         else:
             put(_text(report, record, () if listening is None else listening.found))
 
     def show_queued(report: dict[str, Any]) -> None:
-        if given.has("--json"):
-            show_json({**report, "waiting_for_input": None, "guard": "none"})
+        if _is_formatted(given):
+            _show_as(given, {**report, "waiting_for_input": None, "guard": "none"})
         else:
             put(_text(report, None, ()))
 
     return show_run(given, "show", show, show_queued)
+
+
+def _is_formatted(given: CommandLine) -> bool:
+    return given.has("--json") or given.has("--format")
+
+
+def _show_as(given: CommandLine, report: dict[str, Any]) -> None:
+    template = given.last("--format") or "json"
+    if template == "json":
+        show_json(report)
+    else:
+        show_as(template, [report])
 
 
 def _text(report: dict[str, Any], record: RunRecord | None, listeners: Sequence[PortListener]) -> str:
@@ -108,9 +121,9 @@ def _output(output: dict[str, Any]) -> str:
 
 
 COMMAND = Command(
-    "show ID [--json]",
+    "show ID [--json] [--format FORMAT]",
     "Show the report of a run.",
-    (JSON,),
+    (JSON, FORMAT),
     act,
     "ID is a part of an id that no other run has, a name, @last or @failed.\n",
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...journal.reader import JournalReader
 from ...runs.live import CHUNKS_BYTES
+from ...wording.circumstances import circumstances
 from ...wording.next_step import next_step
 from ...wording.plain import command_line, plain
 from ...wording.rows import queue_text
@@ -30,12 +31,14 @@ def act(given: CommandLine) -> int:
     def tell_it(record: RunRecord) -> None:
         reader = record.reader
         last = {stream: LastLines(_LAST_LINES) for stream in ("stderr", "stdout")}
-        events = timeline(reader.header, reader.facts, record.outcome, output_periods(_output(record, last)))
+        periods = output_periods(_output(record, last))
+        events = timeline(reader.header, reader.facts, record.outcome, periods)
+        said = circumstances(record.outcome, record.report(), reader.spec, periods)
         words = _last_words(last) if record.outcome.status not in (None, "succeeded", "cancelled") else None
         if given.has("--json"):
-            _show_json(record, events, words)
+            _show_json(record, events, said, words)
         else:
-            put(story_of(record.report(), record.begun_ns, events) + _answer(record, words))
+            put(story_of(record.report(), record.begun_ns, events) + _answer(record, said, words))
 
     def tell_queued(report: dict[str, Any]) -> None:
         """Print since when a queued run is queued. It has no facts yet."""
@@ -69,9 +72,9 @@ def _last_words(last: dict[str, LastLines]) -> dict[str, Any] | None:
     return None
 
 
-def _answer(record: RunRecord, words: dict[str, Any] | None) -> str:
-    """What people ask next: what the run said last, and what to try."""
-    lines = []
+def _answer(record: RunRecord, said: list[str], words: dict[str, Any] | None) -> str:
+    """What people ask next: the circumstances of the end, what the run wrote last, and what to try."""
+    lines = ["", *said] if said else []
     if words is not None:
         lines += ["", f"The last lines of its {words['stream']}:"]
         lines += [f"    {plain(line[:_LONGEST_LINE])}" for line in words["lines"]]
@@ -80,13 +83,14 @@ def _answer(record: RunRecord, words: dict[str, Any] | None) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _show_json(record: RunRecord, events: list[TimelineEvent], words: dict[str, Any] | None) -> None:
+def _show_json(record: RunRecord, events: list[TimelineEvent], said: list[str], words: dict[str, Any] | None) -> None:
     told = [
         {"at_s": event.at_s, "fact": event.fact, "words": event.words, "mark": event.mark or None} for event in events
     ]
     report = record.report()
     step = next_step(record.outcome, record.run_id, report["limit"])
-    show_json({**_told(record.run_id, report, told), "last_output": words, "next_step": step or None})
+    more = {"circumstances": said, "last_output": words, "next_step": step or None}
+    show_json({**_told(record.run_id, report, told), **more})
 
 
 def _told(run_id: str, report: dict[str, Any], events: list[dict[str, Any]]) -> dict[str, Any]:

@@ -16,12 +16,19 @@ OTHER_NAMES = {
 }
 # These have no such command here; each remedy names what there is.
 NOT_HERE = {
+    "abort": "holdfast cancel ends a run",
+    "diagnose": "holdfast why tells what happened to a run, holdfast doctor looks for problems",
     "exec": "holdfast run runs a command, holdfast attach connects to a live run",
+    "explain": "holdfast why tells what happened to a run",
+    "history": "holdfast ps --all lists ended runs, too",
+    "info": "holdfast show shows the report of a run",
     "init": "nothing has to be prepared: holdfast run -- COMMAND",
+    "output": "holdfast logs prints the output of a run",
     "remove": "holdfast prune removes ended runs",
     "restart": "holdfast cancel ends a run, holdfast run starts one",
     "rm": "holdfast prune removes ended runs, holdfast cancel ends live ones",
     "start": "holdfast run --detach starts a run in the background",
+    "terminate": "holdfast cancel ends a run",
 }
 COMMANDS = {
     "run": "run a command in the foreground, and make sure that it ends well",

@@ -92,12 +92,22 @@ def _spelt_out(table: tuple[Option, ...], arguments: list[str], at: int) -> tupl
 _OTHER_NAMES = {
     "--allow-remote": "--insecure-plain-tcp",
     "--background": "--detach",
+    "--dir": "--cwd",
     "--directory": "--cwd",
+    "--environment": "--env",
+    "--force": "--now",
     "--kill-after": "--grace",
     "--lines": "--tail",
+    "--max-memory": "--memory",
+    "--max-time": "--timeout",
+    "--mem": "--memory",
+    "--memory-limit": "--memory",
     "--pids-limit": "--pids",
+    "--silent": "--quiet",
+    "--time-limit": "--timeout",
     "--tty": "--pty",
     "--workdir": "--cwd",
+    "--working-directory": "--cwd",
 }
 
 
