@@ -14,19 +14,25 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.daemon.engines.engine import LocalEngine
+import pytest
+
+from holdfast.daemon.engines.engine import LocalEngine, Needs, NoRoomError
 from holdfast.daemon.process.log import Log
 from holdfast.daemon.ray_engine.ray_engine import RayEngine
+from holdfast.ray import bindings
 from holdfast.runs.supervisor import Supervisor
 from holdfast.state.directory import StateDirectory
-from tests.daemon.engines.contract import PROMISES, EngineRig
+from holdfast.state.elsewhere import read_note, write_note
+from holdfast.state.index.summary import read_summary
+from tests.daemon.engines.contract import PROMISES, EngineRig, output, start, until_written
 
-from .scenarios import LEASE_S, touch
+from .cable import cable_to_second
+from .scenarios import LEASE_S, TREE, is_alive, ready_line, touch, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from holdfast.daemon.engines.engine import Engine
+    from holdfast.daemon.engines.engine import Engine, EngineRun
 
     from .scenarios import Rig
 
@@ -55,6 +61,79 @@ def _on_ray(promise: Callable[[EngineRig], Awaitable[None]]) -> Callable[[Rig], 
         await promise(engine_rig(rig))
 
     return scenario
+
+
+# A node that is cut off from the head.
+
+
+async def a_partition_that_heals_in_time_changes_nothing(rig: Rig) -> None:
+    heads, go = engine_rig(rig), f"{rig.state_dir}/go-healed"
+    script = f"echo begun; while ! test -e {go}; do sleep 0.05; done; seq 20000; exit 6"
+    with cable_to_second(rig) as cable:
+        async with heads.open() as engine:
+            run = await start(engine, "sh", "-c", script, needs=Needs(host=rig.second_id))
+            await until_written(heads, run, b"begun\n")
+            cable.plugged.clear()
+            touch(go)  # it ends while nobody can ask
+            await cable.missed.wait()
+            cable.plugged.set()
+            assert (await run.wait()).exit_code == 6
+            assert (await run.settled())["output"]["complete"]
+            run.close()
+    assert output(heads, run.run_id) == b"begun\n" + b"".join(b"%d\n" % number for number in range(1, 20001))
+
+
+async def a_node_that_was_cut_off_for_too_long_keeps_none_of_its_runs_and_all_of_the_next(rig: Rig) -> None:
+    """The node ends its run itself. The verdict stays, and what the node starts later is not ended for it."""
+    heads = engine_rig(rig)
+    there = Needs(host=rig.second_id)
+    with cable_to_second(rig) as cable:
+        async with heads.open() as engine:
+            run = await start(engine, "sh", "-c", TREE, needs=there, grace=0.2)
+            await until_written(heads, run, b"\n")
+            pid = int(output(heads, run.run_id))
+            note = read_note(heads.state, run.run_id)
+            cable.plugged.clear()
+            report = await run.settled()
+            assert (report["status"], report["cause"]) == ("lost", "host")
+            await until(lambda: not is_alive(pid))  # the node still reaches the store: the new epoch is enough
+            assert run.outcome.started is not None
+            cable.plugged.set()
+            epoch = await asyncio.to_thread(bindings.read_epoch, rig.second_id)
+            async with rig.supervisor() as another:  # which does not know that the node was lost
+                newer = await another.start(["sh", "-c", "echo newer; exec sleep 1000"], host=rig.second_id, grace=0.2)
+                assert await ready_line(newer) == b"newer\n"
+                # A daemon that was killed may have left a note of a request to this node, from before the cut.
+                assert note is not None
+                write_note(heads.state, "asked-before", note)
+                old = await engine.adopt("asked-before")
+                assert (old.report["status"], old.report["cause"]) == ("lost", "host")
+                assert await asyncio.to_thread(bindings.read_epoch, rig.second_id) == epoch
+                assert newer.status is None
+            with pytest.raises(NoRoomError):
+                await start(engine, "true", needs=there)
+            again = await start_when_there_is_room(engine, there)  # when the lease of the lost node is over
+            assert (await again.wait()).status == "succeeded"
+            await again.settled()
+            for ended in (run, old, again):
+                ended.close()
+    assert (await asyncio.to_thread(read, heads, run.run_id))["status"] == "lost"
+
+
+async def start_when_there_is_room(engine: Engine, needs: Needs) -> EngineRun:
+    """Start a run as often as it takes, as the daemon's queue does."""
+    while True:
+        try:
+            return await start(engine, "true", needs=needs)
+        except NoRoomError:
+            await asyncio.sleep(0.1)
+
+
+def read(heads: EngineRig, run_id: str) -> dict[str, Any]:
+    """The report of a run, as a reader of the head's state directory finds it."""
+    found = read_summary(heads.state, run_id)
+    assert found is not None
+    return found.report
 
 
 # The daemon, as a process.
@@ -184,11 +263,15 @@ async def the_command_line_ends_and_signals_runs_of_other_hosts(rig: Rig) -> Non
         await daemon.end(signal.SIGTERM)
 
 
+_PARTITIONS = (
+    a_partition_that_heals_in_time_changes_nothing,
+    a_node_that_was_cut_off_for_too_long_keeps_none_of_its_runs_and_all_of_the_next,
+)
 _WITH_A_DAEMON = (
     a_killed_daemon_loses_no_run_no_verdict_and_no_output,
     the_command_line_ends_and_signals_runs_of_other_hosts,
 )
 SCENARIOS: dict[str, Callable[[Rig], Awaitable[None]]] = {
     **{CONTRACT + promise.__name__: _on_ray(promise) for promise in PROMISES},
-    **{scenario.__name__: scenario for scenario in _WITH_A_DAEMON},
+    **{scenario.__name__: scenario for scenario in (*_PARTITIONS, *_WITH_A_DAEMON)},
 }

@@ -6,7 +6,9 @@ One call is always under way: `watch` returns news, or nothing after a second. I
 - The raylet answers: Ray restarts the actor, and the link waits for it, until the lease of the node is over.
 
 The link declares a node lost in this order: it raises the node's epoch in the cluster's store, and then its runs are
-lost. From the first step on the node cannot renew its lease. So one lease later no process of those runs is alive.
+lost. From the first step on the node cannot renew its lease. So one lease later no process of those runs is alive. If
+the store does not answer, the runs are lost all the same, and the lease of the node counts from the moment at which the
+store has the new epoch: perhaps only we are cut off.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from .messages import SETTLED, NodeFencedError, StartAnswer, unseen_news
 from .node_actor import NodeActor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from .bindings import ClusterNode
     from .messages import NodeHello, NodeSettings, RunNews, StartRequest, WatchAnswer
@@ -46,7 +48,7 @@ class NewsTaker(Protocol):
     @property
     def stage(self) -> int: ...
     def take(self, news: RunNews) -> None: ...
-    def lose(self, gone_by: float) -> None: ...
+    def lose(self, gone_by: Callable[[], Awaitable[float]]) -> None: ...
     def fail(self) -> None: ...
 
 
@@ -69,7 +71,6 @@ class NodeLink:
         self.host = node.hostname
         self.runs: dict[str, NewsTaker] = {}
         self.is_lost = False
-        self.gone_by = 0.0  # when the lease of the lost node is over, on our clock
         self._settings = settings
         self._owner = owner
         self._on_lost = on_lost
@@ -77,6 +78,8 @@ class NodeLink:
         self._actor: Any = None
         self._hello: NodeHello | None = None
         self._heard = time.monotonic()
+        self._lost = asyncio.Event()
+        self._fenced: asyncio.Task[float] | None = None  # since the node is lost: when its lease is over, on our clock
         self._done: list[str] = []
         self._full_until = 0.0
         self._is_introduced = False  # the actor knows all our runs
@@ -130,16 +133,17 @@ class NodeLink:
         """The node has refused a run: ask it again after a second, or when one of its runs is over."""
         self._full_until = time.monotonic() + _POLL_S
 
-    async def start(self, request: StartRequest) -> RunNews:
+    async def start(self, request: StartRequest, before_asking: Callable[[int], None] | None = None) -> RunNews:
         """Start a run on this node. Fails as `NodeActor.start_all`. NodeUnreachableError: the run was not started.
 
+        `before_asking` is called with the epoch of each request, before it is sent.
         NodeLostError: the node was lost before it answered, so the run may have started there. If only the answer was
         lost, the link asks the node again, and a run of this id is this run. The caller adds the run at once.
         """
         run_id = request.spec.run_id
         self._early[run_id] = None
         try:
-            news = await self._start(request)
+            news = await self._start(request, before_asking or _nothing)
         except asyncio.CancelledError:
             self._abandon(run_id)
             raise
@@ -161,13 +165,13 @@ class NodeLink:
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
-    async def _start(self, request: StartRequest) -> RunNews:
+    async def _start(self, request: StartRequest, before_asking: Callable[[int], None]) -> RunNews:
         hello = await self.open()  # if this fails, nothing was asked
         try:
-            return await self._ask_start(request, hello)
+            return await self._ask_start(request, hello, before_asking)
         except NodeFencedError:  # perhaps by the epoch, which may be newer than ours
             self._hello = await self._greet(_OPEN_S)
-            return await self._ask_start(request, self._hello)
+            return await self._ask_start(request, self._hello, before_asking)
         except NodeUnreachableError:
             await self._find_out()
         while not self.is_lost:
@@ -176,14 +180,17 @@ class NodeLink:
                 with contextlib.suppress(RunNotFoundError):
                     return await self._ask_adopt(request.spec.run_id)
                 with contextlib.suppress(RunExistsError):  # the first request came after our question
-                    return await self._ask_start(request, await self.open())
+                    return await self._ask_start(request, await self.open(), before_asking)
                 return await self._ask_adopt(request.spec.run_id)
             except NodeUnreachableError:
                 await self._find_out()
         raise NodeLostError(f"the node {self.host} was lost", run_id=request.spec.run_id)
 
-    async def _ask_start(self, request: StartRequest, hello: NodeHello) -> RunNews:
+    async def _ask_start(
+        self, request: StartRequest, hello: NodeHello, before_asking: Callable[[int], None]
+    ) -> RunNews:
         run_id = request.spec.run_id
+        before_asking(hello.epoch)
         answered: asyncio.Future[HoldfastError | None] = asyncio.get_running_loop().create_future()
         self._answers[run_id] = answered
         self._asked.append(request._replace(epoch=hello.epoch))
@@ -227,11 +234,25 @@ class NodeLink:
             if self.is_lost:
                 raise NodeUnreachableError(f"the node {self.host} is lost")
             try:
-                return await bindings.call(self._actor, method, *arguments)
+                return await self._unless_lost(bindings.call(self._actor, method, *arguments))
             except NodeUnreachableError:
                 if method == "write_stdin":
                     raise  # nobody knows how much of it was written
                 await self._find_out()
+
+    async def _unless_lost(self, asking: Coroutine[Any, Any, Any]) -> Any:
+        """The answer. NodeUnreachableError: also when the node is declared lost before it answers."""
+        loop = asyncio.get_running_loop()
+        answer, lost = loop.create_task(asking), loop.create_task(self._lost.wait())
+        try:
+            await asyncio.wait([answer, lost], return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise NodeUnreachableError(f"the node {self.host} is lost")
+            return answer.result()
+        finally:
+            for task in (answer, lost):
+                task.cancel()
+            await asyncio.gather(answer, lost, return_exceptions=True)
 
     def add(self, run: NewsTaker) -> None:
         """Follow a run of this node that another supervisor started."""
@@ -254,18 +275,29 @@ class NodeLink:
         self._is_closed = True
         if self._ending:
             await asyncio.wait(self._ending, timeout=_OPEN_S)
-        tasks = [*self._sending, *([] if self._watching is None else [self._watching])]
+        tasks = [*self._sending, *(task for task in (self._watching, self._fenced) if task is not None)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for run in self.runs.values():
             run.fail()
 
-    async def find_out(self) -> None:
-        """Return when the actor of the node answers, or when the node is declared lost."""
+    async def find_out(self, epoch: int = 0) -> None:
+        """Return when the actor of the node answers, or when the node is declared lost, at least in this epoch."""
         if self._actor is None:
             self._actor = bindings.node_actor(NodeActor, self._settings)
-        await self._find_out()
+        await self._find_out(epoch)
+
+    async def gone_by(self) -> float:
+        """When the lease of this lost node is over, on our clock. This waits until the cluster's store is told."""
+        assert self._fenced is not None
+        return await asyncio.shield(self._fenced)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the lease of this lost node is over: if the node is there again, it has none of the old runs."""
+        done = self._fenced if self._fenced is not None and self._fenced.done() else None
+        return done is not None and not done.cancelled() and done.result() <= time.monotonic()
 
     # News, and the loss of the node.
 
@@ -293,7 +325,7 @@ class NodeLink:
                 self._deliver(news)
             for run_id in answer.missing:
                 if (run := self.runs.pop(run_id, None)) is not None:
-                    run.lose(self._heard)
+                    run.lose(_at_once)
 
     def _deliver(self, news: RunNews) -> None:
         run = self.runs.get(news.run_id)
@@ -309,14 +341,14 @@ class NodeLink:
             self._full_until = 0.0
             self._on_room()
 
-    async def _find_out(self) -> None:
+    async def _find_out(self, epoch: int = 0) -> None:
         """Return when the actor answers again, or when the node is declared lost."""
         while not self.is_lost:
             there = await self._probe()
             silent_s = time.monotonic() - self._heard
             lease_s = self._settings.lease_s if self._hello is None else self._hello.lease_s
             if there is False or silent_s > (lease_s if there else _LOST_AFTER_S):
-                await self._lose()
+                await self._lose(epoch)
                 return
             try:
                 self._hello = await self._greet(_SILENT_S if there else _PROBE_S)
@@ -336,18 +368,35 @@ class NodeLink:
         writer.close()
         return True
 
-    async def _lose(self) -> None:
+    async def _lose(self, epoch: int) -> None:
         if self.is_lost:
             return
         self.is_lost = True
-        lease_s = self._settings.lease_s if self._hello is None else self._hello.lease_s
-        epoch = 0 if self._hello is None else self._hello.epoch
-        fenced = asyncio.create_task(asyncio.to_thread(bindings.raise_epoch, self.node.node_id, epoch))
-        done, _ = await asyncio.wait([fenced], timeout=_PROBE_S)
-        # If the store is gone, too, no node can renew its lease: the lease counts from now all the same.
-        _ = done and fenced.exception()
-        self.gone_by = time.monotonic() + lease_s * _CLOCK_DRIFT + 1.0
+        epoch = epoch if self._hello is None else max(epoch, self._hello.epoch)
+        self._fenced = asyncio.get_running_loop().create_task(self._fence(epoch))
+        await asyncio.wait([self._fenced], timeout=_PROBE_S)
+        self._lost.set()
         for run in self.runs.values():
             run.lose(self.gone_by)
         self.runs.clear()
         self._on_lost(self)
+
+    async def _fence(self, epoch: int) -> float:
+        """Raise the epoch of the node, and return when its lease is over. This tries until the store answers."""
+        lease_s = self._settings.lease_s if self._hello is None else self._hello.lease_s
+        while True:
+            try:
+                await asyncio.to_thread(bindings.raise_epoch, self.node.node_id, epoch)
+            except Exception:  # noqa: BLE001 - whatever Ray raises: without an answer nobody knows
+                await asyncio.sleep(_POLL_S)
+            else:
+                return time.monotonic() + lease_s * _CLOCK_DRIFT + 1.0
+
+
+def _nothing(_: int) -> None:
+    """Nobody wants to know the epoch."""
+
+
+async def _at_once() -> float:
+    """The node itself says that it has no such run."""
+    return time.monotonic()

@@ -17,7 +17,7 @@ from .bindings import NodeUnreachableError
 from .messages import DECIDED, SETTLED, STARTED, OutputPlace
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 
     from ..journal.part import JournalPart, JournalPlace
     from ..journal.reader import Chunk
@@ -44,7 +44,7 @@ class RemoteRun:
         self._begun = time.monotonic()
         self._changed = asyncio.Event()
         self._copy: OutputCopy | None = None  # of the output, if the head keeps it
-        self._gone_by: float | None = None  # when the lease of a lost node is over, on our clock
+        self._gone_by: Callable[[], Awaitable[float]] | None = None  # when the lease of the lost node is over
 
     def __repr__(self) -> str:
         return f"<RemoteRun {self.run_id} on {self.host} {self.report['state']}>"
@@ -131,7 +131,8 @@ class RemoteRun:
         """
         await self._until(SETTLED)
         if self._gone_by is not None:
-            await asyncio.sleep(max(0.0, self._gone_by - time.monotonic()))
+            end = await self._gone_by() + self.settle_bound_s
+            await asyncio.sleep(max(0.0, end - time.monotonic()))
 
     async def _until(self, stage: int) -> None:
         await asyncio.sleep(0)
@@ -277,13 +278,13 @@ class RemoteRun:
             self._news, self._outcome = news, None
             self._wake()
 
-    def lose(self, gone_by: float) -> None:
+    def lose(self, gone_by: Callable[[], Awaitable[float]]) -> None:
         """The node is lost: nobody will tell how the run ended. Facts that are known decide, if they can.
 
-        At `gone_by` the lease of the node is over. Then the guard of the run ends it, by its own ladder.
+        `gone_by` tells when the lease of the node is over. Then the guard of the run ends it, by its own ladder.
         """
         if self._news.stage < SETTLED:
-            self._gone_by = gone_by + self.settle_bound_s
+            self._gone_by = gone_by
             self._news = self._news._replace(stage=SETTLED, report=_lost(self._news.report, self._begun))
             self._outcome = None
             self._wake()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import time
 import uuid
@@ -82,13 +83,13 @@ class RaySupervisor:
         self._owner = uuid.uuid4().hex
         self._links: dict[str, NodeLink] = {}
         self._runs: dict[str, RemoteRun] = {}
-        self._lost: set[str] = set()  # nodes that were declared lost, and may still be listed as alive
+        self._lost: dict[str, NodeLink] = {}  # nodes that were declared lost, and may still be listed as alive
         self._lines: WeakValueDictionary[tuple[object, ...], asyncio.Semaphore] = WeakValueDictionary()
         self._room = asyncio.Event()  # a run is over
         self._gangs: set[asyncio.Task[None]] = set()
         self._listed: list[bindings.ClusterNode] = []
         self._listed_at = -_LIST_S  # when the cluster was asked for its nodes
-        self._before_asking: dict[str, Callable[[bindings.ClusterNode], None]] = {}  # by run, while it is started
+        self._before_asking: dict[str, Callable[[bindings.ClusterNode, int], None]] = {}  # by run, while it is started
         self._is_open = self._has_connected = False
 
     async def __aenter__(self) -> Self:
@@ -110,7 +111,7 @@ class RaySupervisor:
             for task in (*self._gangs, *self._copies):
                 task.cancel()
             await asyncio.gather(*self._gangs, *self._copies, return_exceptions=True)
-            await asyncio.gather(*(link.close() for link in self._links.values()))
+            await asyncio.gather(*(link.close() for link in (*self._links.values(), *self._lost.values())))
             if self._has_connected:
                 await asyncio.to_thread(bindings.disconnect)
 
@@ -182,7 +183,7 @@ class RaySupervisor:
         wait: bool = True,
         keep_output: str = "node",
         window_size: tuple[int, int] | None = None,
-        before_asking: Callable[[bindings.ClusterNode], None] | None = None,
+        before_asking: Callable[[bindings.ClusterNode, int], None] | None = None,
     ) -> RemoteRun:
         """Start a run whose spec was made before. Otherwise as `start`.
 
@@ -395,10 +396,9 @@ class RaySupervisor:
 
     async def _start_on(self, link: NodeLink, request: StartRequest) -> RemoteRun:
         spec = request.spec
-        if (tell := self._before_asking.get(spec.run_id)) is not None:
-            tell(link.node)
+        tell = self._before_asking.get(spec.run_id)
         try:
-            news = await link.start(request)
+            news = await link.start(request, None if tell is None else functools.partial(tell, link.node))
         except NodeLostError:  # it may have started: to start it on another node now could make it live twice
             run = RemoteRun(link, unseen_news(spec, link.host), spec.lifetime)
             run.lose(link.gone_by)
@@ -426,16 +426,16 @@ class RaySupervisor:
                 return run
         raise RunNotFoundError("no live node of the cluster has this run", run_id=run_id)
 
-    async def adopt_on(self, run_id: str, node_id: str) -> RemoteRun:
-        """Go on with a run that this node was asked to start. As `adopt`, but nobody else is asked.
+    async def adopt_on(self, run_id: str, node_id: str, epoch: int) -> RemoteRun:
+        """Go on with a run that this node was asked to start in this epoch. As `adopt`, but nobody else is asked.
 
-        RunNotFoundError: the node has not started it, and never will. NodeLostError: the node is lost; it is fenced
-        first, so that the run ends with its lease.
+        RunNotFoundError: the node has not started it, and never will. NodeLostError: the node is lost; its epoch is
+        higher than this one then, so that the run ends with its lease. Runs of a later epoch go on.
         """
         self._check_open()
         node = next((one for one in await self._nodes(now=True) if one.node_id == node_id), None)
         if node is None:
-            await asyncio.to_thread(bindings.raise_epoch, node_id, bindings.read_epoch(node_id))
+            await asyncio.to_thread(bindings.raise_epoch, node_id, epoch)
             raise NodeLostError("its node is gone", run_id=run_id)
         link = self._link(node)
         while True:
@@ -445,7 +445,7 @@ class RaySupervisor:
                 run = RemoteRun(link, await link.request("adopt", run_id), "session")
                 break
             except NodeUnreachableError:
-                await link.find_out()
+                await link.find_out(epoch)
             if link.is_lost:
                 raise NodeLostError(f"the node {link.host} is lost", run_id=run_id)
         if run.stage < SETTLED:
@@ -464,7 +464,12 @@ class RaySupervisor:
         if now or time.monotonic() > self._listed_at + _LIST_S:
             self._listed = await asyncio.to_thread(bindings.live_nodes)
             self._listed_at = time.monotonic()
-        return [node for node in self._listed if node.node_id not in self._lost]
+        return [node for node in self._listed if not self._is_lost(node.node_id)]
+
+    def _is_lost(self, node_id: str) -> bool:
+        """Whether a node was declared lost, and may still have runs of which that was said."""
+        link = self._lost.get(node_id)
+        return link is not None and not link.is_over
 
     def _link(self, node: bindings.ClusterNode) -> NodeLink:
         link = self._links.get(node.node_id)
@@ -475,7 +480,7 @@ class RaySupervisor:
         return link
 
     def _on_lost(self, link: NodeLink) -> None:
-        self._lost.add(link.node.node_id)
+        self._lost[link.node.node_id] = link
         self._links.pop(link.node.node_id, None)
 
 

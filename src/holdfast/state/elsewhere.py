@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 
 class HostNote(NamedTuple):
-    """The host of a run: the id of the node, its host name, and the public spec of the run."""
+    """The host of a run: the id of the node, its host name, the run's public spec, and the epoch of the request."""
 
     node_id: str
     host: str
     spec: dict[str, Any]
+    epoch: int = 0
 
 
 def write_note(state: StateDirectory, run_id: str, note: HostNote) -> None:

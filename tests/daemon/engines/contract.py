@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from holdfast.daemon.engines.engine import NO_NEEDS, Engine, EngineRun
+from holdfast.daemon.engines.engine import NO_NEEDS, Engine, EngineRun, Needs
 from holdfast.journal.reader import JournalReader
 from holdfast.state import run_directory
 from holdfast.state.index.summary import read_summary
@@ -36,10 +36,10 @@ class EngineRig(NamedTuple):
     files: Path
 
 
-async def start(engine: Engine, *argv: str, **options: Any) -> EngineRun:
+async def start(engine: Engine, *argv: str, needs: Needs = NO_NEEDS, **options: Any) -> EngineRun:
     """Start a run as the daemon does."""
     options.setdefault("run_id", new_run_id())
-    return await engine.start(make_spec(argv, lifetime="detached", **options), NO_NEEDS)
+    return await engine.start(make_spec(argv, lifetime="detached", **options), needs)
 
 
 def output(rig: EngineRig, run_id: str) -> bytes:

@@ -68,8 +68,8 @@ class RayEngine:
     async def start(self, spec: RunSpec, needs: Needs) -> EngineRun:
         """As Engine.start."""
 
-        def note(node: ClusterNode) -> None:
-            write_note(self._state, spec.run_id, HostNote(node.node_id, node.hostname, public_spec(spec)))
+        def note(node: ClusterNode, epoch: int) -> None:
+            write_note(self._state, spec.run_id, HostNote(node.node_id, node.hostname, public_spec(spec), epoch))
 
         try:
             remote = await self._supervisor.start_spec(spec, _placement(needs), wait=False, before_asking=note)
@@ -91,7 +91,7 @@ class RayEngine:
             remove_note(self._state, run_id)
             return RayRun(self._state, copy, None, self._warner(run_id))
         try:
-            remote = await self._supervisor.adopt_on(run_id, note.node_id)
+            remote = await self._supervisor.adopt_on(run_id, note.node_id, note.epoch)
         except NodeLostError:
             return self._lost(run_id, copy)
         except RunNotFoundError:
