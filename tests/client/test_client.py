@@ -455,6 +455,7 @@ def test_what_is_posted_is_what_the_daemon_takes() -> None:
         "parent": "p1",
         "priority": 3,
         "queue_timeout": "2s",
+        "delay": "1s",
         "concurrency_key": "k",
         "on_verdict": "http://x/",
         "cpus": 1,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
         priority: int
         queue_timeout: Duration | None
+        delay: Duration | None
         concurrency_key: str | None
         on_verdict: str | None
         cpus: float | None
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 
 
 _PLACEMENT = ("cpus", "gpus", "resources", "node_labels", "host", "no_wait")
-_QUEUE = ("priority", "queue_timeout", "concurrency_key", "on_verdict", *_PLACEMENT)
+_DURATIONS = ("queue_timeout", "delay")
+_QUEUE = ("priority", *_DURATIONS, "concurrency_key", "on_verdict", *_PLACEMENT)
 
 
 def posted(argv: Sequence[Text], options: SubmitOptions) -> dict[str, Any]:
@@ -61,8 +63,9 @@ def posted(argv: Sequence[Text], options: SubmitOptions) -> dict[str, Any]:
         body["cwd"] = os.path.abspath(body["cwd"])
     if body.get("stdin", "null") not in STDIN_WORDS:
         body["stdin"] = os.path.abspath(body["stdin"])
-    if "queue_timeout" in queue:
-        queue["queue_timeout_s"] = parse_duration(queue.pop("queue_timeout"), field="queue_timeout")
+    for name in _DURATIONS:
+        if name in queue:
+            queue[f"{name}_s"] = parse_duration(queue.pop(name), field=name)
     if "on_verdict" in queue:
         queue["on_verdict"] = {"url": queue["on_verdict"]}
     _check_text(body)

@@ -34,6 +34,7 @@ from .process.background_tasks import BackgroundTasks
 from .queue import queue_rows
 from .queue.admission import keys_of
 from .queue.queue_rows import ActiveRow
+from .queue.queue_terms import QueueTerms
 from .queue.scheduled_run import ScheduledRun
 from .queue.submission import Submission
 
@@ -146,19 +147,19 @@ class Recovery:
             self._log.warning(f"its entry in the queue cannot be used: {error}", run_id=row.run_id)
             spec = make_spec(["?"], run_id=row.run_id, queued_at=format_timestamp(row.queued_ns))
             scheduled = ScheduledRun(row.run_id, keys_of(None, None, None), spec=spec)
-            self._scheduler.enqueue(scheduled, row.sequence, 0, None, 0.0)
+            self._scheduler.enqueue(scheduled, row.sequence, QueueTerms())
             self._end(scheduled, "shutdown", "its entry in the queue cannot be read any more")
             return
         keys = keys_of(submission.concurrency_key, spec.session, dict(spec.labels))
         scheduled = ScheduledRun(row.run_id, keys, spec=spec, needs=submission.needs)
-        limit_s = submission.queue_timeout_s
-        left_s = None if limit_s is None else limit_s - age_s
-        self._scheduler.enqueue(scheduled, row.sequence, submission.priority, left_s, limit_s or 0.0)
+        terms = submission.terms(row.queued_ns, age_s)
+        self._scheduler.enqueue(scheduled, row.sequence, terms)
         self._scheduler.announce_queued(scheduled)
         if spec.parent is not None:
             self._tasks.begin(self._nesting.contain_again(scheduled, spec.parent))
         max_age_s = self._max_age_s
-        if max_age_s is not None and age_s > max_age_s and (left_s is None or left_s > 0):
+        waited_s = age_s - (submission.delay_s or 0.0)
+        if max_age_s is not None and waited_s > max_age_s and (terms.expires_in_s is None or terms.expires_in_s > 0):
             self._too_old += 1
             age, limit = format_duration(round(age_s)), format_duration(max_age_s)
             self._end(scheduled, "shutdown", f"queued {age} ago, which is more than {limit}: not started any more")

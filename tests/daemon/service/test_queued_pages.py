@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast.daemon.queue.admission import keys_of
+from holdfast.daemon.queue.queue_terms import QueueTerms
 from holdfast.daemon.queue.scheduled_run import ScheduledRun
 from holdfast.daemon.queue.submission import Submission
 from holdfast.state.index.summary import Filters
@@ -46,7 +47,7 @@ async def full_queue(path: Path) -> AsyncIterator[Parts]:
             options: Any = {"session": f"s{number % 10}", "labels": {"n": str(number % 7)}}
             spec = make_spec(["true"], run_id=f"q{number:05d}", queued_at=queued_at, **options)
             made.scheduler.enqueue(
-                ScheduledRun(spec.run_id, keys_of(None, None, None), spec=spec), number, 0, None, 0.0
+                ScheduledRun(spec.run_id, keys_of(None, None, None), spec=spec), number, QueueTerms()
             )
         try:
             yield made

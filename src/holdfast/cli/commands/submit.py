@@ -38,6 +38,7 @@ _NOT_HERE = (
 _OWN = (
     Option("--priority", "NUMBER", "runs with a higher priority begin first: -1000 to 1000 (default 0)"),
     Option("--queue-timeout", "DURATION", "give up if it has not begun after this long"),
+    Option("--delay", "DURATION", "begin not before this long from now; a restart of the daemon does not change that"),
     Option("--concurrency-key", "KEY", "the daemon bounds the runs of this key together (default: none)"),
     Option("--on-verdict", "URL", "post the report there at the verdict"),
     Option("--idempotency-key", "KEY", "the same key with the same command gives the same run"),
@@ -51,7 +52,12 @@ _OWN = (
     Option("--wait", None, "wait until the run ends, and exit as `holdfast run` does"),
     JSON,
 )
-_QUEUE = {"--queue-timeout": "queue_timeout", "--concurrency-key": "concurrency_key", "--on-verdict": "on_verdict"}
+_QUEUE = {
+    "--queue-timeout": "queue_timeout",
+    "--delay": "delay",
+    "--concurrency-key": "concurrency_key",
+    "--on-verdict": "on_verdict",
+}
 _REMEDY = "start one (--start, or holdfast serve), or run it without (holdfast run --detach)"
 OPTIONS = (
     *(option for option in OPTIONS_OF_RUN if option.flag not in _NOT_HERE),

@@ -76,6 +76,7 @@ class Admission:
         self.limits = limits
         self._waiting: dict[str, WaitingRun] = {}
         self._lanes: dict[int, dict[Lane, list[WaitingRun]]] = {}  # by priority; each lane is sorted by sequence
+        self._held: dict[str, WaitingRun] = {}  # queued, and without a place in the line yet
         self._order: list[tuple[int, int]] = []  # of all queued runs: the highest priority first, then by sequence
         self._running: dict[str, ConcurrencyKeys] = {}
         self._by_key: Counter[str] = Counter()
@@ -84,7 +85,7 @@ class Admission:
     @property
     def waiting(self) -> int:
         """How many runs are queued."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._held)
 
     @property
     def running(self) -> int:
@@ -104,11 +105,22 @@ class Admission:
         insort(self._order, _rank(run))
         insort(self._lanes.setdefault(run.priority, {}).setdefault(self._lane(run.keys), []), run)
 
+    def hold(self, run: WaitingRun) -> None:
+        """Keep this run out of the line until it is released."""
+        self._held[run.run_id] = run
+
+    def release(self, run_id: str) -> bool:
+        """Give a held run its place in the line; False: it is not held."""
+        run = self._held.pop(run_id, None)
+        if run is not None:
+            self.enqueue(run)
+        return run is not None
+
     def withdraw(self, run_id: str) -> WaitingRun | None:
         """Remove a run from the queue and return it; None: it is not queued."""
         run = self._waiting.pop(run_id, None)
         if run is None:
-            return None
+            return self._held.pop(run_id, None)
         del self._order[bisect_left(self._order, _rank(run))]
         lanes, lane = self._lanes[run.priority], self._lane(run.keys)
         lanes[lane].remove(run)
@@ -119,7 +131,7 @@ class Admission:
         return run
 
     def position(self, run_id: str) -> int | None:
-        """The place of a queued run by priority and time, from 1; None: it is not in the queue now.
+        """The place of a queued run by priority and time, from 1; None: it is not in the line now.
 
         Runs behind it may start earlier, when its keys have no free slot.
         """

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ..webhooks.deliveries import Deliveries
     from .disk_room import DiskRoom
     from .nesting import Nesting
+    from .queue_terms import QueueTerms
     from .scheduler import Scheduler
     from .start_policy import Submitter
     from .submission import Submission
@@ -140,7 +141,7 @@ class Intake:
         def written(put_at: int | str, error: Exception | None) -> None:
             # This runs even if the client has gone away: its run stays queued.
             try:
-                found = self._written(scheduled, outer, complete, put_at, error)
+                found = self._written(scheduled, outer, complete.terms(queued_ns), put_at, error)
             except Exception as failure:  # noqa: BLE001 - it is the answer to this post
                 if not taken.done():
                     taken.set_exception(failure)
@@ -156,7 +157,7 @@ class Intake:
         self,
         scheduled: ScheduledRun,
         outer: ScheduledRun | None,
-        submission: Submission,
+        terms: QueueTerms,
         put_at: int | str,
         error: Exception | None,
     ) -> IntakeResult:
@@ -166,9 +167,8 @@ class Intake:
                 raise error
             if isinstance(put_at, str):  # another post used the key meanwhile
                 return IntakeResult(put_at, False)
-            timeout_s = submission.queue_timeout_s
             scheduled.has_waited = False
-            self._scheduler.enqueue(scheduled, put_at, submission.priority, timeout_s, timeout_s or 0.0)
+            self._scheduler.enqueue(scheduled, put_at, terms)
         finally:
             self._incoming.pop(scheduled.run_id).set()
         self._scheduler.announce_queued(scheduled)

@@ -23,9 +23,9 @@ class ScheduledRun:
         "_queued",
         "begun",
         "ending",
-        "expiry",
         "final",
         "has_waited",
+        "holds",
         "keys",
         "managed",
         "needs",
@@ -36,6 +36,7 @@ class ScheduledRun:
         "run_id",
         "settled",
         "spec",
+        "timers",
         "verdict",
         "waits_for",
     )
@@ -60,7 +61,8 @@ class ScheduledRun:
         self.outer: str | None = None  # the run that it ends with
         self.run: EngineRun | None = None
         self.ending: Ending | None = None  # asked for before the start: the run is never started
-        self.expiry: asyncio.TimerHandle | None = None
+        self.holds: dict[str, str] = {}  # what must come before it has a place in the line, as phrases
+        self.timers: list[asyncio.TimerHandle] = []  # of its delay and of its queue timeout
         self.final: dict[str, Any] | None = None
         self.queue_place: tuple[int, str] | None = None  # in lists of queued runs
         self._queued: dict[str, Any] | None = None
@@ -110,11 +112,11 @@ class ScheduledRun:
         for event in (self.begun, self.verdict, self.settled):
             event.set()
 
-    def forget_expiry(self) -> None:
-        """Stop the timer of the queue timeout."""
-        if self.expiry is not None:
-            self.expiry.cancel()
-            self.expiry = None
+    def forget_timers(self) -> None:
+        """Stop the timers of the delay and of the queue timeout."""
+        for timer in self.timers:
+            timer.cancel()
+        self.timers.clear()
 
 
 def queued_report(spec: RunSpec) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...journal import unstarted
 from ...values.errors import HoldfastError, PolicyError, RunExistsError, SessionClosedError, SpecError
+from ...values.timestamps import format_timestamp
 from ..engines.engine import NoRoomError
 from ..process.background_tasks import BackgroundTasks
 from . import queue_rows
@@ -42,10 +43,12 @@ if TYPE_CHECKING:
     from ..process.log import Log
     from ..store.store import Store
     from .admission import AdmissionLimits, ConcurrencyKeys
+    from .queue_terms import QueueTerms
     from .run_records import RunRecords
 
 _RETRY_S = 1.0
 _LOOK_AGAIN_S = 5.0
+_DELAY = "its delay"  # the name of a hold; no run has this id
 _TRIES = 5  # of a start that fails for a temporary reason
 
 
@@ -79,19 +82,29 @@ class Scheduler:
 
     # The queue.
 
-    def enqueue(
-        self, scheduled: ScheduledRun, sequence: int, priority: int, expires_in_s: float | None, limit_s: float
-    ) -> None:
-        """Queue a run whose row is committed; `limit_s` is its whole queue timeout."""
+    def enqueue(self, scheduled: ScheduledRun, sequence: int, terms: QueueTerms) -> None:
+        """Queue a run whose row is committed. A run with a delay gets its place in the line when the delay is over."""
         self.runs[scheduled.run_id] = scheduled
-        scheduled.priority = priority
+        scheduled.priority = terms.priority
         self.queue_order.add(scheduled)
-        self._admission.enqueue(WaitingRun(sequence, scheduled.run_id, priority, scheduled.keys))
-        if expires_in_s is not None:
-            loop = asyncio.get_running_loop()
-            scheduled.expiry = loop.call_later(
-                max(0.0, expires_in_s), self.end_in_queue, scheduled.run_id, unstarted.expired(limit_s)
-            )
+        later = asyncio.get_running_loop().call_later
+        if terms.delay_s > 0:
+            scheduled.holds[_DELAY] = f"its time: {format_timestamp(terms.due_ns)}"
+            scheduled.timers.append(later(terms.delay_s, self.release, scheduled, _DELAY))
+        if terms.expires_in_s is not None:
+            ending = unstarted.expired(terms.timeout_s)
+            scheduled.timers.append(later(max(0.0, terms.expires_in_s), self.end_in_queue, scheduled.run_id, ending))
+        waiting = WaitingRun(sequence, scheduled.run_id, terms.priority, scheduled.keys)
+        if scheduled.holds:
+            self._admission.hold(waiting)
+        else:
+            self._admission.enqueue(waiting)
+
+    def release(self, scheduled: ScheduledRun, hold: str) -> None:
+        """Take one hold from a run. Without any, it has its place in the line, and may start."""
+        scheduled.holds.pop(hold, None)
+        if not scheduled.holds and self._admission.release(scheduled.run_id):
+            self.start_queued()
 
     def end_in_queue(self, run_id: str, ending: Ending) -> bool:
         """End a queued run without starting it; False: the run was started, is over, or is not known here."""
@@ -117,6 +130,8 @@ class Scheduler:
         """What a queued run waits for, as a phrase."""
         if scheduled.waits_for is not None:
             return scheduled.waits_for
+        if scheduled.holds:
+            return " and ".join(scheduled.holds.values())
         if position is None:  # between two tries, or on its way
             return "another try: its last start failed" if scheduled.run_id in self._tries else "its start"
         if not self._is_open:
@@ -221,7 +236,7 @@ class Scheduler:
         return None
 
     async def _started(self, scheduled: ScheduledRun, run: EngineRun) -> None:
-        scheduled.forget_expiry()  # not earlier: a run that cannot be started is still queued
+        scheduled.forget_timers()  # not earlier: a run that cannot be started is still queued
         self.queue_order.discard(scheduled)
         scheduled.run, scheduled.spec = run, None
         scheduled.begun.set()
@@ -269,7 +284,7 @@ class Scheduler:
             self.start_queued()
 
     async def _end_in_queue(self, scheduled: ScheduledRun, ending: Ending) -> None:
-        scheduled.forget_expiry()
+        scheduled.forget_timers()
         spec = scheduled.spec
         assert spec is not None
         await self._records.end_unstarted(spec, ending)
@@ -373,7 +388,7 @@ class Scheduler:
     def _end(self, scheduled: ScheduledRun, report: dict[str, Any]) -> None:
         """Finish a run that is over: answer its waiters, free its slot, publish its events, then delete its rows."""
         was_decided = scheduled.verdict.is_set()
-        scheduled.forget_expiry()
+        scheduled.forget_timers()
         scheduled.end(report)
         self.runs.pop(scheduled.run_id, None)
         self.queue_order.discard(scheduled)
@@ -410,7 +425,7 @@ class Scheduler:
         if self._look_again is not None:
             self._look_again.cancel()
         for scheduled in self.runs.values():
-            scheduled.forget_expiry()
+            scheduled.forget_timers()
         await self._tasks.stop()
 
     # Publishing.

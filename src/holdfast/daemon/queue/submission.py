@@ -16,6 +16,7 @@ from ...values.errors import SpecError
 from ...values.options import HTTP, options_from_json
 from ...values.spec import KEPT_OUTPUT_BYTES, make_spec
 from ..engines.engine import Needs
+from .queue_terms import QueueTerms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +29,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 Priority = Annotated[int, msgspec.Meta(ge=-1000, le=1000)]
 _PROGRAM = {"type": "string", "minLength": 1}
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
+Delay = Annotated[float, msgspec.Meta(ge=0, le=31_622_400)]  # a year
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
@@ -75,6 +77,7 @@ class Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     ready: list[Annotated[str, msgspec.Meta(min_length=5, max_length=1000)]] | None = None
     priority: Priority = 0
     queue_timeout_s: Seconds | None = None
+    delay_s: Delay | None = None
     concurrency_key: Key | None = None
     on_verdict: OnVerdict | None = None
     cpus: Amount | None = None
@@ -123,6 +126,13 @@ class Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
             self.host,
             self.no_wait,
         )
+
+    def terms(self, queued_ns: int, age_s: float = 0.0) -> QueueTerms:
+        """The terms of a run that was posted at this time, so long ago."""
+        delay_s, limit_s = self.delay_s or 0.0, self.queue_timeout_s
+        due_ns = queued_ns + round(delay_s * 1e9)
+        expires_in_s = None if limit_s is None else delay_s + limit_s - age_s
+        return QueueTerms(self.priority, due_ns, max(0.0, delay_s - age_s), limit_s or 0.0, expires_in_s)
 
     def digest(self) -> str:
         """A digest that is equal for equal submissions, in whatever order their fields came."""

@@ -61,7 +61,8 @@ class Usage(msgspec.Struct):
 
 
 class QueuePlace(msgspec.Struct):
-    """The place of a queued run. `position` is by priority and time, from 1; null: the run is about to start.
+    """The place of a queued run. `position` is by priority and time, from 1; null: the run is about to start, or waits
+    for what `waits_for` names before it has a place in the line.
 
     A run behind it may start earlier, when a key of this run has no free slot.
     """
