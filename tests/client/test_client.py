@@ -457,6 +457,7 @@ def test_what_is_posted_is_what_the_daemon_takes() -> None:
         "queue_timeout": "2s",
         "delay": "1s",
         "concurrency_key": "k",
+        "parallel": 2,
         "on_verdict": "http://x/",
         "cpus": 1,
         "gpus": 0.5,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         queue_timeout: Duration | None
         delay: Duration | None
         concurrency_key: str | None
+        parallel: int | None
         on_verdict: str | None
         cpus: float | None
         gpus: float | None
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 _PLACEMENT = ("cpus", "gpus", "resources", "node_labels", "host", "no_wait")
 _DURATIONS = ("queue_timeout", "delay")
-_QUEUE = ("priority", *_DURATIONS, "concurrency_key", "on_verdict", *_PLACEMENT)
+_QUEUE = ("priority", *_DURATIONS, "concurrency_key", "parallel", "on_verdict", *_PLACEMENT)
 
 
 def posted(argv: Sequence[Text], options: SubmitOptions) -> dict[str, Any]:

@@ -150,8 +150,7 @@ class Recovery:
             self._scheduler.enqueue(scheduled, row.sequence, QueueTerms())
             self._end(scheduled, "shutdown", "its entry in the queue cannot be read any more")
             return
-        keys = keys_of(submission.concurrency_key, spec.session, dict(spec.labels))
-        scheduled = ScheduledRun(row.run_id, keys, spec=spec, needs=submission.needs)
+        scheduled = ScheduledRun(row.run_id, submission.keys(spec), spec=spec, needs=submission.needs)
         terms = submission.terms(row.queued_ns, age_s)
         self._scheduler.enqueue(scheduled, row.sequence, terms)
         self._scheduler.announce_queued(scheduled)

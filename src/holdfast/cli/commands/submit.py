@@ -40,6 +40,7 @@ _OWN = (
     Option("--queue-timeout", "DURATION", "give up if it has not begun after this long"),
     Option("--delay", "DURATION", "begin not before this long from now; a restart of the daemon does not change that"),
     Option("--concurrency-key", "KEY", "the daemon bounds the runs of this key together (default: none)"),
+    Option("--parallel", "NUMBER", "begin only while fewer runs of its concurrency key (else its session) are running"),
     Option("--on-verdict", "URL", "post the report there at the verdict"),
     Option("--idempotency-key", "KEY", "the same key with the same command gives the same run"),
     Option("--cpus", "NUMBER", "CPUs that Ray reserves for it (serve --engine ray)"),
@@ -102,6 +103,8 @@ def submit_options(given: CommandLine) -> SubmitOptions:
     options |= {name: given.last(flag) for flag, name in _QUEUE.items() if given.has(flag)}
     if (priority := given.last("--priority")) is not None:
         options["priority"] = _number(priority)
+    if (parallel := given.last("--parallel")) is not None:
+        options["parallel"] = _count(parallel)
     options |= _placement(given)
     return options  # type: ignore[return-value]
 
@@ -129,6 +132,12 @@ def _amount(text: str, flag: str) -> float:
     if not 0 <= amount <= 1_000_000:  # also not a number, which no comparison holds for
         raise UsageError(f"{flag} {text!r} is no amount", remedy="give a number that is not negative")
     return amount
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 6 and int(text) > 0):
+        raise UsageError(f"--parallel {text!r} is not a number of runs", remedy="give one of at least 1")
+    return int(text)
 
 
 def _number(text: str) -> int:

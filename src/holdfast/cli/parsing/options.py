@@ -96,6 +96,7 @@ _OTHER_NAMES = {
     "--directory": "--cwd",
     "--environment": "--env",
     "--force": "--now",
+    "--group": "--concurrency-key",
     "--kill-after": "--grace",
     "--lines": "--tail",
     "--max-memory": "--memory",

@@ -4,7 +4,8 @@ The rules, strongest first:
 
 1. At most `max_runs` runs at once, and at most as many runs of a key as its limit. The keys of a run are its
    `concurrency_key`, `session:NAME` and `label:NAME=VALUE`, and a run needs a free slot under each of them. A run that
-   waits for its key holds up only runs that share the key.
+   waits for its key holds up only runs that share the key. A run may ask for a lower limit of its main key
+   (`parallel`): it starts only while fewer runs of that key are running.
 2. The run with the higher priority starts first.
 3. Among runs of equal priority, the one whose main key (its `concurrency_key`, else its session) has the fewest running
    runs starts first, so that a client that queued a thousand runs does not shut out the others. Then the run that has
@@ -50,6 +51,7 @@ class ConcurrencyKeys(NamedTuple):
 
     main: str | None
     all: tuple[str, ...]
+    parallel: int | None = None  # how many runs of the main key at once, as the run itself asks; None: it does not
 
 
 class WaitingRun(NamedTuple):
@@ -61,12 +63,14 @@ class WaitingRun(NamedTuple):
     keys: ConcurrencyKeys
 
 
-def keys_of(concurrency_key: str | None, session: str | None, labels: Mapping[str, str] | None) -> ConcurrencyKeys:
+def keys_of(
+    concurrency_key: str | None, session: str | None, labels: Mapping[str, str] | None, parallel: int | None = None
+) -> ConcurrencyKeys:
     """The keys of a run with this concurrency key, session and labels."""
     of_session = None if session is None else f"session:{session}"
     of_labels = (f"label:{name}={value}" for name, value in sorted((labels or {}).items()))
     found = [key for key in (concurrency_key, of_session, *of_labels) if key is not None]
-    return ConcurrencyKeys(concurrency_key or of_session, tuple(dict.fromkeys(found)))
+    return ConcurrencyKeys(concurrency_key or of_session, tuple(dict.fromkeys(found)), parallel)
 
 
 class Admission:
@@ -180,7 +184,8 @@ class Admission:
 
     def _lane(self, keys: ConcurrencyKeys) -> Lane:
         # Keys without a limit are left out: otherwise labels that differ in each run would make a lane for each run.
-        return tuple(key for key in keys.all if key == keys.main or key in self.limits.by_key)
+        named = tuple(key for key in keys.all if key == keys.main or key in self.limits.by_key)
+        return named if keys.parallel is None else (*named, f"parallel {keys.parallel}")
 
     def _has_room(self, keys: ConcurrencyKeys) -> bool:
         return self._full_key(keys) is None
@@ -188,10 +193,16 @@ class Admission:
     def _full_key(self, keys: ConcurrencyKeys) -> tuple[str, int] | None:
         """The first key of these that has no free slot, and its limit."""
         for key in keys.all:
-            limit = self.limits.of(key, keys.main)
+            limit = self._limit(key, keys)
             if limit is not None and self._by_key[key] >= limit:
                 return key, limit
         return None
+
+    def _limit(self, key: str, keys: ConcurrencyKeys) -> int | None:
+        """The lower one of the daemon's limit and of the run's own; None: there is neither."""
+        own = keys.parallel if key == keys.main else None
+        limits = [limit for limit in (self.limits.of(key, keys.main), own) if limit is not None]
+        return min(limits, default=None)
 
 
 def _rank(run: WaitingRun) -> tuple[int, int]:

@@ -22,7 +22,6 @@ from ...values.run_id import check_run_id, new_run_id
 from ...values.timestamps import format_timestamp
 from ..engines.engine import NO_NEEDS
 from . import queue_rows
-from .admission import keys_of
 from .scheduled_run import ScheduledRun
 
 if TYPE_CHECKING:
@@ -219,8 +218,7 @@ class Intake:
         if submission.on_verdict is not None:
             self._deliveries.check(submission.on_verdict.url)
         sessions.check_open(self._state, spec.session, run_id)
-        keys = keys_of(submission.concurrency_key, spec.session, dict(spec.labels))
-        return ScheduledRun(run_id, keys, spec=spec, needs=submission.needs)
+        return ScheduledRun(run_id, submission.keys(spec), spec=spec, needs=submission.needs)
 
 
 def _defaults(config: Config) -> dict[str, Any]:

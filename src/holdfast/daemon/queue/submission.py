@@ -16,6 +16,7 @@ from ...values.errors import SpecError
 from ...values.options import HTTP, options_from_json
 from ...values.spec import KEPT_OUTPUT_BYTES, make_spec
 from ..engines.engine import Needs
+from .admission import keys_of
 from .queue_terms import QueueTerms
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from ...values.options import SpecOptions
     from ...values.spec import RunSpec
+    from .admission import ConcurrencyKeys
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -79,6 +81,7 @@ class Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     queue_timeout_s: Seconds | None = None
     delay_s: Delay | None = None
     concurrency_key: Key | None = None
+    parallel: Count | None = None
     on_verdict: OnVerdict | None = None
     cpus: Amount | None = None
     gpus: Amount | None = None
@@ -110,10 +113,17 @@ class Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
             if value is not None and not (field == "stdin" and value in ("null", "pipe")) and not os.path.isabs(value):
                 message = f"{field} is relative, and the daemon cannot know to which directory"
                 raise SpecError(message, field=field, remedy="give an absolute path")
+        if self.parallel is not None and self.concurrency_key is None and self.session is None:
+            message = "parallel counts the runs of one concurrency key or session, and this run has neither"
+            raise SpecError(message, field="parallel", remedy="give a concurrency key or a session, too")
         options = self.spec_options()
         options["run_id"] = run_id
         options["queued_at"] = queued_at
         return make_spec(self.argv, **options)
+
+    def keys(self, spec: RunSpec) -> ConcurrencyKeys:
+        """The keys under which the run with this spec of it is counted."""
+        return keys_of(self.concurrency_key, spec.session, dict(spec.labels), self.parallel)
 
     @property
     def needs(self) -> Needs:
