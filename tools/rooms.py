@@ -49,7 +49,7 @@ ROOMS: dict[str, str] = {
     "daemon.service": "values journal outcome proc state state.index doctor config daemon.process daemon.events "
     "daemon.webhooks daemon.engines daemon.queue",
     "daemon.agents": "values journal projections state config daemon.queue daemon.service",
-    "daemon.http.wire": "projections access web daemon.service",
+    "daemon.http.wire": "values projections access web daemon.service",
     "daemon.http.access": "values proc config access web daemon.queue daemon.service",
     "daemon.http.routes": "values journal outcome projections wording state.index doctor access config web "
     "daemon.events daemon.queue daemon.service daemon.http.wire daemon.http.access",

@@ -43,12 +43,14 @@ if TYPE_CHECKING:
         UnsupportedPlatformError,
     )
     from .values.ladder import Rung
+    from .values.report import Cause, Report, State, Status
     from .values.spec import RunSpec, make_spec
 
 # Imported when first asked for: the command line needs a part only, and anyio alone costs as much as the interpreter.
 _HOME = {
     "AmbiguousRunError": "values.errors",
     "AsyncClient": "client.asynchronous",
+    "Cause": "values.report",
     "Chunk": "journal.reader",
     "Client": "client.sync",
     "ConfigError": "values.errors",
@@ -67,6 +69,7 @@ _HOME = {
     "PolicyError": "values.errors",
     "Progress": "runs.progress",
     "QueueFullError": "values.errors",
+    "Report": "values.report",
     "RequestError": "values.errors",
     "ResourceError": "values.errors",
     "Result": "runs.result",
@@ -79,8 +82,10 @@ _HOME = {
     "Rung": "values.ladder",
     "SessionClosedError": "values.errors",
     "SpecError": "values.errors",
+    "State": "values.report",
     "StateError": "values.errors",
     "StateVersionError": "values.errors",
+    "Status": "values.report",
     "Supervisor": "runs.supervisor",
     "TextResult": "runs.result",
     "UnauthorizedError": "values.errors",
@@ -94,6 +99,7 @@ _HOME = {
 __all__ = [
     "AmbiguousRunError",
     "AsyncClient",
+    "Cause",
     "Chunk",
     "Client",
     "ConfigError",
@@ -112,6 +118,7 @@ __all__ = [
     "PolicyError",
     "Progress",
     "QueueFullError",
+    "Report",
     "RequestError",
     "ResourceError",
     "Result",
@@ -124,8 +131,10 @@ __all__ = [
     "Rung",
     "SessionClosedError",
     "SpecError",
+    "State",
     "StateError",
     "StateVersionError",
+    "Status",
     "Supervisor",
     "TextResult",
     "UnauthorizedError",

@@ -23,7 +23,7 @@ from .runs import blocking
 from .values.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Unpack
 
     from opentelemetry.context import Context
@@ -110,7 +110,7 @@ def _variable(key: str) -> str:
     return "".join(character if character.isalnum() else "_" for character in key.upper())
 
 
-def _end(span: Span, outcome: Outcome, report: dict[str, Any]) -> None:
+def _end(span: Span, outcome: Outcome, report: Mapping[str, Any]) -> None:
     ended = otel(outcome, report["run_id"])
     span.set_attributes(ended.attributes)
     span.set_attribute("cicd.pipeline.task.run.id", report["run_id"])

@@ -33,12 +33,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .journal.facts import Fact
+    from .values.report import Cause, State, Status
 
 _SIGKILL = 9
 
 
 # Every status, and what can have led to it.
-STATUSES = {
+STATUSES: dict[Status, tuple[Cause, ...]] = {
     "succeeded": ("exit",),
     "failed": ("exit", "signal", "spawn", "oom", "limit"),
     "timed_out": ("deadline", "idle", "queue"),
@@ -50,13 +51,13 @@ STATUSES = {
 class Outcome(NamedTuple):
     """What is known about a run, with the facts behind it. A fact is None as long as it has not happened."""
 
-    status: str | None
-    cause: str | None
+    status: Status | None
+    cause: Cause | None
     reason: str | None
     exit_code: int | None
     signal: int | None
     escalated: bool
-    state: str
+    state: State
     decided_by: Fact | None
     started: Fact | None
     exited: Fact | None
@@ -83,7 +84,7 @@ def exit_of(wait_status: int) -> tuple[int | None, int | None]:
     return ((wait_status >> 8) & 0xFF, None) if signal == 0 else (None, signal)
 
 
-def _of_exit(fact: Fact) -> tuple[str, str]:
+def _of_exit(fact: Fact) -> tuple[Status, Cause]:
     code, _signal = exit_of(fact.detail["wait_status"])
     if code is None:
         return "failed", "signal"
@@ -91,7 +92,7 @@ def _of_exit(fact: Fact) -> tuple[str, str]:
 
 
 # The decisive facts, and what each one means when it is the first.
-DECISIVE: dict[str, Callable[[Fact], tuple[str, str]]] = {
+DECISIVE: dict[str, Callable[[Fact], tuple[Status, Cause]]] = {
     "exited": _of_exit,
     "spawn_failed": lambda _fact: ("failed", "spawn"),
     "oom": lambda _fact: ("failed", "oom"),
@@ -112,7 +113,7 @@ DECISIVE: dict[str, Callable[[Fact], tuple[str, str]]] = {
 # timers, stops, and losses.
 _RANK = {kind: rank for rank, kind in enumerate(DECISIVE)}
 # The first line that applies gives the state of a run. LOST means settled, because nothing more will be recorded.
-_STATES = (
+_STATES: tuple[tuple[str, State], ...] = (
     ("end", "settled"),
     ("lost", "settled"),
     ("queue_expired", "settled"),

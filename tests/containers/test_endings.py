@@ -26,6 +26,8 @@ from ..support.processes import wait_exited
 from ..support.readiness import read_ready, until_ready
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..cli.kept_runs import Runs
     from ..support.containers import Container
 
@@ -36,7 +38,7 @@ WAITS = "while :; do read -t 60 x; done </dev/ptmx"
 STUBBORN = f"trap '' TERM; ({WAITS}) & echo ready; {WAITS}"
 
 
-def ended(container: Container, *argv: str, **options: Any) -> dict[str, Any]:
+def ended(container: Container, *argv: str, **options: Any) -> holdfast.Report:
     """The report of a run in the container."""
     options = {"timeout": 1.5, "grace": 0.2, **options}
     result: holdfast.Result = holdfast.run(
@@ -46,7 +48,7 @@ def ended(container: Container, *argv: str, **options: Any) -> dict[str, Any]:
     return result.report
 
 
-def reached(report: dict[str, Any]) -> list[tuple[int, int]]:
+def reached(report: Mapping[str, Any]) -> list[tuple[int, int]]:
     """The signals of the ladder, and how many processes got each."""
     return [(entry["signal"], entry["reached"]) for entry in report["evidence"] if entry["fact"] == "signalled"]
 

@@ -18,6 +18,8 @@ from ..cli.kept_runs import Runs, one_line
 from ..support.processes import descendants
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..support.containers import Container, Containers
 
 pytestmark = pytest.mark.root
@@ -31,7 +33,7 @@ def run(container: Container, script: str, **options: Any) -> holdfast.Result:
     return result
 
 
-def fact(report: dict[str, Any], kind: str) -> dict[str, Any]:
+def fact(report: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return next(entry for entry in report["evidence"] if entry["fact"] == kind)
 
 

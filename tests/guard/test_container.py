@@ -19,6 +19,8 @@ from ..support.shimmed import guard_with_slow_proc
 from ..support.wall_less import wall_less
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..support.children import Children
 
 pytestmark = pytest.mark.guard
@@ -30,7 +32,7 @@ def inside(tmp_path: Path) -> dict[str, Any]:
     return {"in_container": "box", "container_runtime": wall_less(tmp_path)}
 
 
-def kinds(report: dict[str, Any]) -> list[str]:
+def kinds(report: Mapping[str, Any]) -> list[str]:
     return [entry["fact"] for entry in report["evidence"]]
 
 
@@ -40,7 +42,7 @@ def agents(guard: int) -> list[int]:
     return [pid for pid, line in lines.items() if b"hold" in line and b"agent" in line[0]]
 
 
-def guard_of(report: dict[str, Any]) -> int:
+def guard_of(report: Mapping[str, Any]) -> int:
     return next(int(entry["guard_pid"]) for entry in report["evidence"] if entry["fact"] == "started")
 
 

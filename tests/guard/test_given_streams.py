@@ -131,7 +131,7 @@ async def test_a_used_guard_gives_one_stream_and_captures_the_other() -> None:
             assert (result.stdout, result.stderr) == tuple(
                 b"" if name == given else data for name, data in both.items()
             )
-            counts = [report["output"][f"{name}_bytes"] for name in both]
+            counts = [report["output"]["stdout_bytes"], report["output"]["stderr_bytes"]]
             assert counts == [None if name == given else 4 for name in both]
         assert len(guards) == 1
 

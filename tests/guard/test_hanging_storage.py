@@ -99,7 +99,7 @@ def writers(run_id: str) -> list[int]:
     return found
 
 
-async def supervised(storage: Disk, line: str, gate: Gate, **options: Any) -> tuple[str, dict[str, Any], bytes, float]:
+async def supervised(storage: Disk, line: str, gate: Gate, **options: Any) -> tuple[str, holdfast.Report, bytes, float]:
     """Run a shell line, after its storage was frozen; returns its report, its output, and how long the rest took."""
     async with holdfast.Supervisor(state_dir=str(storage.path / "state")) as supervisor:
         run = await supervisor.start(["sh", "-c", f"echo ready; read -r _ <{gate.path}; {line}"], **options)
@@ -144,7 +144,7 @@ def test_the_clocks_go_on_while_storage_does_not(storage: Disk, gate: Gate) -> N
 def test_storage_that_comes_back_has_lost_nothing(storage: Disk, gate: Gate) -> None:
     line = f"echo ready; read -r _ <{gate.path}; head -c {MUCH} /dev/zero"
 
-    async def drive() -> tuple[str, dict[str, Any], int]:
+    async def drive() -> tuple[str, holdfast.Report, int]:
         async with holdfast.Supervisor(state_dir=str(storage.path / "state")) as supervisor:
             run = await supervisor.start(["sh", "-c", line], timeout=60)
             size = 0
@@ -183,7 +183,7 @@ def test_a_command_is_not_started_before_storage_has_its_start(
         storage.freeze()
         return launch(*arguments, **options)
 
-    async def drive() -> tuple[str, dict[str, Any], float]:
+    async def drive() -> tuple[str, holdfast.Report, float]:
         async with holdfast.Supervisor(state_dir=str(storage.path / "state")) as supervisor:
             run = await supervisor.start(["touch", str(mark)], **LIMITS)
             await anyio.to_thread.run_sync(until_stalled, run.run_id)
@@ -210,7 +210,7 @@ def outcome_kinds(facts: tuple[Fact, ...]) -> list[str]:
 def test_a_guard_that_is_killed_while_storage_hangs(storage: Disk) -> None:
     """The sentinel ends the run without the disk, as the guard would have."""
 
-    async def drive() -> tuple[str, dict[str, Any], float]:
+    async def drive() -> tuple[str, holdfast.Report, float]:
         async with holdfast.Supervisor(state_dir=str(storage.path / "state")) as supervisor:
             run = await supervisor.start(
                 ["sh", "-c", "setsid sleep 60 & echo ready; wait"], **{**LIMITS, "timeout": 60}
@@ -268,7 +268,7 @@ def test_a_command_that_writes_much_waits_while_storage_hangs(storage: Disk, gat
     """Memory is bounded: the command waits, as with any pipe that is full. After the thaw not one byte is missing."""
     line = f"echo ready; read -r _ <{gate.path}; head -c {10 * MUCH} /dev/zero"
 
-    async def drive() -> tuple[dict[str, Any], int, int]:
+    async def drive() -> tuple[holdfast.Report, int, int]:
         async with holdfast.Supervisor(state_dir=str(storage.path / "state")) as supervisor:
             run = await supervisor.start(["sh", "-c", line], timeout=60)
             size = waiting = 0
@@ -344,7 +344,7 @@ def test_a_death_while_the_writer_hangs(storage: Disk, gate: Gate, victim: str) 
     """The run ends in its time whichever of the three dies, and its record is whole after the thaw."""
     line = f"trap '' TERM; echo ready; read -r _ <{gate.path}; echo more; while :; do sleep 60; done"
 
-    async def drive() -> tuple[str, dict[str, Any], float]:
+    async def drive() -> tuple[str, holdfast.Report, float]:
         async with holdfast.Supervisor(state_dir=str(storage.path / "state")) as supervisor:
             run = await supervisor.start(["sh", "-c", line], **{**LIMITS, "timeout": 3})
             async for _ in run.output():
@@ -418,7 +418,7 @@ def test_a_disk_that_is_full_from_the_start(tmp_path: Path, monkeypatch: pytest.
 
         monkeypatch.setattr(durable, "launch", fill_and_launch)
 
-        async def drive() -> tuple[str, dict[str, Any]]:
+        async def drive() -> tuple[str, holdfast.Report]:
             async with holdfast.Supervisor(state_dir=state.path) as supervisor:
                 run = await supervisor.start(["sh", "-c", "echo hello; exit 7"], **LIMITS)
                 return run.run_id, await run.settled()

@@ -15,7 +15,6 @@ from tests.support.evidence import assert_all_gone, kinds, one, outcome_of
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import Any
 
     from holdfast import Result
 
@@ -124,7 +123,7 @@ def test_the_record_is_as_large_as_the_limit_and_no_larger(tmp_path: Path) -> No
 def test_a_tail_that_is_larger_than_the_writers_window_is_kept(tmp_path: Path) -> None:
     size, limit = 40_000_000, 32 << 20
 
-    async def main() -> dict[str, Any]:
+    async def main() -> holdfast.Report:
         async with holdfast.Supervisor(state_dir=tmp_path / "s") as supervisor:
             run = await supervisor.start(writes(size, 1 << 20), max_output=limit, on_max_output="roll", timeout=60)
             return await run.settled()

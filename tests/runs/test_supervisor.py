@@ -49,6 +49,31 @@ def verdict(outcome: Outcome) -> tuple[str | None, str | None]:
     return outcome.status, outcome.cause
 
 
+# One run in one await.
+
+
+async def test_a_run_in_one_await() -> None:
+    async with Supervisor() as supervisor:
+        result = await supervisor.run("cat; echo err >&2; exit 3", shell=True, input=b"in")
+        assert (result.stdout, result.stderr, result.exit_code, result.ok) == (b"in", b"err\n", 3, False)
+        assert (await supervisor.run(["true"])).ok
+        assert supervisor.runs == ()
+        with pytest.raises(holdfast.SpecError, match="both given"):
+            await supervisor.run(["cat"], input=b"in", stdin="null")
+
+
+async def test_a_cancelled_caller_ends_its_run(tmp_path: Path) -> None:
+    fifo = tmp_path / "ready"
+    os.mkfifo(fifo)
+    async with Supervisor() as supervisor:
+        async with anyio.create_task_group() as group:
+            group.start_soon(supervisor.run, ["sh", "-c", f"echo $$ > {fifo}; exec sleep 600"])
+            pid = int(await anyio.to_thread.run_sync(fifo.read_text))
+            group.cancel_scope.cancel()
+        assert supervisor.runs == ()
+        assert is_gone(pid)
+
+
 # The present state.
 
 

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from holdfast import Fact, Result
 
@@ -32,7 +32,7 @@ def outcome_of(result: Result) -> tuple[str, str]:
     return result.status, result.cause
 
 
-def assert_all_gone(report: dict[str, Any]) -> None:
+def assert_all_gone(report: Mapping[str, Any]) -> None:
     """Check that the report says: the run is over, no process of it is alive, and all of its output was read."""
     assert report["state"] == "settled"
     assert report["tree"] == "gone"

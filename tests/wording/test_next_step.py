@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from holdfast.outcome import STATUSES, decide
 from holdfast.wording.next_step import next_step
+
+if TYPE_CHECKING:
+    from holdfast import Cause, Status
 
 ENDS = [(status, cause) for status, causes in STATUSES.items() for cause in causes]
 NOTHING = ("succeeded", "cancelled")
 
 
 @pytest.mark.parametrize(("status", "cause"), ENDS)
-def test_every_end_has_a_next_step_or_needs_none(status: str, cause: str) -> None:
+def test_every_end_has_a_next_step_or_needs_none(status: Status, cause: Cause) -> None:
     step = next_step(decide(())._replace(status=status, cause=cause), "r1", None)
     assert bool(step) == (status not in NOTHING)
     assert "{" not in step

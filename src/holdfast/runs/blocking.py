@@ -48,13 +48,7 @@ def run(
     SpecError: the options are wrong. ResourceError, GuardError: the run was not started, and nothing is left of it.
     """
     if input is not None:
-        if not isinstance(input, (bytes, bytearray, memoryview)):
-            raise SpecError(
-                f"input is of type {type(input).__name__}", field="input", remedy="pass bytes: text.encode()"
-            )
-        if options.get("stdin") not in (None, "pipe"):
-            raise SpecError("input and stdin were both given", field="stdin", remedy="leave one of them out")
-        options["stdin"] = "pipe"
+        options = with_input(input, options)
     spec = new_spec(argv, options)
     if spec.lifetime != "owner":
         remedy = "use a Supervisor with a state_dir, or holdfast run --detach"
@@ -74,6 +68,15 @@ def run(
         # exiting: it has recorded END, or has closed its socket.
         live.reap(wait=live.ended or _wait_gone(live, 0))
         live.close()
+
+
+def with_input(data: object, options: SpecOptions) -> SpecOptions:
+    """The options of a run that gets input. SpecError: the input is not bytes, or the options name another stdin."""
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise SpecError(f"input is of type {type(data).__name__}", field="input", remedy="pass bytes: text.encode()")
+    if options.get("stdin") not in (None, "pipe"):
+        raise SpecError("input and stdin were both given", field="stdin", remedy="leave one of them out")
+    return {**options, "stdin": "pipe"}
 
 
 class _Waiting:

@@ -10,7 +10,7 @@ import anyio
 from ..values.durations import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
     from typing import Any
 
     from ..outcome import Outcome
@@ -33,9 +33,9 @@ class _Followed(Protocol):
     def outcome(self) -> Outcome: ...
 
     @property
-    def report(self) -> dict[str, Any]: ...
+    def report(self) -> Mapping[str, Any]: ...
 
-    async def settled(self) -> dict[str, Any]: ...
+    async def settled(self) -> Mapping[str, Any]: ...
 
 
 async def progress_of(run: _Followed, every: Duration) -> AsyncIterator[Progress]:

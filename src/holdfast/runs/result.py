@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..journal.facts import Fact
     from ..journal.reader import JournalReader
     from ..outcome import Outcome
+    from ..values.report import Cause, Report, Status
 
 
 _VERBS = {"timed_out": "timed out", "cancelled": "was cancelled", "lost": "was lost"}
@@ -35,7 +36,7 @@ class Result:
         self.stdout, self.stderr = output
         self.facts = facts  # the evidence: everything that was recorded, in order
         self._reader = reader  # only for what it has read: its descriptor may be closed by now
-        self._report: dict[str, Any] | None = None
+        self._report: Report | None = None
 
     @property
     def ok(self) -> bool:
@@ -43,12 +44,12 @@ class Result:
         return self.status == "succeeded"
 
     @property
-    def status(self) -> str:
+    def status(self) -> Status:
         """`succeeded`, `failed`, `timed_out`, `cancelled` or `lost`."""
         return self.outcome.status or "lost"
 
     @property
-    def cause(self) -> str:
+    def cause(self) -> Cause:
         """The cause of the status: `exit`, `signal`, `spawn`, `oom`, `limit`, `deadline`, `idle`, `user`, ..."""
         return self.outcome.cause or "guard"
 
@@ -68,10 +69,11 @@ class Result:
         return self.outcome.signal
 
     @property
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Report:
         """The final report, ready for JSON."""
         if self._report is None:
-            self._report = report_of(self._reader, self.facts)
+            made: Any = report_of(self._reader, self.facts)
+            self._report = made
         return self._report
 
     def check(self) -> Result:

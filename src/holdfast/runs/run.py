@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..outcome import Outcome
     from ..proc.run_tree import RunTree
     from ..values.fields import Duration
+    from ..values.report import Cause, Report, State, Status
     from .live import LiveRun
     from .progress import Progress
     from .result import Result
@@ -60,17 +61,17 @@ class Run:
         return self._up_to_date().outcome
 
     @property
-    def state(self) -> str:
+    def state(self) -> State:
         """`starting`, `running`, `stopping` or `settled`."""
         return self.outcome.state
 
     @property
-    def status(self) -> str | None:
+    def status(self) -> Status | None:
         """The status of the outcome; None before the verdict."""
         return self.outcome.status
 
     @property
-    def cause(self) -> str | None:
+    def cause(self) -> Cause | None:
         """The cause of the outcome; None before the verdict."""
         return self.outcome.cause
 
@@ -101,9 +102,11 @@ class Run:
         return self._up_to_date().facts
 
     @property
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Report:
         """The report as of now, ready for JSON."""
-        return self._up_to_date().report()
+        made: Any = self._up_to_date().report()
+        report: Report = made
+        return report
 
     @property
     def waiting_for_input(self) -> bool | None:
@@ -141,7 +144,7 @@ class Run:
             await self._watched.changed()
         return self._live.outcome
 
-    async def settled(self) -> dict[str, Any]:
+    async def settled(self) -> Report:
         """Wait until the run is settled and return the final report. JournalError: the journal cannot be read."""
         await self._until_settled()
         return self.report

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..values.options import SpecOptions
     from ..values.spec import RunSpec
     from .live import LiveRun
+    from .result import Result
 
 __all__ = ["Run", "RunOutput", "Supervisor"]
 
@@ -159,6 +160,26 @@ class Supervisor:
         if shell:
             argv = shell_argv(argv)
         return await self.start_spec(new_spec(argv, options), keep_output=keep_output, window_size=window_size)
+
+    async def run(
+        self,
+        argv: Sequence[Text],
+        *,
+        input: bytes | None = None,  # noqa: A002 - as in `holdfast.run`
+        shell: bool = False,
+        **options: Unpack[SpecOptions],
+    ) -> Result:
+        """Start a run, wait until it is settled, and return its result: `holdfast.run` without blocking the event loop.
+
+        `input` is written to the command's stdin, which is then closed. A caller that is cancelled ends the run by its
+        ladder, and waits for it. Otherwise as `start`.
+        """
+        from .awaited_run import result_of  # here, because most callers keep the run in their hands
+        from .blocking import with_input
+
+        if input is not None:
+            options = with_input(input, options)
+        return await result_of(await self.start(argv, shell=shell, **options), input)
 
     async def register(self, pid: int, **options: Unpack[SpecOptions]) -> Run:
         """Watch a process that another program started, as a run: it is listed, and ended by the ladder as any run.

@@ -118,7 +118,7 @@ class SidecarMethods:
         return outcome_answer(json_rpc(await run.wait(), run.run_id))
 
     async def settled(self, params: Params) -> Params:
-        return await self._runs[params["run_id"]].run.settled()
+        return {**await self._runs[params["run_id"]].run.settled()}
 
     async def report(self, params: Params) -> Params:
         run = self._runs[params["run_id"]].run

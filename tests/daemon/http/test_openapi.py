@@ -19,8 +19,8 @@ from schemathesis import GenerationMode
 from holdfast import outcome
 from holdfast.daemon.http import openapi
 from holdfast.daemon.http.routes import doctor, health, output, runs, sessions
-from holdfast.daemon.http.wire import types
 from holdfast.journal.facts import CAUSES
+from holdfast.values import report
 from holdfast.web import problems
 
 from ...support.daemons import daemon
@@ -122,13 +122,13 @@ def test_parameters_that_have_to_be_there_say_so() -> None:
 def test_causes_are_the_same_everywhere() -> None:
     """The causes of stops come from the journal; the sidecar's schema names all of them."""
     schema = json.loads(resources.files("holdfast.sidecar").joinpath("schema.json").read_text())
-    assert set(get_args(types.Cause)) == set(schema["$defs"]["Cause"]["enum"])
-    assert set(get_args(types.Cause)) == {cause for causes in outcome.STATUSES.values() for cause in causes}
-    assert get_args(types.Status) == tuple(outcome.STATUSES)
-    assert set(get_args(types.StopCause)) == set(CAUSES.words.values())
+    assert set(get_args(report.Cause)) == set(schema["$defs"]["Cause"]["enum"])
+    assert set(get_args(report.Cause)) == {cause for causes in outcome.STATUSES.values() for cause in causes}
+    assert get_args(report.Status) == tuple(outcome.STATUSES)
+    assert set(get_args(report.StopCause)) == set(CAUSES.words.values())
     parameters = DOCUMENT["paths"]["/v1/runs"]["get"]["parameters"]
     cause = next(one["schema"] for one in parameters if one["name"] == "cause")
-    assert sorted(cause["items"]["enum"]) == sorted(get_args(types.Cause))
+    assert sorted(cause["items"]["enum"]) == sorted(get_args(report.Cause))
 
 
 def test_it_is_printed_for_those_who_make_clients() -> None:

@@ -361,14 +361,14 @@ class Scheduler:
     async def _until_settled(self, scheduled: ScheduledRun, run: EngineRun) -> dict[str, Any]:
         """Publish each step as it comes. The steps of a short run come together, and share one report."""
         await run.started()
-        report = run.report
+        report = {**run.report}
         if run.outcome.started is not None:
             self._publish("run.started", scheduled, report)
         if report["status"] is None:
             await run.wait()
-            report = run.report
+            report = {**run.report}
         self._decide(scheduled, report)
-        return report if report["state"] == "settled" else await run.settled()
+        return report if report["state"] == "settled" else {**await run.settled()}
 
     async def _find_again(self, scheduled: ScheduledRun, run: EngineRun) -> EngineRun:
         try:

@@ -95,7 +95,7 @@ def _slice(at_ns: int, rows: list[tuple[Any, ...]]) -> Slice:
 
 
 def _outcomes(rows: list[tuple[Any, ...]]) -> dict[str, int]:
-    found = dict.fromkeys(STATUSES, 0)
+    found: dict[str, int] = dict.fromkeys(STATUSES, 0)
     for row in rows:
         if row[1] in found:
             found[row[1]] += 1

@@ -12,19 +12,13 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ....projections.report import report as project
+from ....values.report import Cause, State, Status
 
 MOST_LISTED = 1000
 LONGEST_WAIT_S = 3600.0
 LARGEST_OFFSET = 1 << 53  # JavaScript counts exactly up to here
 
 Time = Annotated[str, Meta(description="RFC 3339, UTC", extra_json_schema={"format": "date-time"})]
-State = Literal["queued", "starting", "running", "stopping", "settled"]
-Status = Literal["succeeded", "failed", "timed_out", "cancelled", "lost"]
-CommandCause = Literal["exit", "signal", "spawn", "oom", "limit"]
-TimerCause = Literal["deadline", "idle", "queue"]
-StopCause = Literal["user", "shutdown", "parent", "session", "owner", "superseded"]
-LostCause = Literal["guard", "host", "unseen"]
-Cause = Literal[CommandCause, TimerCause, StopCause, LostCause]
 Stream = Literal["all", "stdout", "stderr"]
 Reason = Annotated[str, Meta(max_length=1000)]
 Filter = Annotated[str, Meta(min_length=1, max_length=4096)]
