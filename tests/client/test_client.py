@@ -456,6 +456,7 @@ def test_what_is_posted_is_what_the_daemon_takes() -> None:
         "priority": 3,
         "queue_timeout": "2s",
         "delay": "1s",
+        "after": "r0",
         "concurrency_key": "k",
         "parallel": 2,
         "on_verdict": "http://x/",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         priority: int
         queue_timeout: Duration | None
         delay: Duration | None
+        after: str | Sequence[str] | None
         concurrency_key: str | None
         parallel: int | None
         on_verdict: str | None
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 _PLACEMENT = ("cpus", "gpus", "resources", "node_labels", "host", "no_wait")
 _DURATIONS = ("queue_timeout", "delay")
-_QUEUE = ("priority", *_DURATIONS, "concurrency_key", "parallel", "on_verdict", *_PLACEMENT)
+_QUEUE = ("priority", *_DURATIONS, "after", "concurrency_key", "parallel", "on_verdict", *_PLACEMENT)
 
 
 def posted(argv: Sequence[Text], options: SubmitOptions) -> dict[str, Any]:
@@ -67,6 +68,8 @@ def posted(argv: Sequence[Text], options: SubmitOptions) -> dict[str, Any]:
     for name in _DURATIONS:
         if name in queue:
             queue[f"{name}_s"] = parse_duration(queue.pop(name), field=name)
+    if "after" in queue:
+        queue["after"] = [queue["after"]] if isinstance(queue["after"], str) else list(queue["after"])
     if "on_verdict" in queue:
         queue["on_verdict"] = {"url": queue["on_verdict"]}
     _check_text(body)

@@ -28,6 +28,7 @@ from .queue.nesting import Nesting
 from .queue.run_records import RunRecords
 from .queue.scheduler import Scheduler
 from .queue.start_policy import StartPolicy
+from .queue.succession import Succession
 from .recovery import Recovery, RecoveryParts
 from .retention import Retention
 from .service.daemon_sessions import DaemonSessions
@@ -113,7 +114,8 @@ async def open_parts(given: DaemonInputs) -> AsyncIterator[Parts]:
         scheduler.judge = StartPolicy(store, settings).allowed
         finder = RunFinder(state, scheduler, history, engine)
         nesting = Nesting(scheduler, finder.find, log)
-        intake = Intake(state, store, scheduler, nesting, deliveries, disk, settings)
+        succession = Succession(scheduler, finder.find, finder.report, log)
+        intake = Intake(state, store, scheduler, nesting, succession, deliveries, disk, settings)
         input_watch = InputWatch(events)
         feed = OutputFeed(state, scheduler, events)
         waits = OpenWaits()
@@ -152,7 +154,7 @@ async def open_parts(given: DaemonInputs) -> AsyncIterator[Parts]:
             prompts=prompts,
             waits=waits,
             feed=feed,
-            recovery=Recovery(RecoveryParts(state, store, scheduler, finder, nesting, history), log),
+            recovery=Recovery(RecoveryParts(state, store, scheduler, finder, nesting, history, succession), log),
             drain=Drain(scheduler, intake, events, log, notifier),
             retention=Retention(store, history, finder, disk, audit, clock, settings, log),
             audit=audit,

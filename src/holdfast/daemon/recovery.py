@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .queue.nesting import Nesting
     from .queue.queue_rows import QueueRow
     from .queue.scheduler import Scheduler
+    from .queue.succession import Succession
     from .service.history import History
     from .service.run_finder import RunFinder
     from .store.store import Store
@@ -72,6 +73,7 @@ class RecoveryParts(NamedTuple):
     finder: RunFinder
     nesting: Nesting
     history: History
+    succession: Succession
 
 
 class Recovery:
@@ -84,6 +86,7 @@ class Recovery:
         self._finder = parts.finder
         self._nesting = parts.nesting
         self._history = parts.history
+        self._succession = parts.succession
         self._log = log
         self._max_age_s: float | None = None
         self._queued = self._too_old = self._followed = 0
@@ -154,10 +157,12 @@ class Recovery:
         terms = submission.terms(row.queued_ns, age_s)
         self._scheduler.enqueue(scheduled, row.sequence, terms)
         self._scheduler.announce_queued(scheduled)
+        self._succession.begin(scheduled, terms.after)
         if spec.parent is not None:
             self._tasks.begin(self._nesting.contain_again(scheduled, spec.parent))
         max_age_s = self._max_age_s
-        waited_s = age_s - (submission.delay_s or 0.0)
+        # A run that waits for another one is as old as that run makes it, and not too old.
+        waited_s = 0.0 if terms.after else age_s - (submission.delay_s or 0.0)
         if max_age_s is not None and waited_s > max_age_s and (terms.expires_in_s is None or terms.expires_in_s > 0):
             self._too_old += 1
             age, limit = format_duration(round(age_s)), format_duration(max_age_s)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...client import calls
 from ...values.environment import parent_run_id
-from ...values.errors import DaemonUnreachableError
+from ...values.errors import DaemonUnreachableError, StateError
 from ..following.ready_start import ready_timeout, until_ready
 from ..lookup.daemon_request import ask
 from ..lookup.daemon_state import START, daemon_state
@@ -39,6 +39,7 @@ _OWN = (
     Option("--priority", "NUMBER", "runs with a higher priority begin first: -1000 to 1000 (default 0)"),
     Option("--queue-timeout", "DURATION", "give up if it has not begun after this long"),
     Option("--delay", "DURATION", "begin not before this long from now; a restart of the daemon does not change that"),
+    Option("--after", "RUN", "begin when this run has succeeded; cancelled if it does not", many=True),
     Option("--concurrency-key", "KEY", "the daemon bounds the runs of this key together (default: none)"),
     Option("--parallel", "NUMBER", "begin only while fewer runs of its concurrency key (else its session) are running"),
     Option("--on-verdict", "URL", "post the report there at the verdict"),
@@ -80,8 +81,12 @@ def act(given: CommandLine) -> int:
     within_s = ready_timeout(given)
     if within_s is not None and given.has("--wait"):
         raise UsageError("--wait and --ready-timeout were both given", remedy="leave one of them out")
-    call = calls.submit(given.words, submit_options(given), given.last("--idempotency-key"))
+    options, key = submit_options(given), given.last("--idempotency-key")
+    call = calls.submit(given.words, options, key)  # a wrong option is found before a daemon is started
     state = daemon_state(given, _REMEDY)
+    if given.has("--after"):
+        options["after"] = [_named(state, text) for text in given.all("--after")]
+        call = calls.submit(given.words, options, key)
     report = _post(state, call)
     if given.has("--wait"):
         return _wait(state, report["run_id"], as_json=given.has("--json"))
@@ -145,6 +150,18 @@ def _number(text: str) -> int:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 4):
         raise UsageError(f"--priority {text!r} is not a number", remedy="give one from -1000 to 1000")
     return int(text)
+
+
+def _named(state: StateDirectory, text: str) -> str:
+    """The id of the run that the text names, queued runs too. Fails as `find`."""
+    from ..lookup.selection import find, queued_id
+
+    try:
+        return find(state, text)
+    except StateError as error:
+        if (queued := queued_id(error)) is None:
+            raise
+        return queued
 
 
 def _post(state: StateDirectory, call: calls.ClientCall) -> dict[str, Any]:

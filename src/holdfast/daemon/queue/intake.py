@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .scheduler import Scheduler
     from .start_policy import Submitter
     from .submission import Submission
+    from .succession import Succession
 
 
 class IntakeResult(NamedTuple):
@@ -56,6 +57,7 @@ class Intake:
         store: Store,
         scheduler: Scheduler,
         nesting: Nesting,
+        succession: Succession,
         deliveries: Deliveries,
         disk: DiskRoom,
         settings: Callable[[], Config],
@@ -64,6 +66,7 @@ class Intake:
         self._store = store
         self._scheduler = scheduler
         self._nesting = nesting
+        self._succession = succession
         self._deliveries = deliveries
         self._disk = disk
         self._settings = settings
@@ -119,6 +122,7 @@ class Intake:
             await self._scheduler.check(submission.needs)
         config = self._settings()
         outer = await self._nesting.outer(submission.parent)
+        await self._succession.check(submission.after or ())
         run_id = new_run_id() if submission.run_id is None else check_run_id(submission.run_id)
         queued_ns = time.time_ns()
         if self._defaults is None or self._defaults[0] is not config:
@@ -175,6 +179,7 @@ class Intake:
         session = None if scheduled.spec is None else scheduled.spec.session
         try:
             self._nesting.contain(scheduled, outer)
+            self._succession.begin(scheduled, terms.after)
             if session is not None and sessions.is_closed(self._state, session):
                 self._scheduler.end_in_queue(scheduled.run_id, unstarted.stopped("session", "its session was closed"))
         finally:

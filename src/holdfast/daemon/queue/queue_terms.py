@@ -13,3 +13,4 @@ class QueueTerms(NamedTuple):
     delay_s: float = 0.0
     timeout_s: float = 0.0  # the whole queue timeout, which begins when the delay is over
     expires_in_s: float | None = None  # None: it may wait for as long as it takes
+    after: tuple[str, ...] = ()  # the runs that must succeed before

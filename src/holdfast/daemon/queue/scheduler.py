@@ -83,11 +83,13 @@ class Scheduler:
     # The queue.
 
     def enqueue(self, scheduled: ScheduledRun, sequence: int, terms: QueueTerms) -> None:
-        """Queue a run whose row is committed. A run with a delay gets its place in the line when the delay is over."""
+        """Queue a run whose row is committed. A run that is held gets its place in the line when it is released."""
         self.runs[scheduled.run_id] = scheduled
         scheduled.priority = terms.priority
         self.queue_order.add(scheduled)
         later = asyncio.get_running_loop().call_later
+        for run_id in terms.after:
+            scheduled.holds[run_id] = f"run {run_id} to succeed"
         if terms.delay_s > 0:
             scheduled.holds[_DELAY] = f"its time: {format_timestamp(terms.due_ns)}"
             scheduled.timers.append(later(terms.delay_s, self.release, scheduled, _DELAY))

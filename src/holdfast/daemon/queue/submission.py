@@ -80,6 +80,7 @@ class Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     priority: Priority = 0
     queue_timeout_s: Seconds | None = None
     delay_s: Delay | None = None
+    after: Annotated[list[Key], msgspec.Meta(max_length=100)] | None = None
     concurrency_key: Key | None = None
     parallel: Count | None = None
     on_verdict: OnVerdict | None = None
@@ -142,7 +143,9 @@ class Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         delay_s, limit_s = self.delay_s or 0.0, self.queue_timeout_s
         due_ns = queued_ns + round(delay_s * 1e9)
         expires_in_s = None if limit_s is None else delay_s + limit_s - age_s
-        return QueueTerms(self.priority, due_ns, max(0.0, delay_s - age_s), limit_s or 0.0, expires_in_s)
+        return QueueTerms(
+            self.priority, due_ns, max(0.0, delay_s - age_s), limit_s or 0.0, expires_in_s, tuple(self.after or ())
+        )
 
     def digest(self) -> str:
         """A digest that is equal for equal submissions, in whatever order their fields came."""

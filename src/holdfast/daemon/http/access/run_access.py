@@ -72,7 +72,7 @@ def check_own(caller: Caller, report: Mapping[str, Any]) -> None:
 async def bounded(service: Service, caller: Caller, submission: Submission) -> Submission:
     """The posted run in the bounds of its caller: in the caller's session, with the name of its token as a label.
 
-    ProblemError: 403, another session or another token is named; 404, the caller does not see the parent.
+    ProblemError: 403, another session or another token is named; 404, the caller does not see a named run.
     """
     if caller.token is None:
         return submission
@@ -81,8 +81,9 @@ async def bounded(service: Service, caller: Caller, submission: Submission) -> S
         raise ProblemError(FORBIDDEN, f"the label {OWNER_LABEL} is the name of your token", field="labels")
     if caller.session is not None:
         session = narrowed(caller, session)
-        if submission.parent is not None:
-            await visible(service, caller, submission.parent)
+        named = [] if submission.parent is None else [submission.parent]
+        for run_id in (*named, *(submission.after or ())):
+            await visible(service, caller, run_id)
     return msgspec.structs.replace(submission, labels={**labels, **owner_labels(caller)}, session=session)
 
 
