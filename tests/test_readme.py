@@ -202,3 +202,9 @@ def test_a_measured_table_replaces_the_one_before(tmp_path: Path) -> None:
     assert page.read_text() == "a\n<!-- bench: by `make bench` -->\nnew \\1\n<!-- end of bench -->\nb\n"
     with pytest.raises(LookupError):
         excerpt.put("other", "", page)
+
+
+def test_examples_have_ids_of_today() -> None:
+    """Ids once began with a date; a reader who copies such an id finds no run."""
+    old = [page.name for page in LINKED if re.search(r"\b20\d{6}-[0-9a-z…]", page.read_text())]
+    assert old == []

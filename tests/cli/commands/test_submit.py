@@ -138,6 +138,13 @@ def test_help() -> None:
     assert all(option.flag in text for option in OPTIONS)
 
 
+def test_help_claims_no_default_of_a_foreground_run() -> None:
+    text = holdfast("submit", "--help").stdout.decode()
+    assert "stdout and stderr are terminals" not in text, "a queued run has no terminal unless asked for"
+    assert "default inherit" not in text, "the daemon refuses it"
+    assert "--detach" not in text, "submit has no such option"
+
+
 def test_options_are_those_of_run() -> None:
     words = """
         --timeout 1m --idle-counts cpu,output --ladder INT:1s --warn-signal HUP --warn-before 5 --memory 1M --pids 3

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _TAKE_IDS = ("show", "why", "logs", "wait", "cancel", "extend", "signal", "attach")
 # The script looks up ids when the user presses Tab. It offers the newest runs, because users mostly mean one of them.
 _IDS = "holdfast ps --all --limit 50 2>/dev/null | awk 'NR > 1 { print $1 }'"
+_SESSIONS = "holdfast session 2>/dev/null | awk 'NR > 1 { print $1 }'"
 _BASH = """\
 # Completion of holdfast for bash: eval "$(holdfast completion bash)"
 _holdfast() {{
@@ -30,7 +31,9 @@ _holdfast() {{
     case ${{COMP_WORDS[1]}} in
 {cases}
     esac
-    if [[ $current == -* ]]; then
+    if [[ ${{COMP_WORDS[COMP_CWORD - 1]}} == --session ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$({sessions})" -- "$current")
+    elif [[ $current == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$options" -- "$current")
     elif [[ -n $ids ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$({lookup})" -- "$current")
@@ -52,7 +55,9 @@ _holdfast() {{
     case $words[2] in
 {cases}
     esac
-    if [[ $words[CURRENT] == -* ]]; then
+    if [[ $words[CURRENT-1] == --session ]]; then
+        compadd -- ${{(f)"$({sessions})"}}
+    elif [[ $words[CURRENT] == -* ]]; then
         _describe option options
     elif [[ -n $ids ]]; then
         compadd -- ${{(f)"$({lookup})"}}
@@ -88,7 +93,7 @@ def _bash() -> str:
         f"    {name}) options='{' '.join(option.flag for option in table)}'{_ids(name)} ;;"
         for name, table in tables().items()
     ]
-    return _BASH.format(commands=" ".join(tables()), cases="\n".join(cases), lookup=_IDS)
+    return _BASH.format(commands=" ".join(tables()), cases="\n".join(cases), lookup=_IDS, sessions=_SESSIONS)
 
 
 def _zsh() -> str:
@@ -97,7 +102,7 @@ def _zsh() -> str:
         options = " ".join(_quoted(f"{option.flag}:{option.help}") for option in table)
         cases.append(f"    {name}) options=({options}){_ids(name)} ;;")
     commands = " ".join(_quoted(f"{name}:{COMMANDS[name]}") for name in tables())
-    return _ZSH.format(commands=commands, cases="\n".join(cases), lookup=_IDS)
+    return _ZSH.format(commands=commands, cases="\n".join(cases), lookup=_IDS, sessions=_SESSIONS)
 
 
 def _fish() -> str:
@@ -108,11 +113,18 @@ def _fish() -> str:
         for option in table:
             dashes = "-l" if option.flag.startswith("--") else "-s"
             value = "" if option.metavar is None else " -r"
+            if option.flag == "--session":
+                value = f" -x -a {_looked_up(_SESSIONS)}"
             flag = f"{dashes} {option.flag.lstrip('-')}{value}"
             lines.append(f"complete -c holdfast {here} {flag} -d {_quoted(option.help)}")
         if name in _TAKE_IDS:
-            lines.append(f'complete -c holdfast {here} -f -a "({_IDS.replace("$", chr(92) + "$")})"')
+            lines.append(f"complete -c holdfast {here} -f -a {_looked_up(_IDS)}")
     return "\n".join(lines) + "\n"
+
+
+def _looked_up(lookup: str) -> str:
+    """The argument of fish that runs this lookup at each Tab."""
+    return '"({})"'.format(lookup.replace("$", r"\$"))
 
 
 def _ids(name: str) -> str:

@@ -28,7 +28,9 @@ _NOT_HERE = (
     "--with-parent",
     "--with-process",
     "--late",
+    "--pty",
     "--no-pty",
+    "--ready-timeout",
     "--stdin",
     "--report",
     "--quiet",
@@ -64,6 +66,8 @@ _REMEDY = "start one (--start, or holdfast serve), or run it without (holdfast r
 OPTIONS = (
     *(option for option in OPTIONS_OF_RUN if option.flag not in _NOT_HERE),
     Option("--stdin", "null|pipe|PATH", "the command's stdin (default null); holdfast attach writes to a pipe"),
+    Option("--pty", None, "give it a terminal, to which holdfast attach connects (default: none)", short="t"),
+    Option("--ready-timeout", "DURATION", "wait until it is ready; after this long, end it"),
     *_OWN,
     STATE_DIR,
     Option("--help", None, "print this text", short="h"),
