@@ -9,19 +9,25 @@ export class Input extends Writable {
   #sidecar: Sidecar;
   #runId: string;
   #isTaken = true;
+  #isTerminal: boolean;
+  #endsLine = true;
 
-  constructor(sidecar: Sidecar, runId: string) {
+  constructor(sidecar: Sidecar, runId: string, isTerminal: boolean) {
     super({ decodeStrings: true });
     this.#sidecar = sidecar;
     this.#runId = runId;
+    this.#isTerminal = isTerminal;
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
+    if (chunk.length > 0) this.#endsLine = chunk[chunk.length - 1] === 10;
     this.#send(chunk).then(() => done(), done);
   }
 
   override _final(done: (error?: Error | null) => void): void {
-    const call = this.#sidecar.call("input", { run_id: this.#runId, eof: true });
+    // On a terminal, the first end-of-file character only ends an unfinished line. The next one ends the input.
+    const before = this.#isTerminal && !this.#endsLine ? this.#send(Buffer.from([4])) : Promise.resolve();
+    const call = before.then(() => this.#sidecar.call("input", { run_id: this.#runId, eof: true }));
     call.then(() => done(), () => done()); // the run is over, and its stdin with it
   }
 

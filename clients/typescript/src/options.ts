@@ -9,7 +9,9 @@ export interface RunOptions {
   /** Variables on top of our own environment, or instead of it with `extendEnv: false`. */
   env?: Record<string, string | undefined> | undefined;
   extendEnv?: boolean | undefined;
-  /** The input of the command; without it, and without `stdin: "pipe"`, the command reads nothing. */
+  /** The command is a line for `/bin/sh`, or for the shell that is named. Arguments are joined with spaces. */
+  shell?: boolean | string | undefined;
+  /** The input of the command; without it, without `stdin: "pipe"` and without `pty`, the command reads nothing. */
   input?: string | Uint8Array | undefined;
   stdin?: "ignore" | "pipe" | undefined;
   timeout?: number | undefined;
@@ -21,6 +23,10 @@ export interface RunOptions {
   cancelSignal?: AbortSignal | undefined;
   /** "buffer": `stdout` and `stderr` of the result are Buffers. */
   encoding?: "utf8" | "buffer" | undefined;
+  /** The result has `all`: both streams in one, in the order in which they were read. */
+  all?: boolean | undefined;
+  /** `stdout`, `stderr` and `all` of the result are arrays of lines, without line ends. */
+  lines?: boolean | undefined;
   /** False: the result has no output; only the streams have it. */
   buffer?: boolean | undefined;
   /** More output than this ends the run with cause `limit` (default 100 MB while it is buffered). */
@@ -58,7 +64,7 @@ export function startParams(argv: string[], options: RunOptions, env: NodeJS.Pro
     argv,
     cwd: options.cwd ?? process.cwd(),
     ...environment(options, env),
-    stdin: options.input !== undefined || options.stdin === "pipe" ? "pipe" : undefined,
+    stdin: options.pty !== true && takesInput(options) ? "pipe" : undefined, // a terminal is a stdin by itself
     timeout_s: seconds(options.timeout),
     idle_timeout_s: seconds(options.idleTimeout),
     warn_before_s: seconds(options.warnBefore),
@@ -78,6 +84,17 @@ export function startParams(argv: string[], options: RunOptions, env: NodeJS.Pro
     keep: options.keep,
     ...options.spec,
   }) as unknown as StartParams;
+}
+
+/** Whether the run has a stdin to write to. */
+export function takesInput(options: RunOptions): boolean {
+  return options.input !== undefined || options.stdin === "pipe" || (options.pty === true && options.stdin !== "ignore");
+}
+
+/** The words to execute: the command itself, or a shell with the command as its line. */
+export function argvOf(file: string, args: readonly string[], shell: boolean | string | undefined): string[] {
+  if (shell === undefined || shell === false) return [file, ...args];
+  return [shell === true ? "/bin/sh" : shell, "-c", [file, ...args].join(" ")];
 }
 
 function defined(values: Record<string, unknown>): Record<string, unknown> {

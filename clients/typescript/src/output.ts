@@ -28,6 +28,7 @@ export class Output {
   readonly ended: Promise<boolean>;
   #giveCredit: (bytes: number) => void;
   #collects: boolean;
+  #all: Buffer[] = [];
   #parts: Record<"stdout" | "stderr", Buffer[]> = { stdout: [], stderr: [] };
   #streams: Partial<Record<"stdout" | "stderr", OutputStream>> = {};
   #held: Record<"stdout" | "stderr", number> = { stdout: 0, stderr: 0 };
@@ -43,7 +44,10 @@ export class Output {
 
   take(piece: Notifications["output"]): void {
     const data = Buffer.from(piece.data, "base64");
-    if (this.#collects) this.#parts[piece.stream].push(data);
+    if (this.#collects) {
+      this.#parts[piece.stream].push(data);
+      this.#all.push(data); // the same memory
+    }
     const stream = this.#streams[piece.stream];
     if (stream !== undefined && !stream.destroyed && !stream.push(data)) this.#held[piece.stream] += data.length;
     else this.#owe(data.length);
@@ -78,8 +82,8 @@ export class Output {
     return stream;
   }
 
-  collected(name: "stdout" | "stderr"): Buffer {
-    return Buffer.concat(this.#parts[name]);
+  collected(name: "stdout" | "stderr" | "all"): Buffer {
+    return Buffer.concat(name === "all" ? this.#all : this.#parts[name]);
   }
 
   #owe(bytes: number): void {

@@ -24,6 +24,8 @@ export interface Result<Output = string> {
   code: string | undefined;
   stdout: Output;
   stderr: Output;
+  /** Both streams in one, with `all: true`. */
+  all: Output | undefined;
   durationMs: number | undefined;
   report: Report;
 }
@@ -34,7 +36,9 @@ export class RunError<Output = string> extends Error {
   readonly result: Result<Output>;
 
   constructor(result: Result<Output>) {
-    super(`Command ${result.status.replace("_", " ")} (${result.cause}): ${result.reason ?? "no reason is known"}: ${result.command}`);
+    const what = `Command ${result.status.replace("_", " ")} (${result.cause}): ${result.reason ?? "no reason is known"}: ${result.command}`;
+    const said = tailOf(result.stderr);
+    super(said === "" ? what : `${what}\n\n${said}`);
     const { report, cause, ...fields } = result;
     Object.assign(this, fields);
     Object.defineProperty(this, "cause", { value: cause, enumerable: false, configurable: true, writable: true });
@@ -45,10 +49,25 @@ export class RunError<Output = string> extends Error {
 }
 export interface RunError<Output> extends Omit<Result<Output>, "cause"> {}
 
+const TAIL = 4096;
+
+/** The end of stderr, for a message: whole lines, and few enough to read. */
+function tailOf(stderr: unknown): string {
+  const text = (Array.isArray(stderr) ? stderr.join("\n") : String(stderr)).trimEnd();
+  if (text.length <= TAIL) return text;
+  const end = text.slice(-TAIL);
+  return `[...]\n${end.slice(end.indexOf("\n") + 1)}`;
+}
+
 const SIGNALS = new Map(Object.entries(constants.signals).map(([name, number]) => [number, name as NodeJS.Signals]));
 
-/** Make the result from a report. */
-export function resultOf<Output>(report: Report, command: string, isAborted: boolean, stdout: Output, stderr: Output): Result<Output> {
+/** Make the result from a report and the output. */
+export function resultOf<Output>(
+  report: Report,
+  command: string,
+  isAborted: boolean,
+  { stdout, stderr, all }: Pick<Result<Output>, "stdout" | "stderr" | "all">,
+): Result<Output> {
   const status = report.status ?? "lost";
   const cause = report.cause ?? "guard";
   const isOwn = cause === "exit";
@@ -70,6 +89,7 @@ export function resultOf<Output>(report: Report, command: string, isAborted: boo
     code: codeOf(report, isAborted),
     stdout,
     stderr,
+    all,
     durationMs: report.duration_s === null ? undefined : report.duration_s * 1000,
     report,
   };

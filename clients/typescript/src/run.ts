@@ -1,15 +1,16 @@
 import { randomBytes } from "node:crypto";
 import type { Readable, Writable } from "node:stream";
+import { StringDecoder } from "node:string_decoder";
 
 import { HoldfastError } from "./errors.js";
 import type { Outcome, Report } from "./generated/sidecar.js";
 import { Input } from "./input.js";
-import { startParams, type RunOptions } from "./options.js";
+import { argvOf, startParams, takesInput, type RunOptions } from "./options.js";
 import { CREDIT, Output } from "./output.js";
 import { resultOf, RunError, type Result } from "./result.js";
 import { Sidecar } from "./sidecar.js";
 
-type OutputOf<O extends RunOptions> = O["encoding"] extends "buffer" ? Buffer : string;
+type OutputOf<O extends RunOptions> = O["lines"] extends true ? string[] : O["encoding"] extends "buffer" ? Buffer : string;
 
 /** A live run: a promise of its result, and the requests that one can send to it. */
 export class Subprocess<Out = string> implements Promise<Result<Out>> {
@@ -33,8 +34,8 @@ export class Subprocess<Out = string> implements Promise<Result<Out>> {
     this.command = [file, ...args].join(" ");
     this.#output = new Output(options.buffer ?? true, (bytes) => this.#sidecar.notify("credit", { run_id: this.runId, bytes }));
     const abort = options.signal ?? options.cancelSignal;
-    const started = abort?.aborted === true ? Promise.reject(neverStarted(this.runId, abort)) : this.#start([file, ...args]);
-    this.#stdin = options.input !== undefined || options.stdin === "pipe" ? new Input(this.#sidecar, this.runId) : null;
+    const started = abort?.aborted === true ? Promise.reject(neverStarted(this.runId, abort)) : this.#start(argvOf(file, args, options.shell));
+    this.#stdin = takesInput(options) ? new Input(this.#sidecar, this.runId, options.pty === true) : null;
     if (options.input !== undefined) this.#stdin?.end(options.input);
     this.verdict = this.#decided(started);
     this.verdict.catch(() => {});
@@ -50,7 +51,20 @@ export class Subprocess<Out = string> implements Promise<Result<Out>> {
     return this.#output.stream("stderr");
   }
 
-  /** The command's stdin with `stdin: "pipe"`; null otherwise. */
+  /** The lines of one stream as they come, without line ends. */
+  async *lines(name: "stdout" | "stderr" = "stdout"): AsyncGenerator<string, void, undefined> {
+    const decoder = new StringDecoder("utf8");
+    let begun = "";
+    for await (const data of this.#output.stream(name)) {
+      const lines = (begun + decoder.write(data as Buffer)).split("\n");
+      begun = lines.pop() ?? "";
+      for (const line of lines) yield line.replace(/\r$/, "");
+    }
+    begun += decoder.end();
+    if (begun !== "") yield begun;
+  }
+
+  /** The command's stdin with `stdin: "pipe"`, and the terminal's keyboard with `pty: true`; null otherwise. */
   get stdin(): Writable | null {
     return this.#stdin;
   }
@@ -156,13 +170,15 @@ export class Subprocess<Out = string> implements Promise<Result<Out>> {
   }
 
   #give(report: Report): Result<Out> {
-    const [stdout, stderr] = (["stdout", "stderr"] as const).map((name) => this.#text(this.#output.collected(name)));
-    const result = resultOf(report, this.command, this.#isAborted, stdout as Out, stderr as Out);
+    const given = (name: "stdout" | "stderr" | "all"): Out => this.#text(this.#output.collected(name)) as Out;
+    const all = this.#options.all === true ? given("all") : undefined;
+    const result = resultOf(report, this.command, this.#isAborted, { stdout: given("stdout"), stderr: given("stderr"), all });
     if (result.failed && (this.#options.reject ?? true)) throw new RunError(result);
     return result;
   }
 
-  #text(data: Buffer): string | Buffer {
+  #text(data: Buffer): string | string[] | Buffer {
+    if (this.#options.lines === true) return linesOf(data.toString("utf8"));
     if (this.#options.encoding === "buffer") return data;
     const text = data.toString("utf8");
     return (this.#options.stripFinalNewline ?? true) ? text.replace(/\r?\n$/, "") : text;
@@ -183,6 +199,12 @@ export function run(file: string, args?: readonly string[] | RunOptions, options
 
 function isArguments(value: readonly string[] | RunOptions): value is readonly string[] {
   return Array.isArray(value);
+}
+
+function linesOf(text: string): string[] {
+  const lines = text.split(/\r?\n/);
+  if (lines.at(-1) === "") lines.pop();
+  return lines;
 }
 
 class NeverStarted extends Error {

@@ -149,6 +149,45 @@ test("stdin as a stream", async () => {
   early.stdin?.end("nobody reads this");
 });
 
+test("a line of shell", async () => {
+  assert.equal((await run("echo $((6 * 7)) | cat", { shell: true })).stdout, "42");
+  assert.equal((await run("echo", ["$0"], { shell: "/bin/bash" })).stdout, "/bin/bash");
+  assert.equal((await failure(run("echo $((6 * 7)) | cat"))).code, "ENOENT"); // without it there is no shell
+});
+
+test("both streams in one, and lines", async () => {
+  const script = sh("echo one; echo two >&2; printf 'three\\r\\n\\nlast'");
+  const result = await run(...script, { lines: true });
+  assert.deepEqual(result.stdout, ["one", "three", "", "last"]);
+  assert.deepEqual(result.stderr, ["two"]);
+  assert.equal(result.all, undefined);
+  const both = await run(...sh("echo one; echo two >&2"), { all: true, lines: true }); // two pipes: either may be read first
+  assert.deepEqual([...(both.all ?? [])].sort(), ["one", "two"]);
+  const running = run(...sh("printf 'h\\303'; printf '\\251\\r\\nend'; echo err >&2"));
+  const seen: string[] = [];
+  for await (const line of running.lines()) seen.push(line);
+  for await (const line of running.lines("stderr")) seen.push(line);
+  assert.deepEqual(seen, ["h\u00e9", "end", "err"]);
+  assert.equal((await running).stderr, "err");
+});
+
+test("the message of an error ends with stderr", async () => {
+  const error = await failure(run(...sh("echo lost; echo 'no such branch' >&2; exit 3")));
+  assert.match(error.message, /exited with code 3[^]*\n\nno such branch$/);
+  const long = await failure(run(...sh("seq 5000 >&2; exit 3"), { encoding: "buffer" }));
+  assert.match(long.message, /\n\n\[\.\.\.\]\n\d{4}\n[^]*\n5000$/);
+  assert(long.message.length < 5000);
+});
+
+test("a terminal has a stdin", async () => {
+  const running = run(...sh("stty -echo -onlcr; echo ready; read line; echo got $line; cat; test -t 0 && echo end"), { pty: true });
+  await readyOn(running.stdout);
+  running.stdin?.write("one\n");
+  running.stdin?.end("two");
+  assert.match((await running).stdout, /got one\ntwoend$/);
+  assert.equal(run("true", { pty: true, stdin: "ignore" }).stdin, null);
+});
+
 test("output as a stream, with back-pressure to the command", async () => {
   const running = run(...sh("head -c 30000000 /dev/zero; echo wrote >&2"), { buffer: false });
   let bytes = 0;
