@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import ray
+from ray.exceptions import RpcError
+from ray.experimental import internal_kv
 
 from holdfast.daemon.engines.engine import LocalEngine, Needs, NoRoomError
 from holdfast.daemon.process.log import Log
@@ -22,12 +25,13 @@ from holdfast.daemon.ray_engine.ray_engine import RayEngine
 from holdfast.ray import bindings
 from holdfast.runs.supervisor import Supervisor
 from holdfast.state.directory import StateDirectory
-from holdfast.state.elsewhere import read_note, write_note
+from holdfast.state.elsewhere import HostNote, read_note, write_note
 from holdfast.state.index.summary import read_summary
+from holdfast.values.spec import make_spec, public_spec
 from tests.daemon.engines.contract import PROMISES, EngineRig, output, start, until_written
 
 from .cable import cable_to_second
-from .scenarios import LEASE_S, TREE, is_alive, ready_line, touch, until
+from .scenarios import LEASE_S, TREE, is_alive, ready_line, touch, until, with_refusal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -134,6 +138,40 @@ def read(heads: EngineRig, run_id: str) -> dict[str, Any]:
     found = read_summary(heads.state, run_id)
     assert found is not None
     return found.report
+
+
+# A store that does not answer.
+
+NO_STORE = "the store of the Ray cluster does not answer: GCS is away"
+
+
+def no_answer(*_: object, **__: object) -> None:
+    raise RpcError("GCS is away\nand a second line")
+
+
+async def a_store_that_does_not_answer_decides_nothing(rig: Rig) -> None:
+    """Nothing is started, and a run of a node that is gone is not lost before the store has the node's new epoch."""
+    heads, run_id, node_id = engine_rig(rig), "asked-of-a-gone-node", "f" * 56
+    write_note(heads.state, run_id, HostNote(node_id, "gone", public_spec(make_spec(["true"], run_id=run_id))))
+    async with heads.open() as engine:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ray, "nodes", no_answer)
+            with pytest.raises(NoRoomError) as waits:  # the daemon queues it, with this reason
+                await start(engine, "true")
+            with pytest.raises(bindings.StoreUnreachableError) as unknown:
+                await engine.adopt(run_id)
+        for name in ("_internal_kv_get", "_internal_kv_put"):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(internal_kv, name, no_answer)
+                with pytest.raises(bindings.StoreUnreachableError) as unfenced:
+                    await engine.adopt(run_id)
+            assert read_note(heads.state, run_id) is not None
+        for caught in (waits, unknown, unfenced):
+            with_refusal(str(caught.value), NO_STORE)
+        lost = await engine.adopt(run_id)
+        assert (lost.report["status"], lost.report["cause"]) == ("lost", "host")
+        assert await asyncio.to_thread(bindings.read_epoch, node_id) == 1
+        lost.close()
 
 
 # The daemon, as a process.
@@ -267,11 +305,12 @@ _PARTITIONS = (
     a_partition_that_heals_in_time_changes_nothing,
     a_node_that_was_cut_off_for_too_long_keeps_none_of_its_runs_and_all_of_the_next,
 )
+_WITHOUT_A_STORE = (a_store_that_does_not_answer_decides_nothing,)
 _WITH_A_DAEMON = (
     a_killed_daemon_loses_no_run_no_verdict_and_no_output,
     the_command_line_ends_and_signals_runs_of_other_hosts,
 )
 SCENARIOS: dict[str, Callable[[Rig], Awaitable[None]]] = {
     **{CONTRACT + promise.__name__: _on_ray(promise) for promise in PROMISES},
-    **{scenario.__name__: scenario for scenario in (*_PARTITIONS, *_WITH_A_DAEMON)},
+    **{scenario.__name__: scenario for scenario in (*_PARTITIONS, *_WITHOUT_A_STORE, *_WITH_A_DAEMON)},
 }

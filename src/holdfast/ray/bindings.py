@@ -6,6 +6,7 @@ Ray's errors become ours here: what happened, and what to do. Nothing here keeps
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import socket
 import sys
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..values.errors import HoldfastError, ResourceError, UnsupportedPlatformError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from concurrent.futures import ThreadPoolExecutor
 
     from .messages import NodeSettings
@@ -31,6 +32,10 @@ class RayMissingError(UnsupportedPlatformError):
 
 class NodeUnreachableError(HoldfastError):
     """The actor of a node does not answer: it is being restarted, or the node is gone."""
+
+
+class StoreUnreachableError(HoldfastError):
+    """The store of the cluster (GCS) does not answer: nobody knows which nodes are alive. A later try may succeed."""
 
 
 class ClusterNode(NamedTuple):
@@ -92,8 +97,20 @@ def disconnect() -> None:
     load().shutdown()
 
 
+@contextlib.contextmanager
+def _asking_the_store() -> Iterator[None]:
+    """Whatever Ray raises inside the block is a StoreUnreachableError."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - Ray has several kinds for it, and names none of them
+        remedy = "`ray status` shows whether the head of the cluster is alive"
+        message = f"the store of the Ray cluster does not answer: {_first_line(error)}"
+        raise StoreUnreachableError(message, remedy=remedy) from None
+
+
+@_asking_the_store()
 def live_nodes() -> list[ClusterNode]:
-    """The nodes that the cluster believes to be alive. It learns of a death up to 15 s late."""
+    """The nodes that the cluster believes to be alive. It learns of a death up to 15 s late. StoreUnreachableError."""
     return [
         ClusterNode(
             one["NodeID"],
@@ -111,31 +128,35 @@ def live_nodes() -> list[ClusterNode]:
 # The cluster's store: the epoch of each node.
 
 
+@_asking_the_store()
 def read_epoch(node_id: str) -> int:
-    """The epoch of a node: how often it was declared lost. Raises what Ray raises if the store does not answer."""
+    """The epoch of a node: how often it was declared lost. StoreUnreachableError."""
     from ray.experimental import internal_kv
 
     return int(internal_kv._internal_kv_get(f"epoch:{node_id}", namespace=_STORE) or 0)  # noqa: SLF001 - no other API
 
 
 def raise_epoch(node_id: str, epoch: int) -> None:
-    """Declare that the node was lost in this epoch."""
+    """Declare that the node was lost in this epoch. StoreUnreachableError: nobody knows whether that is stored."""
     from ray.experimental import internal_kv
 
     value = str(max(epoch + 1, read_epoch(node_id)))
-    internal_kv._internal_kv_put(f"epoch:{node_id}", value, overwrite=True, namespace=_STORE)  # noqa: SLF001
+    with _asking_the_store():
+        internal_kv._internal_kv_put(f"epoch:{node_id}", value, overwrite=True, namespace=_STORE)  # noqa: SLF001
 
 
+@_asking_the_store()
 def claim(run_id: str) -> bool:
-    """Take a run id for the whole cluster; False if it was taken before."""
+    """Take a run id for the whole cluster; False if it was taken before. StoreUnreachableError."""
     from ray.experimental import internal_kv
 
     existed = internal_kv._internal_kv_put(f"run:{run_id}", "1", overwrite=False, namespace=_STORE)  # noqa: SLF001
     return not existed
 
 
+@_asking_the_store()
 def give_claim_back(run_id: str) -> None:
-    """Give back the id of a run that was not started."""
+    """Give back the id of a run that was not started. StoreUnreachableError."""
     from ray.experimental import internal_kv
 
     internal_kv._internal_kv_del(f"run:{run_id}", namespace=_STORE)  # noqa: SLF001

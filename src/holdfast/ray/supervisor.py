@@ -431,6 +431,7 @@ class RaySupervisor:
 
         RunNotFoundError: the node has not started it, and never will. NodeLostError: the node is lost; its epoch is
         higher than this one then, so that the run ends with its lease. Runs of a later epoch go on.
+        StoreUnreachableError: nobody knows; ask again.
         """
         self._check_open()
         node = next((one for one in await self._nodes(now=True) if one.node_id == node_id), None)
