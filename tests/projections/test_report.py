@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.journal.facts import Fact, make_fact
-from holdfast.projections.report import OutputSeen, report
+from holdfast.projections.report import IN_FORCE, OutputSeen, report
 
 SECOND = 1_000_000_000
 HEADER = {
@@ -59,6 +59,7 @@ FIELDS = [
     "stragglers",
     "output",
     "usage",
+    "spec",
     "evidence",
 ]
 NEVER_NULL = {"state", "labels", "escalated", "tree", "output", "usage", "evidence"}
@@ -120,6 +121,7 @@ def test_a_finished_run() -> None:
         "stragglers": 0,
         "output": {"stdout_bytes": 5, "stderr_bytes": 6, "late_bytes": 2, "dropped_bytes": 0, "complete": True},
         "usage": {"cpu_user_s": 1.5, "cpu_system_s": 2.5, "max_rss_bytes": 20480},
+        "spec": {**dict.fromkeys(IN_FORCE), "cwd": "/nowhere"},
     }
     assert [(entry["at_s"], entry["fact"]) for entry in evidence] == [
         (0.001, "started"),
@@ -162,7 +164,7 @@ def test_nothing_known_is_null() -> None:
         assert list(found) == FIELDS
         assert found["state"] == "starting"
         known = {field for field in FIELDS if found[field] is not None}
-        assert known - {"run_id", "name", "argv", "session", "host"} == NEVER_NULL
+        assert known - {"run_id", "name", "argv", "session", "host", "spec"} == NEVER_NULL
         assert (found["escalated"], found["tree"], found["evidence"]) == (False, "unknown", [])
         assert set(found["output"].values()) == set(found["usage"].values()) == {None}
     assert (found["run_id"], found["argv"], found["labels"]) == (None, None, {})

@@ -72,6 +72,7 @@ TOGETHER = {
     "lifetime": Sample("session", ("session",)),
     "parent": Sample("outer-run", ()),
     "queued_at": Sample("2026-01-02T03:04:05.000006Z", ()),
+    "priority": Sample(7, ()),
 }
 A_TERMINAL = {"pty": Sample(True, ())}
 A_CONTAINER = {"in_container": Sample("nowhere", ("nowhere",)), "container_runtime": Sample("podman", ("podman",))}

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     class SubmitOptions(SpecOptions, total=False):
         """The options of a posted run: the options of `holdfast.run`, of the queue, and of the host it needs."""
 
-        priority: int
         queue_timeout: Duration | None
         delay: Duration | None
         after: str | Sequence[str] | None
@@ -50,10 +49,10 @@ def posted(argv: Sequence[Text], options: SubmitOptions) -> dict[str, Any]:
     if given.pop("lifetime", "detached") != "detached":
         remedy = "leave lifetime out: runs of a daemon end with their session, or by themselves"
         raise SpecError("a run of a daemon is always detached", field="lifetime", remedy=remedy)
+    queue = {name: given.pop(name) for name in _QUEUE if name in given}
     if internal := given.keys() & {option.name for option in OPTIONS if option.surfaces == (JOURNAL,)}:
         field = min(internal)
         raise SpecError(f"{field} cannot be given for a run of a daemon", field=field, remedy="leave it out")
-    queue = {name: given.pop(name) for name in _QUEUE if name in given}
     spec = make_spec(argv, **given)
     body: dict[str, Any] = {"argv": list(spec.argv)}
     for option in OPTIONS:

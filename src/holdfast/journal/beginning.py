@@ -30,6 +30,11 @@ def beginning(spec: RunSpec) -> bytes:
         own["mark"] = spec.mark
     if spec.queued_at is not None:
         own["queued_at"] = spec.queued_at
+    if spec.foreign is None and spec.in_container is None:  # their directories are not ours
+        try:
+            own["started_in"] = printable(os.getcwd())
+        except OSError:
+            pass  # our directory was removed
     spec_json = _json(own)[:-1] + b", " + known[1][1:]
     boottime_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     host = os.uname().nodename

@@ -5,6 +5,7 @@ Only named fields of the spec are copied, so no value of the environment can get
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..journal.facts import Detail, Fact
@@ -33,6 +34,11 @@ def output_seen(reader: JournalReader) -> OutputSeen:
     return OutputSeen(out + late_out, err + late_err, late_out + late_err, sum(missing) or None)
 
 
+# The fields of the spec that a report has: what was in force. Nothing of the environment is among them.
+IN_FORCE = (
+    *("cwd", "timeout_s", "max_timeout_s", "idle_timeout_s", "grace_s", "ladder", "stragglers", "lifetime"),
+    *("memory_bytes", "pids", "cpu_time_s", "max_output_bytes", "on_max_output", "priority"),
+)
 _NO_OUTPUT = dict.fromkeys(("stdout_bytes", "stderr_bytes", "late_bytes", "dropped_bytes", "complete"))
 
 
@@ -100,8 +106,18 @@ def report(
         "stragglers": _stragglers(outcome.stragglers, counted),
         "output": dict(_NO_OUTPUT) if is_foreign else {**_output(outcome, ordered, seen), **_uncaptured(asked)},
         "usage": _usage(counted or (None if is_foreign else outcome.exited)),
+        "spec": None if spec is None else _in_force(spec),
         "evidence": [_evidence(fact, clock) for fact in ordered],
     }
+
+
+def _in_force(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec as it was in force. Where it names no directory, the command began in that of its owner."""
+    found = {name: spec.get(name) for name in IN_FORCE}
+    begun_in = spec.get("started_in")
+    if isinstance(begun_in, str) and isinstance(found["cwd"], str | None):
+        found["cwd"] = os.path.normpath(os.path.join(begun_in, found["cwd"] or ""))
+    return found
 
 
 def limit_of(outcome: Outcome) -> str | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _OF_ONE_RUN = frozenset(
     {
         *("container_runtime", "cwd", "env", "foreign", "in_container", "left_by", "merge", "parent", "pty"),
-        *("queued_at", "ready", "run_id", "starter", "stderr", "stdin", "stdout"),
+        *("priority", "queued_at", "ready", "run_id", "starter", "stderr", "stdin", "stdout"),
     }
 )
 _NAMES = frozenset(option.name for option in OPTIONS) - _OF_ONE_RUN

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         lifetime: str
         parent: str | None
         queued_at: str | None
+        priority: int | None
         in_container: str | None
         container_runtime: str | None
         foreign: Sequence[int] | None
@@ -137,6 +138,7 @@ OPTIONS = (
     RunOption("lifetime", "lifetime", "--lifetime", (SIDECAR, JOURNAL)),  # the daemon's runs are always detached
     RunOption("parent", "parent", None, _JSON),  # `holdfast run` finds it in its own environment
     RunOption("queued_at", "queued_at", None, (JOURNAL,)),  # the daemon sets it
+    RunOption("priority", "priority", None, (JOURNAL,)),  # the daemon's queue has it; here it is only on record
     RunOption("in_container", "in_container", "--in-container", _JSON),
     RunOption("container_runtime", "container_runtime", "--runtime", _JSON),
     RunOption("foreign", "foreign", None, (JOURNAL,), _pair),  # `register` sets it

@@ -37,6 +37,25 @@ class Usage(TypedDict):
     max_rss_bytes: int | MaybeNone
 
 
+class SpecInForce(TypedDict):
+    """The spec that was in force, without the environment; None where nothing was set."""
+
+    cwd: str | None
+    timeout_s: float | None
+    max_timeout_s: float | None
+    idle_timeout_s: float | None
+    grace_s: float | None
+    ladder: str | None
+    stragglers: str | None
+    lifetime: str | None
+    memory_bytes: int | None
+    pids: int | None
+    cpu_time_s: float | None
+    max_output_bytes: int | None
+    on_max_output: str | None
+    priority: int | None
+
+
 class Report(TypedDict):
     """A run as it is now. Unknown values are None; `status` and `cause` are None before the verdict."""
 
@@ -69,4 +88,5 @@ class Report(TypedDict):
     stragglers: int | MaybeNone
     output: OutputCounts
     usage: Usage
+    spec: SpecInForce | None
     evidence: list[dict[str, Any]]

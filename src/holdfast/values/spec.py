@@ -76,6 +76,7 @@ class RunSpec(NamedTuple):
     lifetime: str
     parent: str | None
     queued_at: str | None  # RFC 3339: when a daemon queued the run; None for every other run
+    priority: int | None  # in the queue of a daemon; None for every other run
     in_container: str | None
     container_runtime: str | None  # a command line; None outside of containers
     foreign: tuple[int, int] | None  # PID and start time of a process that another program started
@@ -125,6 +126,7 @@ def make_spec(
     lifetime: str = "owner",
     parent: str | None = None,
     queued_at: str | None = None,
+    priority: int | None = None,
     in_container: str | None = None,
     container_runtime: str | None = None,
     foreign: Sequence[int] | None = None,
@@ -170,6 +172,7 @@ def make_spec(
         lifetime=fields.check_word(lifetime, LIFETIMES, "lifetime"),
         parent=None if parent is None else check_run_id(parent, field="parent"),
         queued_at=None if queued_at is None else fields.check_line(queued_at, "queued_at", 64),
+        priority=priority,
         in_container=None if in_container is None else fields.check_container(in_container),
         container_runtime=fields.check_runtime(container_runtime, in_container),
         foreign=None if foreign is None else fields.check_foreign(foreign),
@@ -289,6 +292,10 @@ def _check_together(spec: RunSpec) -> None:
     if spec.lifetime == "session" and spec.session is None:
         raise SpecError(
             "lifetime 'session' needs a session", field="session", remedy="name the session, or use 'detached'"
+        )
+    if spec.priority is not None and spec.queued_at is None:
+        raise SpecError(
+            "only a queued run has a priority", field="priority", remedy="post the run to a daemon (holdfast submit)"
         )
     if spec.starter is not None and spec.lifetime == "detached":
         raise SpecError(

@@ -38,6 +38,26 @@ def test_report(runs: Runs) -> None:
     assert fields["output"] == "4B stdout, 0B stderr"
 
 
+def test_the_spec_that_was_in_force(runs: Runs, tmp_path: Path) -> None:
+    limits = ("--timeout", "90s", "--max-timeout", "2h", "--grace", "3s", "--memory", "2G", "--cpu-time", "1m")
+    run_id = runs.ended("true", options=(*limits, "--cwd", str(tmp_path), "--env", "TOKEN=hunter2"))
+    shown = holdfast("show", run_id, "--json").stdout.decode()
+    assert "hunter2" not in shown
+    spec = json.loads(shown)["spec"]
+    assert (spec["timeout_s"], spec["max_timeout_s"], spec["grace_s"]) == (90, 7200, 3)
+    assert (spec["memory_bytes"], spec["cpu_time_s"], spec["idle_timeout_s"]) == (2 << 30, 60, None)
+    assert (spec["cwd"], spec["lifetime"], spec["priority"]) == (str(tmp_path), "detached", None)
+    lines = holdfast("show", run_id).stdout.decode().splitlines()
+    assert f"cwd          {tmp_path}" in lines
+    assert "timeout      1m30s, with extensions at most 2h" in [line.replace("2h00m", "2h") for line in lines]
+    assert any(line.startswith("budgets      2.0G of memory, 1m") for line in lines), lines
+
+
+def test_a_run_without_a_directory_of_its_own_has_that_of_its_caller(runs: Runs) -> None:
+    assert runs.report(runs.ended("true"))["spec"]["cwd"] == os.getcwd()
+    assert runs.report(runs.ended("true", options=("--cwd", "..")))["spec"]["cwd"] == os.path.dirname(os.getcwd())
+
+
 def test_a_live_run(runs: Runs) -> None:
     text = holdfast("show", runs.sleeper()).stdout.decode()
     assert "running: no verdict yet; its guard is alive" in text

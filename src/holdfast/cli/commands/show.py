@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...wording.plain import command_line, local_time, plain, size, span
 from ...wording.rows import queue_text
+from ...wording.spec_rows import spec_rows
 from ..lookup.records import damage_of
 from ..lookup.selection import show_run
 from ..parsing.command import JSON, Command, put, show_json
@@ -77,6 +78,7 @@ def _fields(
         ("host", _plain(report.get("host"))),
         ("process", _plain(report["pid"])),
         ("listens on", ", ".join(f"{one} (process {one.pid})" for one in listeners)),
+        *spec_rows(report.get("spec")),
         ("queued", report["queued_at"]),
         ("queue", _plain(queue_text(report))),
         ("begun", None if record is None else local_time(record.begun_ns)),

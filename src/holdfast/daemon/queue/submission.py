@@ -120,6 +120,7 @@ class Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         options = self.spec_options()
         options["run_id"] = run_id
         options["queued_at"] = queued_at
+        options["priority"] = None if queued_at is None else self.priority
         return make_spec(self.argv, **options)
 
     def keys(self, spec: RunSpec) -> ConcurrencyKeys:

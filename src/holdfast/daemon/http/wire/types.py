@@ -54,6 +54,25 @@ class Usage(msgspec.Struct):
     max_rss_bytes: int | None
 
 
+class SpecInForce(msgspec.Struct):
+    """The spec that was in force: limits, budgets and the directory; null where there is none. No environment."""
+
+    cwd: str | None = None
+    timeout_s: float | None = None
+    max_timeout_s: float | None = None
+    idle_timeout_s: float | None = None
+    grace_s: float | None = None
+    ladder: str | None = None
+    stragglers: str | None = None
+    lifetime: str | None = None
+    memory_bytes: int | None = None
+    pids: int | None = None
+    cpu_time_s: float | None = None
+    max_output_bytes: int | None = None
+    on_max_output: str | None = None
+    priority: int | None = None  # in the queue of a daemon
+
+
 class QueuePlace(msgspec.Struct):
     """The place of a queued run. `position` is by priority and time, from 1; null: the run is about to start, or waits
     for what `waits_for` names before it has a place in the line.
@@ -100,6 +119,7 @@ class Report(msgspec.Struct, kw_only=True):
     host: str | None = None  # the name of the host on which it was started; null: queued, or not recorded
     ports: list[int] | None = None  # TCP ports on which it listens; null: not live, not looked for, or unknown
     waiting_for_input: bool | None = None  # blocked on reading its terminal or stdin pipe; null: not live, or unknown
+    spec: SpecInForce | None = None  # null: the beginning of its journal cannot be read, or is of an old version
     queue: QueuePlace | None = None  # while it is queued; null: it is not
     problem: str | None = None  # why the record of this run cannot be read
 
