@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from holdfast.cli.commands import reap
 from holdfast.cli.following import queued_run
 from holdfast.cli.following.waited_runs import WaitedRuns
+from holdfast.cli.lookup import daemon_request, queued_runs
 from holdfast.cli.lookup.daemon_request import DaemonRequest
 from holdfast.state.directory import StateDirectory
 
@@ -136,6 +138,21 @@ def test_whoever_follows_a_queued_run_is_told_when_it_begins(
     waiting.join(60)
     assert not waiting.is_alive()
     assert state.has(busy.second)
+
+
+def test_reap_passes_its_grace_on_to_the_daemon(busy: Busy, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[ClientCall] = []
+
+    def ask(state: StateDirectory, call: ClientCall, **bounds: float) -> Any:
+        asked.append(call)
+        return daemon_request.ask(state, call, **bounds)
+
+    monkeypatch.setattr(queued_runs, "ask", ask)
+    assert reap.COMMAND.run(["--session", "s", "--grace", "1.5s"]) == 0
+    (closing,) = [call for call in asked if call.method == "DELETE"]
+    assert closing.params["grace_s"] == 1.5
+    assert busy.daemon.wait(busy.second)["cause"] == "session"
+    busy.gate.open()
 
 
 def test_cancel_takes_it_out_of_the_queue(busy: Busy) -> None:

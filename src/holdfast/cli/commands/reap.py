@@ -45,7 +45,7 @@ def _queued(state: StateDirectory, session: str, given: CommandLine) -> list[Sto
         return []
     from ..lookup.queued_runs import close_session
 
-    return close_session(state, session, given.last("--reason") or "", now=given.has("--now"))
+    return close_session(state, session, given.last("--reason") or "", now=given.has("--now"), grace_s=grace_of(given))
 
 
 COMMAND = Command(

@@ -128,7 +128,9 @@ def stopped(report: dict[str, Any]) -> StopResult:
     )
 
 
-def close_session(state: StateDirectory, session: str, reason: str, *, now: bool) -> list[StopResult]:
+def close_session(
+    state: StateDirectory, session: str, reason: str, *, now: bool, grace_s: float | None = None
+) -> list[StopResult]:
     """Let the daemon end the queued runs of a closed session, and those on other hosts, and return the results.
 
     A line on stderr says when the daemon does not answer.
@@ -138,7 +140,7 @@ def close_session(state: StateDirectory, session: str, reason: str, *, now: bool
     found = []
     try:
         if queued:
-            ask(state, calls.close_session(session, reason, now=now), within_s=PATIENCE_S)
+            ask(state, calls.close_session(session, reason, now=now, grace=grace_s), within_s=PATIENCE_S)
         for run_id in queued:
             ended = drive(state, calls.waiting(run_id, "settled", None))
             found.append(stopped(ended))
