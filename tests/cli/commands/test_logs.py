@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.cli.commands.logs import LogLines
+from holdfast.cli.following.output_printer import LogLines
 from holdfast.cli.lookup.records import read_record
 from holdfast.cli.printing.last_lines import LastLines
 from holdfast.journal.reader import Chunk
