@@ -127,14 +127,18 @@ def child_environment(
     drop: Iterable[str] = (),
 ) -> dict[str, str]:
     """The environment of a child of run `run_id`, but for its mark and heartbeat file, which the guard's frames add."""
-    keep, drop = tuple(keep), tuple(drop)
-    child = {name: value for name, value in base.items() if _is_inherited(name, keep, drop)}
+    child = inherited(base, tuple(keep), tuple(drop))
     if extra:
         child.update(extra)
         child.pop(HEARTBEAT, None)
         child.pop(RUN_MARK, None)
     child[RUN_ID] = run_id
     return child
+
+
+def inherited(base: Mapping[str, str], keep: tuple[str, ...], drop: tuple[str, ...]) -> dict[str, str]:
+    """The variables of an environment that a child inherits."""
+    return {name: value for name, value in base.items() if _is_inherited(name, keep, drop)}
 
 
 def own_variables(run_id: str, mark: str | None) -> dict[str, str]:

@@ -94,6 +94,60 @@ def test_an_interrupted_wait_leaves_the_run(running: Daemon, tmp_path: Path) -> 
     assert running.wait(run_id)["exit_code"] == 6
 
 
+def test_follow_shows_the_output_as_it_comes(running: Daemon, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    with start("submit", "--follow", *gate.waits("echo out; echo err >&2; exit 6")) as following:
+        assert following.stdout is not None
+        assert following.stderr is not None
+        read_until(following.stdout.fileno(), b"ready\n")  # before its end, for which it still waits
+        gate.open()
+        assert following.wait(60) == 6
+        assert following.stdout.read() == b"out\n"
+        first, *others = following.stderr.read().decode().splitlines()
+        assert others == ["err"]
+    run_id = first.removeprefix("holdfast: run ")
+    assert running.report(run_id)["exit_code"] == 6
+    done = holdfast("submit", "-f", "/nowhere")
+    assert (done.returncode, done.stdout) == (127, b"")
+    assert "holdfast: cannot run '/nowhere': " in done.stderr.decode()
+
+
+def test_follow_waits_in_the_queue_and_leaves_the_run(running: Daemon, tmp_path: Path) -> None:
+    gate, second = Gate(tmp_path / "gate"), Gate(tmp_path / "second")
+    running.until_output(submitted(*gate.waits()))
+    with start("submit", "--follow", *second.waits()) as following:
+        assert following.stdout is not None
+        assert following.stderr is not None
+        line = read_until(following.stderr.fileno(), b"\n").decode()
+        run_id = line.removeprefix("holdfast: run ").strip()
+        assert running.report(run_id)["state"] == "queued"
+        gate.open()
+        read_until(following.stdout.fileno(), b"ready\n")
+        following.send_signal(signal.SIGINT)
+        assert following.wait(60) == 130
+    assert running.report(run_id)["state"] == "running"
+    second.open()
+    assert running.wait(run_id)["status"] == "succeeded"
+
+
+def test_the_environment_of_the_caller(state_directory: Path) -> None:
+    echo = ("sh", "-c", "echo ${A-no} ${B-no} ${DROPPED-no} ${OF_DAEMON-no} ${CLAUDECODE-no}")
+    mine = {**os.environ, "A": "secret-a", "B": "1", "DROPPED": "x", "CLAUDECODE": "1"}
+    with daemon(state_directory, "--on-shutdown", "cancel", env={"OF_DAEMON": "yes"}):
+        assert holdfast("submit", "-f", *echo, env=mine).stdout == b"no no no yes no\n", "that of the daemon"
+        words = ("--env-inherit", "--env", "B=2", "--env-drop", "DROPPED")
+        assert holdfast("submit", "-f", "--id", "mine", *words, *echo, env=mine).stdout == b"secret-a 2 no no no\n"
+        journal = (state_directory / "runs" / "mine" / "journal").read_bytes()
+        assert b'"A"' in journal, "names are recorded"
+        assert journal.count(b"secret-a") == 1, "a value is only in the output, where the command wrote it"
+        kept = holdfast("submit", "-f", "--env-inherit", "--env-keep", "CLAUDECODE", *echo, env=mine)
+        assert kept.stdout == b"secret-a 1 x no 1\n"
+        assert holdfast("run", "--env-inherit", *echo, env=mine).stdout == b"secret-a 1 x no no\n", "as without it"
+        line = one_line(holdfast("submit", "--env-inherit", "true", env={**mine, "ODD": os.fsdecode(b"\xff")}))
+        assert "the variable ODD is not UTF-8" in line
+        assert "--env-drop ODD" in line
+
+
 def test_idempotency(running: Daemon) -> None:
     run_id = submitted("--idempotency-key", "k", "true")
     assert submitted("--idempotency-key", "k", "true") == run_id
@@ -126,6 +180,12 @@ def test_without_a_daemon(state_directory: Path) -> None:
         (["--priority", "high", "true"], "--priority 'high' is not a number"),
         (["--timeout", "soon", "true"], "--timeout 'soon' is not a duration"),
         (["--stdin", "inherit", "true"], "--stdin inherit would hold"),
+        (["--follow", "--json", "true"], "--follow and --json were both given"),
+        (
+            ["--wait", "--ready", "port:1", "--ready-timeout", "1s", "true"],
+            "--wait and --ready-timeout were both given",
+        ),
+        (["--env-inherit", "--in-container", "c", "true"], "would replace the environment of the container"),
         (["--queue-timeout", "x", "true"], "queue_timeout 'x' is not a duration"),
     ],
 )

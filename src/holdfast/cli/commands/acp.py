@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # Options of `run` that `acp` does not have: the agent's streams carry the protocol, the agent ends with the editor, and
 # an agent that is silent between two prompts is not idle.
 _NOT_HERE = (
+    "--env-inherit",
     *("--idle-timeout", "--idle-counts", "--stdin", "--pty", "--no-pty", "--merge", "--late", "--max-output"),
     *(
         "--on-max-output",

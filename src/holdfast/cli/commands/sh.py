@@ -24,7 +24,7 @@ _OWN = (
     Option("--verbose", None, "print a line about how the run ended, if its exit code does not say it"),
     Option("--stragglers", "POLICY", "as in `run` (default: session where one is known, else kill)"),
 )
-_NOT_HERE = ("--with-parent", "--quiet", "--no-pty", "--stragglers")
+_NOT_HERE = ("--with-parent", "--env-inherit", "--quiet", "--no-pty", "--stragglers")
 OPTIONS = (*_OWN, *(option for option in OPTIONS_OF_RUN if option.flag not in _NOT_HERE))
 _EXCLUDES_SESSION = ("--stragglers", "--detach", "--lifetime", "--pty", "--in-container")
 _HEAD = """\

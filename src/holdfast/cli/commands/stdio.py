@@ -30,6 +30,7 @@ AFTER_EOF = "2s"
 PROTOCOLS = ("mcp", "lsp", "acp", "raw")
 # Options of `run` that `stdio` does not have: the streams are the client's own, and the server ends with its client.
 _NOT_HERE = (
+    "--env-inherit",
     *("--idle-timeout", "--idle-counts", "--stdin", "--pty", "--no-pty", "--merge", "--late", "--max-output"),
     *(
         "--on-max-output",

@@ -6,8 +6,9 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ...client import calls
-from ...values.environment import parent_run_id
+from ...values.environment import inherited, parent_run_id
 from ...values.errors import DaemonUnreachableError, StateError
+from ...values.fields import printable
 from ..following.ready_start import ready_timeout, until_ready
 from ..lookup.daemon_request import ask
 from ..lookup.daemon_state import START, daemon_state
@@ -54,6 +55,7 @@ _OWN = (
     Option("--no-wait", None, "do not queue it if no host can ever take it: say so, and exit with 125"),
     START,
     Option("--wait", None, "wait until the run ends, and exit as `holdfast run` does"),
+    Option("--follow", None, "show its output as it comes, and exit as `holdfast run` does", short="f"),
     JSON,
 )
 _QUEUE = {
@@ -74,17 +76,17 @@ OPTIONS = (
 )
 _MORE = """\
 The command runs in your current directory (or in --cwd), with the daemon's environment and the variables of --env; it
-does not get your own environment. With --wait, Ctrl-C ends the waiting and not the run.
+does not get your own environment, unless you give --env-inherit. With --wait or --follow, Ctrl-C ends the waiting and
+not the run. With --follow the id of the run is on stderr.
 
-Exit codes: 0 queued; 125 not queued. With --wait the exit codes of `holdfast run`, with --ready-timeout those of
-`holdfast wait --ready`; the time counts from the post, and 124 means that the run was ended.
+Exit codes: 0 queued; 125 not queued. With --wait or --follow the exit codes of `holdfast run`, with --ready-timeout
+those of `holdfast wait --ready`; the time counts from the post, and 124 means that the run was ended.
 """
 
 
 def act(given: CommandLine) -> int:
     within_s = ready_timeout(given)
-    if within_s is not None and given.has("--wait"):
-        raise UsageError("--wait and --ready-timeout were both given", remedy="leave one of them out")
+    _check_together(given)
     options, key = submit_options(given), given.last("--idempotency-key")
     call = calls.submit(given.words, options, key)  # a wrong option is found before a daemon is started
     state = daemon_state(given, _REMEDY)
@@ -92,6 +94,10 @@ def act(given: CommandLine) -> int:
         options["after"] = [_named(state, text) for text in given.all("--after")]
         call = calls.submit(given.words, options, key)
     report = _post(state, call)
+    if given.has("--follow"):
+        from ..following.shown_run import show_to_end
+
+        return show_to_end(state, report["run_id"], given)
     if given.has("--wait"):
         return _wait(state, report["run_id"], as_json=given.has("--json"))
     if given.has("--json"):
@@ -101,10 +107,18 @@ def act(given: CommandLine) -> int:
     return 0 if within_s is None else until_ready(state, report["run_id"], within_s)
 
 
+def _check_together(given: CommandLine) -> None:
+    for one, other in (("--wait", "--ready-timeout"), ("--follow", "--ready-timeout"), ("--follow", "--json")):
+        if given.has(one) and given.has(other):
+            raise UsageError(f"{one} and {other} were both given", remedy="leave one of them out")
+
+
 def submit_options(given: CommandLine) -> SubmitOptions:
     """The options to post for this command line. UsageError names the wrong option."""
     detached = CommandLine({**given.values, "--detach": [""]}, given.words)
     options: dict[str, Any] = {name: value for name, value in options_of(detached).items() if value}
+    if given.has("--env-inherit"):
+        options |= _callers_environment(options)
     if "in_container" not in options:
         options.setdefault("cwd", os.getcwd())
     if (parent := parent_run_id(os.environ)) is not None:
@@ -116,6 +130,17 @@ def submit_options(given: CommandLine) -> SubmitOptions:
         options["parallel"] = _count(parallel)
     options |= _placement(given)
     return options  # type: ignore[return-value]
+
+
+def _callers_environment(options: dict[str, Any]) -> dict[str, Any]:
+    """The options by which the run gets our environment in place of the daemon's. UsageError: one is no text."""
+    ours = inherited(os.environ, tuple(options.get("env_keep", ())), tuple(options.get("env_drop", ())))
+    for name, value in ours.items():
+        if printable(name + value) != name + value:
+            message = f"the variable {printable(name)} is not UTF-8, and only text can be posted"
+            raise UsageError(message, remedy=f"leave it out: --env-drop {printable(name)}")
+    # Drop all of the daemon's variables; ours count as given, and a given variable is stronger than any pattern.
+    return {"env": {**ours, **options.get("env", {})}, "env_keep": (), "env_drop": ["*"]}
 
 
 def _placement(given: CommandLine) -> dict[str, Any]:

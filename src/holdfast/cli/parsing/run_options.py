@@ -32,6 +32,7 @@ OPTIONS = (
     Option("--cwd", "DIRECTORY", "the working directory of the command", short="w"),
     Option("--env", "NAME[=VALUE]", "set a variable; without a value, to that of the caller", many=True, short="e"),
     Option("--env-file", "PATH", "set the variables in a file of NAME=VALUE lines", many=True),
+    Option("--env-inherit", None, "pass on the caller's environment; `run` does so anyway, `submit` does not"),
     Option("--env-keep", "PATTERN", "pass on a variable that is stripped by default", many=True),
     Option("--env-drop", "PATTERN", "strip a variable", many=True),
     Option("--stdin", "null|inherit|PATH", "the command's stdin (default inherit); with --detach null|pipe|PATH"),
@@ -85,6 +86,9 @@ def options_of(given: CommandLine) -> SpecOptions:
     if given.has("--pty") and given.has("--no-pty"):
         raise UsageError("--pty and --no-pty were both given", remedy="leave one of them out")
     options: SpecOptions = {name: given.last(flag) for flag, name in _AS_GIVEN.items() if given.has(flag)}  # type: ignore[assignment]
+    if given.has("--env-inherit") and given.has("--in-container"):
+        remedy = "name the variables that it needs: --env NAME"
+        raise UsageError("--env-inherit would replace the environment of the container", remedy=remedy)
     options["env_keep"] = _listed(given, "--env-keep")
     options["env_drop"] = _listed(given, "--env-drop")
     options["merge"] = given.has("--merge")
