@@ -180,8 +180,9 @@ def test_the_json_form_of_every_option_is_valid_input() -> None:
 
 def test_the_daemon_takes_what_the_table_says() -> None:
     about_the_queue = {"argv", "priority", "queue_timeout_s", "concurrency_key", "on_verdict"}
+    about_the_start = {"after", "delay_s", "parallel"}
     about_the_host = {"cpus", "gpus", "resources", "node_labels", "host", "no_wait"}
-    assert set(Submission.__struct_fields__) - about_the_queue - about_the_host == set(
+    assert set(Submission.__struct_fields__) - about_the_queue - about_the_start - about_the_host == set(
         as_json(settable(ALL, on(HTTP)), ALL)
     )
     defaults = {name.removeprefix("default_") for name in Config._fields if name.startswith("default_")}
