@@ -98,11 +98,12 @@ def test_what_makes_no_sense_is_refused(running: Daemon, two: str, query: str) -
 
 
 def test_frames_keep_streams_apart_and_in_order(running: Daemon, tmp_path: Path) -> None:
-    gate = Gate(tmp_path / "gate")
-    waits = f"read -r _ <{gate.path}"
-    run_id = running.submit(["sh", "-c", f"echo a; {waits}; echo B >&2; {waits}; echo c"])["run_id"]
-    for text, stream in ((b"a", "stdout"), (b"B", "stderr")):  # each is recorded before the next is written
-        running.until_output(run_id, text, stream)
+    # Two gates: at one, the command could come back before we have closed it, and pass through it at once.
+    first, second = Gate(tmp_path / "first"), Gate(tmp_path / "second")
+    script = f"echo a; read -r _ <{first.path}; echo B >&2; read -r _ <{second.path}; echo c"
+    run_id = running.submit(["sh", "-c", script])["run_id"]
+    for text, stream, gate in ((b"a", "stdout", first), (b"B", "stderr", second)):
+        running.until_output(run_id, text, stream)  # it is recorded before the next is written
         gate.open()
     running.wait(run_id)
     raw = fetch(running, f"/v1/runs/{run_id}/output", headers=FRAMES)
